@@ -38,13 +38,20 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	place := contract.PlaceOf(&view.Config, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
+	return a.openPlace(ctx, &view, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
 		RequiredCapabilities: in.RequiredCapabilities}, in.ShardKey)
-	if place.Lane != contract.CapabilityLane(in.Cluster, in.RequiredCapabilities) {
+}
+
+// openPlace is where a task goes in a cluster; its lane is open afterwards.
+func (a *Control) openPlace(
+	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
+) (contract.TaskPlace, error) {
+	place := contract.PlaceOf(&view.Config, spec, id)
+	if place.Lane != contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
 		return place, nil
 	}
-	if err := a.clusters().OpenLane(ctx, &view, in.RequiredCapabilities); err != nil {
-		return place, fmt.Errorf("open a lane in cluster %s: %w", in.Cluster, err)
+	if err := a.clusters().OpenLane(ctx, view, spec.RequiredCapabilities); err != nil {
+		return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
 	}
 	return place, nil
 }

@@ -51,7 +51,9 @@ type RunCarried struct {
 	Ledger job.Ledger `json:"ledger"`
 	// Tasks are those that have not ended, by their keys.
 	Tasks map[string]TaskInput `json:"tasks,omitempty"`
-	// Results are those of elements, by their keys, until their step has ended.
+	// Ended are steps that have ended, and whose output is not known.
+	Ended []string `json:"ended,omitempty"`
+	// Results are those of tasks, by their keys, until the output of their step is known.
 	Results map[string]json.RawMessage `json:"results,omitempty"`
 	// Bytes are what the run's payloads and results took so far.
 	Bytes int `json:"bytes"`
@@ -101,6 +103,8 @@ type EvaluateInput struct {
 	Steps  []job.Entry     `json:"steps"`
 	Ended  []EndedStep     `json:"ended,omitempty"`
 	Begin  []string        `json:"begin,omitempty"`
+	// Key is the expression of the job's concurrency.
+	Key string `json:"key,omitempty"`
 }
 
 // EndedStep is a step that has ended, with its result; with for_each, the results of its elements, null for failed ones.
@@ -114,6 +118,7 @@ type EndedStep struct {
 type Evaluated struct {
 	Outputs []StepOutput `json:"outputs,omitempty"`
 	Begin   []BegunStep  `json:"begin,omitempty"`
+	Key     string       `json:"key,omitempty"`
 }
 
 // StepOutput is what a run keeps of a step's result.
@@ -123,7 +128,7 @@ type StepOutput struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// BegunStep is what a step begins with. One whose dependencies have changed meanwhile is left out of the answer.
+// BegunStep is what a step begins with. A step that comes after one whose output could not be evaluated is left out.
 type BegunStep struct {
 	Step    string       `json:"step"`
 	Skip    bool         `json:"skip,omitempty"` // its condition is false

@@ -78,7 +78,7 @@ type DrainWork struct {
 // AtDeadline explains what happens to work that a drain takes off its agent, which has certainly stopped by then.
 func AtDeadline(safety RetrySafety) string {
 	switch safety {
-	case AtMostOnce:
+	case AtMostOnce, Unmarked:
 		return "goes to review: it may have begun and is not repeated by itself"
 	case Idempotent, Fenced:
 		return "runs again on another agent"

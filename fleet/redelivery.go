@@ -127,13 +127,13 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 		tally.Losses++
 	}
 	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
-	if spec.Safety() == AtMostOnce {
+	if spec.Safety().NeedsPerson() {
 		gone := "the agent was lost"
 		if end.Planned {
 			gone = "the task was taken off its agent"
 		}
-		return Redelivery{Status: TaskReview, Tally: tally,
-			Why: gone + " and may have begun this at_most_once task: decide whether it was done (" + end.Reason + ")"}
+		return Redelivery{Status: TaskReview, Tally: tally, Why: fmt.Sprintf(
+			"%s and may have begun this %s task: decide whether it was done (%s)", gone, spec.Safety(), end.Reason)}
 	}
 	if tally.Losses > limit {
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
@@ -152,9 +152,10 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	tally.Failures++
 	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
 	switch {
-	case spec.Safety() == AtMostOnce:
-		return Redelivery{Status: TaskReview, Tally: tally,
-			Why: "an attempt of this at_most_once task was ended before it was done: decide whether it was done (" + end.Reason + ")"}
+	case spec.Safety().NeedsPerson():
+		return Redelivery{Status: TaskReview, Tally: tally, Why: fmt.Sprintf(
+			"an attempt of this %s task was ended before it was done: decide whether it was done (%s)", spec.Safety(),
+			end.Reason)}
 	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
 		return Redelivery{Status: TaskFailed, Tally: tally,
 			Why: fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s", end.ErrorType,

@@ -50,6 +50,9 @@ const (
 	Unmarked RetrySafety = "unmarked"
 )
 
+// NeedsPerson reports whether a person decides about a task that may have begun on an agent which was lost.
+func (s RetrySafety) NeedsPerson() bool { return s == AtMostOnce || s == Unmarked }
+
 // Defaults of a task.
 const (
 	DefaultMaxAttempts         = 3

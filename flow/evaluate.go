@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -106,17 +107,21 @@ func (v *Evaluator) Bool(ctx context.Context, source string, facts Facts) (bool,
 	return yes, nil
 }
 
-// Text evaluates an expression that gives text.
-func (v *Evaluator) Text(ctx context.Context, source string, facts Facts) (string, error) {
+// Time evaluates an expression that gives a time, as a timestamp or as text in RFC 3339.
+func (v *Evaluator) Time(ctx context.Context, source string, facts Facts) (time.Time, error) {
 	value, err := v.value(ctx, source, facts)
 	if err != nil {
-		return "", err
+		return time.Time{}, err
 	}
 	text, ok := value.(string)
 	if !ok {
-		return "", fmt.Errorf("gives %s, not text", kindOf(value))
+		return time.Time{}, fmt.Errorf("gives %s, not a time", kindOf(value))
 	}
-	return text, nil
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, errors.New("gives text that is not a time like 2026-11-22T03:00:00Z")
+	}
+	return at, nil
 }
 
 func kindOf(value any) string {
@@ -256,19 +261,42 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 	return string(encoded), err
 }
 
-// Output is what a run keeps of a step that has ended: the named expressions over its result, or the result itself. more
-// are result, or results and failed.
-func (v *Evaluator) Output(
-	ctx context.Context, output map[string]string, facts, more Facts,
+// StepOutput is what a run keeps of a step that has ended: the named expressions over its result, or the result itself
+// if it is small. With for_each, results are those of the elements that completed, failed the indices of the others.
+func (v *Evaluator) StepOutput(
+	ctx context.Context, step *job.PlannedStep, facts Facts, result json.RawMessage, results []json.RawMessage,
+	failed []int,
 ) (json.RawMessage, error) {
+	if len(step.Output) == 0 {
+		return job.WholeOutput(result), nil
+	}
+	value, err := decode(result)
+	if err != nil {
+		return nil, fmt.Errorf("read the result: %w", err)
+	}
+	all := facts.with(Facts{varResult: value, varResults: []any{}, varFailed: []any{}})
+	if results != nil {
+		list := make([]any, len(results))
+		for i := range results {
+			if list[i], err = decode(results[i]); err != nil {
+				return nil, fmt.Errorf("read result %d: %w", i, err)
+			}
+		}
+		indices := make([]any, len(failed))
+		for i, n := range failed {
+			indices[i] = int64(n)
+		}
+		all[varResults], all[varFailed] = list, indices
+	}
 	kept := map[string]any{}
-	all := facts.with(more)
-	for name, source := range output {
-		value, err := v.value(ctx, source, all)
-		if err != nil {
+	for name, source := range step.Output {
+		if kept[name], err = v.value(ctx, source, all); err != nil {
 			return nil, fmt.Errorf("output.%s: %w", name, err)
 		}
-		kept[name] = value
 	}
-	return json.Marshal(kept)
+	text, err := json.Marshal(kept)
+	if err == nil && len(text) > job.MaxOutputBytes {
+		err = fmt.Errorf("output has %d bytes; at most %d KiB are kept", len(text), job.MaxOutputBytes>>10)
+	}
+	return text, err
 }

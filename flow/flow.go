@@ -56,7 +56,7 @@ func Warnings(p *job.Plan) []string {
 func (c *checker) plan() *job.Plan {
 	d := c.definition
 	p := &job.Plan{Version: job.PlanVersion, Job: d.Job, Cluster: d.Cluster, Tenant: d.Tenant, Priority: d.Priority,
-		Labels: d.Labels, Deadline: d.Deadline}
+		Labels: d.Labels, Deadline: d.Deadline, Concurrency: d.Concurrency}
 	for _, id := range c.order {
 		planned := job.PlannedStep{ID: id, Level: c.levels[id], Step: *d.Steps[id], Dynamic: c.dynamic[id]}
 		s := &planned.Step

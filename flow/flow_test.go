@@ -247,8 +247,10 @@ func TestEvaluate(t *testing.T) {
 	_, err = v.Elements(t.Context(), &job.ForEach{List: "lists.range(101)"}, facts)
 	require.EqualError(t, err, "gives 101 elements; at most 100 are allowed")
 
-	output, err := v.Output(t.Context(), map[string]string{"rows": "results.map(r, r.rows)", "missing": "failed"}, facts,
-		Facts{varResults: []any{map[string]any{"rows": int64(2)}}, varFailed: []any{int64(1)}})
+	step := &job.PlannedStep{Step: job.Step{Output: map[string]string{"rows": "results.map(r, r.rows)",
+		"missing": "failed"}}}
+	output, err := v.StepOutput(t.Context(), step, facts, nil, []json.RawMessage{json.RawMessage(`{"rows": 2}`)},
+		[]int{1})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"rows": [2], "missing": [1]}`, string(output))
 }

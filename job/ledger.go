@@ -68,8 +68,10 @@ type Work struct {
 
 // Entry is what the ledger knows of one step.
 type Entry struct {
-	Step string `json:"step"`
+	Step  string `json:"step"`
+	Begun bool   `json:"begun,omitempty"`
 	Work
+	Approval       bool              `json:"approval,omitempty" doc:"It waits, or waited, for a person to approve."`
 	Safety         fleet.RetrySafety `json:"safety,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run; agents get it with the task."`
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
@@ -177,30 +179,32 @@ func (l *Ledger) Entry(step string) *Entry {
 }
 
 // Advance moves every step that can move by itself at this moment: pending ones become ready, or fail with what they
-// need. It returns the indices of the steps that may begin now, in the order of the plan, no more than there is room
-// for. Applied twice it changes nothing more.
-func (l *Ledger) Advance(p *Plan) (begin []int) {
-	if l.Status.Final() {
+// need. It returns the ids of the steps that may begin now, in the order of the plan. Applied twice it changes nothing
+// more.
+func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
+	if l.Status.Final() || l.Cancel != nil {
 		return nil
 	}
 	failing := l.failing(p)
 	for i := range p.Steps {
 		e := &l.Steps[i]
-		if e.Status != StepPending {
+		if e.Begun || e.Status != StepPending && e.Status != StepReady {
 			continue
 		}
+		need := p.Steps[i].Join.Need(len(p.Steps[i].After))
 		switch through, open := l.dependencies(p.Steps[i].After); {
-		case through >= p.Steps[i].Join.Need(len(p.Steps[i].After)):
+		case through >= need:
 			e.Status = StepReady
-		case through+open < p.Steps[i].Join.Need(len(p.Steps[i].After)):
-			e.end(StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed")
+		case through+open >= need:
+			e.Status = StepPending
+		default:
+			e.End(StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed", now)
+			failing = failing || !p.Steps[i].Optional
 		}
 	}
-	room := MaxParallel - l.underWay()
 	for i := range l.Steps {
-		if e := &l.Steps[i]; e.Status == StepReady && e.NextAt == nil && !failing && l.Paused == nil && room > 0 {
-			begin = append(begin, i)
-			room--
+		if e := &l.Steps[i]; e.Status == StepReady && !e.Begun && !failing && l.Paused == nil {
+			begin = append(begin, e.Step)
 		}
 	}
 	return begin
@@ -229,19 +233,6 @@ func (l *Ledger) failed(after []string) string {
 	return strings.Join(names, ", ")
 }
 
-// underWay counts the tasks that are in a lane or with an agent.
-func (l *Ledger) underWay() int {
-	n := 0
-	for i := range l.Steps {
-		if e := &l.Steps[i]; e.Counts != nil {
-			n += e.Counts.Running
-		} else if e.Status == StepQueued || e.Status == StepRunning || e.Status == StepRetryWait {
-			n++
-		}
-	}
-	return n
-}
-
 // failing reports whether the run will fail: a step that it needs has failed.
 func (l *Ledger) failing(p *Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s PlannedStep) bool {
@@ -249,11 +240,14 @@ func (l *Ledger) failing(p *Plan) bool {
 	})
 }
 
-// End says how the run ends now, if it does: when it is cancelled, and when the steps that it needs have ended. Steps
-// that still run are then cancelled.
-func (l *Ledger) End(p *Plan) (status RunStatus, why string, ended bool) {
-	if l.Cancel != nil {
-		return RunCancelled, l.Cancel.Reason, l.underWay() == 0
+// End says how the run ends now, if it does: when it is cancelled, when its deadline has passed, and when the steps
+// that it needs have ended. Tasks that are open then are to be cancelled.
+func (l *Ledger) End(p *Plan, now time.Time) (status RunStatus, why string, ended bool) {
+	switch {
+	case l.Cancel != nil:
+		return RunCancelled, l.Cancel.Reason, true
+	case l.DeadlineAt != nil && !now.Before(*l.DeadlineAt):
+		return RunFailed, "the run's deadline of " + p.Deadline.Std().String() + " passed", true
 	}
 	var failed, partial []string
 	for i := range p.Steps {
@@ -265,7 +259,7 @@ func (l *Ledger) End(p *Plan) (status RunStatus, why string, ended bool) {
 		case e.Status == StepPartial:
 			partial = append(partial, s.ID)
 		case e.Status.Final():
-		case l.failing(p) && (e.Status == StepPending || e.Status == StepReady || e.Status == StepBlocked):
+		case l.failing(p) && !e.underWay():
 			// It will not begin.
 		default:
 			return "", "", false
@@ -289,33 +283,52 @@ func (l *Ledger) optionalOpen(p *Plan) bool {
 	})
 }
 
-func (w *Work) end(status StepStatus, why string) { w.Status, w.Why, w.NextAt = status, why, nil }
-
-// Failed ends a step whose work has failed, as its policy says.
-func (e *Entry) Failed(policy OnFailure, why string, now time.Time) {
-	status := StepFailed
-	switch policy {
-	case FailPartial:
-		status, why = StepPartial, "it failed, which counts as partial: "+why
-	case FailSkip:
-		status, why = StepSkipped, "it failed, which counts as skipped: "+why
-	case FailHold:
-		e.Status, e.Why, e.NextAt = StepBlocked, "it failed, and a person decides how to go on: "+why, nil
-		return
+// Close ends the run. Steps that have not ended are skipped.
+func (l *Ledger) Close(status RunStatus, why string, now time.Time) {
+	for i := range l.Steps {
+		if e := &l.Steps[i]; !e.Status.Final() {
+			e.End(StepSkipped, "the run has ended: it is "+string(status), now)
+		}
 	}
-	e.end(status, why)
-	e.EndedAt = &now
+	l.Status, l.Why, l.EndedAt = status, why, &now
 }
 
-// Standing is the run's status while it has not ended.
-func (l *Ledger) Standing() (RunStatus, string) {
-	running := l.underWay()
+// underWay reports whether tasks of the step have begun and have not ended.
+func (e *Entry) underWay() bool { return e.Begun && e.TaskID != "" && !e.Status.Final() && !e.Held() }
+
+// End ends a piece of work.
+func (w *Work) End(status StepStatus, why string, now time.Time) {
+	w.Status, w.Why, w.NextAt, w.EndedAt = status, why, nil, &now
+}
+
+// Fail ends a step whose work has failed, as its policy says.
+func (e *Entry) Fail(policy OnFailure, why string, now time.Time) {
+	switch policy {
+	case FailPartial:
+		e.End(StepPartial, "it failed, which counts as partial: "+why, now)
+	case FailSkip:
+		e.End(StepSkipped, "it failed, which counts as skipped: "+why, now)
+	case FailHold:
+		e.End(StepBlocked, held+why, now)
+		e.EndedAt = nil
+	default:
+		e.End(StepFailed, why, now)
+	}
+}
+
+const held = "it failed, and a person decides how to go on: "
+
+// Held reports whether the step has failed and waits for a person.
+func (e *Entry) Held() bool { return e.Status == StepBlocked && strings.HasPrefix(e.Why, held) }
+
+// Standing is the run's status while it has not ended; open says whether tasks are under way.
+func (l *Ledger) Standing(open bool) (RunStatus, string) {
 	switch {
-	case l.Paused != nil && running > 0:
-		return RunPausing, "paused: what runs is let finish or being stopped"
+	case l.Paused != nil && open:
+		return RunPausing, "what runs is let finish or being stopped"
 	case l.Paused != nil:
-		return RunPaused, "paused by a person"
-	case running > 0:
+		return RunPaused, l.Paused.Reason
+	case open:
 		return RunRunning, ""
 	}
 	for i := range l.Steps {
@@ -326,19 +339,185 @@ func (l *Ledger) Standing() (RunStatus, string) {
 	return RunRunning, ""
 }
 
-// CountElements sums the elements of a step up, and decides how it stands.
-func (e *Entry) CountElements(tolerate Tolerate) (over bool) {
+// EndElements counts the elements of a step, and ends the step when all of them have ended.
+func (e *Entry) EndElements(s *PlannedStep, now time.Time) {
 	c := Counts{Total: len(e.Elements)}
+	why := ""
 	for i := range e.Elements {
-		switch s := e.Elements[i].Status; {
-		case s == StepFailed:
+		switch w := &e.Elements[i]; {
+		case w.Status == StepFailed:
 			c.Failed++
-		case s.Final():
+			if why == "" {
+				why = fmt.Sprintf("element %d: %s", i, w.Why)
+			}
+		case w.Status.Final():
 			c.Done++
-		case s != StepReady:
+		case w.Status != StepReady:
 			c.Running++
 		}
 	}
 	e.Counts = &c
-	return c.Done+c.Failed == c.Total
+	switch {
+	case c.Done+c.Failed < c.Total:
+	case c.Failed == 0:
+		e.End(StepCompleted, "", now)
+	case c.Failed <= s.Tolerate.Of(c.Total):
+		e.End(StepPartial, fmt.Sprintf("%d of %d elements failed, no more than are tolerated; %s", c.Failed, c.Total,
+			why), now)
+	default:
+		e.Fail(s.OnFailure, fmt.Sprintf("%d of %d elements failed; %s", c.Failed, c.Total, why), now)
+	}
+}
+
+// FailedElements are the indices of the elements that failed.
+func (e *Entry) FailedElements() []int {
+	failed := []int{}
+	for i := range e.Elements {
+		if e.Elements[i].Status == StepFailed {
+			failed = append(failed, i)
+		}
+	}
+	return failed
+}
+
+// Decide notes what a person decided; the newest 50 are kept.
+func (l *Ledger) Decide(d Decision) {
+	if len(l.Decisions) == decisionsKept {
+		l.Decisions = slices.Delete(l.Decisions, 0, 1)
+	}
+	l.Decisions = append(l.Decisions, d)
+}
+
+const decisionsKept = 50
+
+// Refuse says why a person cannot do this to a step now; "" if it is possible.
+func (l *Ledger) Refuse(step string, action StepAction) string {
+	e := l.Entry(step)
+	switch {
+	case e == nil:
+		return "the run has no step " + step
+	case l.Status.Final():
+		return "the run has ended: it is " + string(l.Status)
+	case l.Cancel != nil:
+		return "the run is being cancelled"
+	}
+	asks := e.Status == StepBlocked && e.Approval
+	failed := e.Status == StepFailed || e.Held()
+	possible, needs := false, ""
+	switch action {
+	case ApproveStep, RejectStep:
+		possible, needs = asks, "that waits for approval"
+	case RetryStep:
+		possible, needs = failed, "that has failed"
+	case SkipStep, CompleteStep:
+		possible, needs = failed || !e.Status.Final() && !e.underWay(), "that has failed or has not begun"
+	case FailStep:
+		possible, needs = e.Held() || !e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
+	default:
+		return "the action must be retry, skip, complete, fail, approve or reject"
+	}
+	if possible {
+		return ""
+	}
+	return fmt.Sprintf("only a step %s can take %s; step %s is %s", needs, action, step, e.Status)
+}
+
+// Act carries out what a person decided about a step that Refuse does not refuse. Steps that failed because of it are
+// open again.
+func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, output json.RawMessage, now time.Time) {
+	e := l.Entry(step)
+	said := "by a person"
+	if reason != "" {
+		said += ": " + reason
+	}
+	switch action {
+	case ApproveStep:
+		e.End(StepCompleted, "approved "+said, now)
+	case RejectStep:
+		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
+	case RetryStep:
+		e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
+		e.Begun, e.Elements, e.Counts = false, nil, nil
+	case SkipStep:
+		e.End(StepSkipped, "skipped "+said, now)
+	case CompleteStep:
+		e.End(StepCompleted, "completed "+said, now)
+		e.Output = output
+	case FailStep:
+		e.End(StepFailed, "failed "+said, now)
+	}
+	if action != FailStep && action != RejectStep {
+		for i := range l.Steps {
+			if after := &l.Steps[i]; after.Status == StepFailed && !after.Begun && after.Step != step {
+				after.Work = Work{Status: StepPending, TaskID: after.TaskID}
+			}
+		}
+	}
+}
+
+// Clone is a copy whose steps and elements can be changed.
+func (l *Ledger) Clone() *Ledger {
+	c := *l
+	c.Steps = slices.Clone(l.Steps)
+	for i := range c.Steps {
+		c.Steps[i].Elements = slices.Clone(c.Steps[i].Elements)
+	}
+	c.Decisions = slices.Clone(l.Decisions)
+	return &c
+}
+
+// OutputBytes is how much the run keeps of the results of its steps.
+func (l *Ledger) OutputBytes() int {
+	bytes := 0
+	for i := range l.Steps {
+		bytes += len(l.Steps[i].Output)
+	}
+	return bytes
+}
+
+// WholeOutput is what a run keeps of the result of a step that declares no output: all of it, if it is small.
+func WholeOutput(result json.RawMessage) json.RawMessage {
+	if len(result) > MaxOutputBytes {
+		return nil
+	}
+	return result
+}
+
+// Completion reads a result that completes a step, or the whole run: {"complete_step": …} or {"complete_run": …}, also
+// as the last line of a command's stdout. Any other result is the step's as it is.
+func Completion(result json.RawMessage) (step json.RawMessage, completesRun bool, run json.RawMessage) {
+	if s, r, ok := completion(result); ok {
+		return s, r != nil, r
+	}
+	var command struct {
+		Stdout string `json:"stdout"`
+	}
+	if json.Unmarshal(result, &command) == nil && command.Stdout != "" {
+		lines := strings.Split(strings.TrimRight(command.Stdout, "\n"), "\n")
+		if s, r, ok := completion([]byte(lines[len(lines)-1])); ok {
+			return s, r != nil, r
+		}
+	}
+	return result, false, nil
+}
+
+func completion(text []byte) (step, run json.RawMessage, ok bool) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(text, &object) != nil || len(object) != 1 {
+		return nil, nil, false
+	}
+	if run, ok = object["complete_run"]; ok {
+		return run, run, true
+	}
+	step, ok = object["complete_step"]
+	return step, nil, ok
+}
+
+// TakeOver puts in the steps that are through in the ledger of a run that this one repeats.
+func (l *Ledger) TakeOver(done *Ledger) {
+	for i := range done.Steps {
+		if e := l.Entry(done.Steps[i].Step); e != nil && done.Steps[i].Status.Through() {
+			*e = done.Steps[i]
+		}
+	}
 }

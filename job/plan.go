@@ -14,15 +14,16 @@ const DefaultBeacon = 45 * time.Second
 
 // Plan is a definition that has been checked and ordered, as its runs carry it.
 type Plan struct {
-	Version    int               `json:"plan_version"`
-	Job        string            `json:"job"`
-	JobVersion int               `json:"job_version,omitempty"`
-	Cluster    string            `json:"cluster"`
-	Tenant     string            `json:"tenant,omitempty"`
-	Priority   fleet.Priority    `json:"priority,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Deadline   fleet.Duration    `json:"deadline,omitempty"`
-	Steps      []PlannedStep     `json:"steps"` // by level, then by id
+	Version     int               `json:"plan_version"`
+	Job         string            `json:"job"`
+	JobVersion  int               `json:"job_version,omitempty"`
+	Cluster     string            `json:"cluster"`
+	Tenant      string            `json:"tenant,omitempty"`
+	Priority    fleet.Priority    `json:"priority,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Deadline    fleet.Duration    `json:"deadline,omitempty"`
+	Concurrency *Concurrency      `json:"concurrency,omitempty"`
+	Steps       []PlannedStep     `json:"steps"` // by level, then by id
 }
 
 // PlannedStep is a step with its defaults.
@@ -32,4 +33,14 @@ type PlannedStep struct {
 	Step
 	// Dynamic reports whether its task holds expressions.
 	Dynamic bool `json:"dynamic,omitempty"`
+}
+
+// Step is the step with an id; nil for none.
+func (p *Plan) Step(id string) *PlannedStep {
+	for i := range p.Steps {
+		if p.Steps[i].ID == id {
+			return &p.Steps[i]
+		}
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/cluster"
+	"mainstay.dev/mainstay/workflows/run"
 	"mainstay.dev/mainstay/workflows/task"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(cluster.Workflow, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
 	r.RegisterWorkflowWithOptions(task.Workflow, workflow.RegisterOptions{Name: contract.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(run.Workflow, workflow.RegisterOptions{Name: contract.RunWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Hub, workflow.RegisterOptions{Name: contract.HubWorkflow})
@@ -77,8 +79,9 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	})
 	RegisterWorkflows(w)
 	metrics := NewMetrics(o.Registerer)
-	w.RegisterActivity(&activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost,
-		Cycles: metrics.Healing})
+	control := &activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost, Cycles: metrics.Healing}
+	w.RegisterActivity(control)
+	w.RegisterActivity(activities.NewEvaluator(&activities.ClusterPlaces{Control: control}))
 	w.RegisterActivity(metrics.Failovers)
 	w.RegisterActivity(metrics.Healing)
 	if err := w.Start(); err != nil {

@@ -82,13 +82,13 @@ var plantedBugs = map[string][]edit{
 	"guard-ignores-lease": {{"agent/proctree/guard_linux.go", `case o.kind == orderLease:`,
 		`case o.kind == orderLease && !plants("guard-ignores-lease"):`}},
 	// Every task is delivered again as if it were idempotent.
-	"run-again": {{"workflows/task/task.go", `		next := fleet.Redeliver(&r.in.Spec,`, `		spec := r.in.Spec
+	"run-again": {{"workflows/delivery/delivery.go", `		next := fleet.Redeliver(&d.task.Spec,`, `		spec := d.task.Spec
 		if plants("run-again") {
 			spec.RetrySafety = fleet.Idempotent
 		}
 		next := fleet.Redeliver(&spec,`}},
 	// A dead letter ends the task.
-	"dead-letter-dropped": {{"workflows/task/task.go", `	case fleet.TaskDeadLetter:
+	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case fleet.TaskDeadLetter:
 `, `	case fleet.TaskDeadLetter:
 		if plants("dead-letter-dropped") {
 			return fleet.TaskFailed, next.Why

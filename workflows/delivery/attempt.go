@@ -31,6 +31,7 @@ const (
 	attemptCompleted
 	attemptCancelled
 	attemptExpired
+	attemptSuspended // stopped, to go on later
 )
 
 // deliver schedules one attempt on the lane and waits for its end.
@@ -61,10 +62,11 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
 	future := contract.RunTaskActivity.Execute(attemptCtx, input)
-	_ = workflow.Await(ctx, func() bool { return future.IsReady() || d.cancel != nil })
+	_ = workflow.Await(ctx, func() bool { return future.IsReady() || d.cancel != nil || d.stopping })
+	suspending := d.stopping && d.cancel == nil && ctx.Err() == nil
 	if !future.IsReady() {
-		if d.cancel == nil {
-			d.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+		if !suspending {
+			d.heedCancellation(ctx)
 		}
 		stop()
 		waitCtx, done := workflow.NewDisconnectedContext(ctx)
@@ -75,6 +77,11 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	if !future.IsReady() {
 		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled,
 			Reason: "cancelled; the agent did not confirm that it stopped"}
+		if suspending {
+			report.Outcome, report.Begun, report.Planned = fleet.AttemptLost, true, true
+			d.record(number, report)
+			return report, attemptUnfinished
+		}
 		d.record(number, report)
 		return report, attemptCancelled
 	}
@@ -82,6 +89,9 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	how := attemptCompleted
 	if err != nil {
 		report, how = classify(err)
+	}
+	if how == attemptCancelled && suspending && d.cancel == nil {
+		how, report.Reason = attemptSuspended, "paused"
 	}
 	if report.Checkpoint != nil {
 		d.carried.Checkpoint = report.Checkpoint

@@ -22,6 +22,8 @@ type Carrier interface {
 	Note(ctx workflow.Context, field string, value any)
 	// Held learns that the task waits for a person.
 	Held(ctx workflow.Context)
+	// KeepsDeadLetters reports whether a task that is not delivered again waits for a person instead of failing.
+	KeepsDeadLetters() bool
 	// Yield reports whether the carrier wants to continue as new before the next attempt.
 	Yield(ctx workflow.Context) bool
 }
@@ -41,6 +43,8 @@ type Delivery struct {
 	dead   *fleet.DeadLetter // set since the task became a dead letter
 
 	delivering int // the attempt that is in its lane or with an agent; 0: none
+	suspended  bool
+	stopping   bool // suspended, and the attempt under way is to be stopped
 
 	cancel  *contract.CancelRequest
 	retry   *contract.RetryRequest
@@ -77,6 +81,10 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		if d.carrier.Yield(ctx) {
 			return false
 		}
+		if d.suspended {
+			d.awaitResume(ctx)
+			continue
+		}
 		report, how := d.deliver(ctx)
 		switch how {
 		case attemptCompleted:
@@ -86,6 +94,8 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 			return d.end(fleet.TaskCancelled, d.cancelReason(report.Reason))
 		case attemptExpired:
 			return d.end(fleet.TaskExpired, "the task expired before an agent took it")
+		case attemptSuspended:
+			continue
 		}
 		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, report.End())
 		d.carried.Tally = next.Tally
@@ -126,6 +136,9 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Tas
 			return d.reviewed(ctx)
 		}
 	case fleet.TaskDeadLetter:
+		if !d.carrier.KeepsDeadLetters() {
+			return fleet.TaskFailed, next.Why
+		}
 		if final, why := d.keepDeadLetter(ctx, next.Why); final != "" {
 			return final, why
 		}
@@ -134,10 +147,37 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Tas
 	return "", ""
 }
 
+// Suspend delivers no other attempt until Resume. With stop, the attempt under way is stopped and keeps its checkpoint,
+// if the task may begin again by itself; else it finishes.
+func (d *Delivery) Suspend(stop bool) {
+	d.suspended, d.stopping = true, stop && !d.task.Spec.Safety().NeedsPerson()
+}
+
+// Resume goes on after Suspend.
+func (d *Delivery) Resume() { d.suspended, d.stopping = false, false }
+
+// Cancel ends the task, as a person's request does.
+func (d *Delivery) Cancel(reason string) {
+	if d.cancel == nil {
+		d.cancel = &contract.CancelRequest{Reason: reason}
+	}
+}
+
+// Delivering reports whether an attempt is in its lane or with an agent.
+func (d *Delivery) Delivering() bool { return d.delivering != 0 }
+
+func (d *Delivery) awaitResume(ctx workflow.Context) {
+	d.status, d.why = fleet.TaskQueued, "paused"
+	_ = workflow.Await(ctx, func() bool { return !d.suspended || d.cancel != nil })
+	d.why = ""
+	d.carried.WaitingSince = workflow.Now(ctx) // a pause does not count as waiting for an agent
+	d.heedCancellation(ctx)
+}
+
 // heedCancellation treats the workflow's own cancellation, as from the Web UI, like a cancel update.
 func (d *Delivery) heedCancellation(ctx workflow.Context) {
-	if ctx.Err() != nil && d.cancel == nil {
-		d.cancel = &contract.CancelRequest{Reason: "the workflow was cancelled"}
+	if ctx.Err() != nil {
+		d.Cancel("the workflow was cancelled")
 	}
 }
 

@@ -97,6 +97,9 @@ func (c *carrier) Held(ctx workflow.Context) {
 	}
 }
 
+// KeepsDeadLetters is true: a dead letter waits for a retry until its retention ends.
+func (c *carrier) KeepsDeadLetters() bool { return true }
+
 // Yield continues as new when Temporal suggests it and nobody waits for an answer.
 func (c *carrier) Yield(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx)

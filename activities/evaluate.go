@@ -1,0 +1,201 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/job"
+)
+
+// Evaluator evaluates the expressions of runs.
+type Evaluator struct {
+	flows  flow.Evaluator
+	places Places
+}
+
+// Places says where tasks go.
+type Places interface {
+	// Place makes the input of a task. problem says why there is no place for it; an error is one to try again.
+	Place(ctx context.Context, id string, spec fleet.TaskSpec) (input contract.TaskInput, problem string, err error)
+}
+
+// NewEvaluator evaluates, and asks places for the lanes of tasks.
+func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places} }
+
+// Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
+// with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
+func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
+	e := evaluation{Evaluator: a, in: &in, failed: map[string]bool{}}
+	if err := e.readFacts(); err != nil {
+		return contract.Evaluated{}, err
+	}
+	var answer contract.Evaluated
+	if in.Key != "" {
+		key, err := a.flows.Message(ctx, "${"+in.Key+"}", e.facts)
+		if err != nil {
+			return answer, temporal.NewNonRetryableApplicationError("concurrency.key: "+err.Error(), "Expression", nil)
+		}
+		answer.Key = key
+	}
+	for i := range in.Ended {
+		answer.Outputs = append(answer.Outputs, e.output(ctx, &in.Ended[i]))
+	}
+	if err := e.readFacts(); err != nil {
+		return contract.Evaluated{}, err
+	}
+	for _, id := range in.Begin {
+		step := in.Plan.Step(id)
+		if e.failedBefore(step) {
+			continue
+		}
+		begun, err := e.begin(ctx, step)
+		if err != nil {
+			return contract.Evaluated{}, err
+		}
+		answer.Begin = append(answer.Begin, begun)
+	}
+	return answer, nil
+}
+
+// evaluation is one call of Evaluate.
+type evaluation struct {
+	*Evaluator
+	in     *contract.EvaluateInput
+	facts  flow.Facts
+	failed map[string]bool // steps whose output could not be evaluated
+}
+
+// readFacts makes what expressions see of the run as it stands.
+func (e *evaluation) readFacts() error {
+	type stepFacts struct {
+		Status job.StepStatus  `json:"status"`
+		Output json.RawMessage `json:"output"`
+		Error  string          `json:"error"`
+		Failed []int           `json:"failed"`
+	}
+	steps := map[string]stepFacts{}
+	for i := range e.in.Steps {
+		s := &e.in.Steps[i]
+		f := stepFacts{Status: s.Status, Output: s.Output, Failed: s.FailedElements()}
+		if s.Status == job.StepFailed || s.Status == job.StepPartial {
+			f.Error = s.Why
+		}
+		steps[s.Step] = f
+	}
+	text, err := json.Marshal(steps)
+	if err != nil {
+		return fmt.Errorf("encode the steps of a run: %w", err)
+	}
+	run, err := json.Marshal(map[string]any{"id": e.in.Run, "job": e.in.Plan.Job, "version": e.in.Plan.JobVersion})
+	if err != nil {
+		return fmt.Errorf("encode a run: %w", err)
+	}
+	e.facts, err = flow.FactsOf(e.in.Inputs, text, run)
+	return err
+}
+
+// output evaluates what the run keeps of a step, and lets later steps see it.
+func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) contract.StepOutput {
+	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
+	output, err := e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, entry.FailedElements())
+	if err != nil {
+		e.failed[ended.Step] = true
+		return contract.StepOutput{Step: ended.Step, Error: err.Error()}
+	}
+	entry.Output = output
+	return contract.StepOutput{Step: ended.Step, Output: output}
+}
+
+func (e *evaluation) entry(step string) *job.Entry {
+	for i := range e.in.Steps {
+		if e.in.Steps[i].Step == step {
+			return &e.in.Steps[i]
+		}
+	}
+	return &job.Entry{}
+}
+
+func (e *evaluation) failedBefore(step *job.PlannedStep) bool {
+	for _, id := range step.After {
+		if e.failed[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// begin evaluates what a step begins with.
+func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract.BegunStep, error) {
+	begun := contract.BegunStep{Step: step.ID}
+	if step.If != "" {
+		yes, err := e.flows.Bool(ctx, step.If, e.facts)
+		if err != nil {
+			begun.Error = "if: " + err.Error()
+			return begun, nil
+		}
+		if begun.Skip = !yes; begun.Skip {
+			return begun, nil
+		}
+	}
+	var err error
+	switch {
+	case step.Approve != nil:
+		begun.Message, err = e.flows.Message(ctx, step.Approve.Message, e.facts)
+	case step.Wait != nil && step.Wait.Until != "":
+		var until time.Time
+		until, err = e.flows.Time(ctx, step.Wait.Until, e.facts)
+		begun.Until = &until
+	case step.Task != nil:
+		return e.tasks(ctx, step, begun)
+	}
+	if err != nil {
+		begun.Error = err.Error()
+	}
+	return begun, nil
+}
+
+// tasks fills in the tasks of a step, one for each element, and finds their lanes.
+func (e *evaluation) tasks(
+	ctx context.Context, step *job.PlannedStep, begun contract.BegunStep,
+) (contract.BegunStep, error) {
+	elements := []any{nil}
+	if step.ForEach != nil {
+		var err error
+		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
+			begun.Error = "for_each: " + err.Error()
+			return begun, nil
+		}
+	}
+	for i, item := range elements {
+		spec := step.Task
+		if step.Dynamic {
+			filled, err := e.flows.Task(ctx, step.Task, e.facts, item, i)
+			if err != nil {
+				begun.Tasks, begun.Error = nil, err.Error()
+				return begun, nil
+			}
+			spec = filled
+		}
+		key := step.ID
+		if step.ForEach != nil {
+			key = job.ElementKey(step.ID, i)
+		}
+		input, problem, err := e.places.Place(ctx, job.TaskID(e.in.Run, key), *spec)
+		if err != nil {
+			return begun, err
+		}
+		if problem != "" {
+			begun.Tasks, begun.Error = nil, problem
+			return begun, nil
+		}
+		begun.Tasks = append(begun.Tasks, contract.PlacedTask{Spec: input.Spec, Lane: input.Lane})
+	}
+	return begun, nil
+}

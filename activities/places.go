@@ -1,0 +1,72 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
+)
+
+// ClusterPlaces asks clusters where tasks go. It keeps their answers for a moment.
+type ClusterPlaces struct {
+	Control *Control
+	views   viewCache
+}
+
+// Place makes the input of a step's task; see Places.
+func (p *ClusterPlaces) Place(
+	ctx context.Context, id string, spec fleet.TaskSpec,
+) (input contract.TaskInput, problem string, err error) {
+	view, err := p.views.get(ctx, spec.Cluster, p.Control.view)
+	switch {
+	case store.KindOf(err) == store.NotFound:
+		return input, "there is no cluster " + spec.Cluster, nil
+	case err != nil:
+		return input, "", err
+	}
+	place, err := p.Control.openPlace(ctx, &view, spec, cmp.Or(spec.ShardKey, id))
+	if store.KindOf(err) == store.Refused {
+		return input, store.Refusal(err), nil
+	}
+	return place.Input(id, spec), "", err
+}
+
+// viewCache keeps clusters for a moment, so that the steps of runs do not ask for each task.
+type viewCache struct {
+	mu    sync.Mutex
+	views map[string]cachedView
+}
+
+type cachedView struct {
+	cluster contract.ClusterView
+	until   time.Time
+}
+
+// viewKept is how long a change of a cluster's settings may be unknown to the steps of runs.
+const viewKept = 2 * time.Second
+
+func (c *viewCache) get(
+	ctx context.Context, name string, read func(context.Context, string) (contract.ClusterView, error),
+) (contract.ClusterView, error) {
+	c.mu.Lock()
+	kept, now := c.views[name], time.Now()
+	c.mu.Unlock()
+	if now.Before(kept.until) {
+		return kept.cluster, nil
+	}
+	cluster, err := read(ctx, name)
+	if err != nil {
+		return cluster, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.views == nil || len(c.views) > 1000 {
+		c.views = map[string]cachedView{}
+	}
+	c.views[name] = cachedView{cluster, now.Add(viewKept)}
+	return cluster, nil
+}

@@ -1,0 +1,140 @@
+package run
+
+import (
+	"encoding/json"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// evaluate has the outputs of the steps that have ended evaluated, and what others begin with, in one local activity.
+// Then it begins these.
+func (r *run) evaluate(ctx workflow.Context, begin []string) {
+	in := contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs, Steps: r.ledger.Steps, Begin: begin}
+	for _, step := range r.ended {
+		in.Ended = append(in.Ended, r.endedStep(step))
+	}
+	answer, err := r.whole(in), error(nil)
+	if answer == nil {
+		answer, err = evaluation(ctx, in)
+	}
+	if err != nil {
+		r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
+		_ = workflow.Sleep(ctx, time.Second)
+		return
+	}
+	for _, o := range answer.Outputs {
+		r.takeOutput(ctx, o)
+	}
+	r.ended = nil
+	for i := range answer.Begin {
+		r.beginStep(ctx, &answer.Begin[i])
+	}
+}
+
+// whole is the answer where there is nothing to evaluate: nothing begins, and the steps that have ended declare no output.
+func (r *run) whole(in contract.EvaluateInput) *contract.Evaluated {
+	if len(in.Begin) > 0 {
+		return nil
+	}
+	answer := &contract.Evaluated{}
+	for _, e := range in.Ended {
+		if len(r.in.Plan.Step(e.Step).Output) > 0 {
+			return nil
+		}
+		answer.Outputs = append(answer.Outputs, contract.StepOutput{Step: e.Step, Output: job.WholeOutput(e.Result)})
+	}
+	return answer
+}
+
+func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {
+	answer, err := contract.EvaluateActivity.ExecuteLocal(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: evaluateTimeout,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumInterval: 5 * time.Second,
+		},
+		Summary: "evaluate expressions",
+	}), in).Get(ctx)
+	return &answer, err
+}
+
+// concurrencyKey is the value by which the job counts the run.
+func (r *run) concurrencyKey(ctx workflow.Context) (string, error) {
+	expression := r.in.Plan.Concurrency.Key
+	if expression == "" {
+		return "", nil
+	}
+	answer, err := evaluation(ctx, contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs,
+		Key: expression})
+	return answer.Key, err
+}
+
+func (r *run) endedStep(step string) contract.EndedStep {
+	e := r.ledger.Entry(step)
+	if e.Counts == nil {
+		return contract.EndedStep{Step: step, Result: r.results[step]}
+	}
+	ended := contract.EndedStep{Step: step, Results: []json.RawMessage{}}
+	for n := range e.Elements {
+		if result, done := r.results[job.ElementKey(step, n)]; done {
+			ended.Results = append(ended.Results, result)
+		}
+	}
+	return ended
+}
+
+// takeOutput keeps the output of a step that has ended.
+func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
+	e, s, now := r.ledger.Entry(o.Step), r.in.Plan.Step(o.Step), workflow.Now(ctx)
+	delete(r.results, o.Step)
+	for n := range e.Elements {
+		delete(r.results, job.ElementKey(o.Step, n))
+	}
+	problem := o.Error
+	if problem == "" && r.ledger.OutputBytes()+len(o.Output) > job.MaxOutputsBytes {
+		problem = "the outputs of the run have more than 1 MiB"
+	}
+	if problem != "" {
+		e.Fail(s.OnFailure, problem, now)
+		return
+	}
+	e.Output = o.Output
+}
+
+// beginStep begins a step with what its expressions gave.
+func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
+	e, s, now := r.ledger.Entry(b.Step), r.in.Plan.Step(b.Step), workflow.Now(ctx)
+	e.Begun = true
+	if s.Deadline > 0 {
+		at := now.Add(s.Deadline.Std())
+		e.DeadlineAt = &at
+	}
+	switch {
+	case b.Error != "":
+		e.Fail(s.OnFailure, b.Error, now)
+	case b.Skip:
+		e.End(job.StepSkipped, "its condition is false", now)
+	case s.Approve != nil:
+		e.Status, e.Why, e.Approval, e.StartedAt = job.StepBlocked, b.Message, true, &now
+	case s.Wait != nil:
+		e.NextAt, e.StartedAt = b.Until, &now
+		if s.Wait.For > 0 {
+			at := now.Add(s.Wait.For.Std())
+			e.NextAt = &at
+		}
+	default:
+		e.Status, e.StartedAt = job.StepQueued, &now
+		r.make(e, b.Tasks, s.ForEach != nil)
+		if len(b.Tasks) == 0 { // for_each of nothing
+			e.End(job.StepCompleted, "there are no elements", now)
+			r.ended = append(r.ended, e.Step)
+		}
+	}
+	r.timer(ctx, e)
+}

@@ -1,0 +1,324 @@
+// Package run is the Run workflow: it carries out one run of a job. What comes next is decided by job.Ledger, what
+// expressions give by a local activity, and each task is delivered by a delivery of package delivery.
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/delivery"
+)
+
+const (
+	// quietEvents is how many events the history may have before nothing new begins until the run can continue as new.
+	quietEvents = 10_000
+	// carriedBytes bounds the results that a run hands over when it continues as new.
+	carriedBytes = 512 << 10
+	// evaluateTimeout bounds one evaluation, with its tries.
+	evaluateTimeout = time.Minute
+)
+
+// Workflow carries out one run. A run that completed, in part or whole, returns its ledger. Any other end is the
+// workflow's failure (or cancellation) with the ledger as its detail.
+func Workflow(ctx workflow.Context, in contract.RunInput) (*job.Ledger, error) {
+	r := &run{in: in, id: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, contract.RunWorkflowID("")),
+		results: map[string]json.RawMessage{}, timers: map[string]int{}}
+	r.begin(ctx)
+	if err := r.handle(ctx); err != nil {
+		return nil, err
+	}
+	return r.loop(ctx)
+}
+
+// run is one run of a Run workflow. All that changes is in here.
+type run struct {
+	in     contract.RunInput
+	id     string
+	ledger *job.Ledger
+
+	open    []*work                    // tasks that have not ended, in the order in which they were made
+	ended   []string                   // steps that have ended since the last evaluation
+	results map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
+	bytes   int                        // of payloads and results so far
+	timers  map[string]int             // by step: which of its timers counts
+	marked  job.RunStatus              // the status search attribute as last set
+
+	admission *contract.Admission
+	changed   bool // something happened that the loop has not looked at
+	quiet     bool // nothing new begins, so that the run can continue as new
+}
+
+// begin makes the ledger, or goes on from the one of the run before.
+func (r *run) begin(ctx workflow.Context) {
+	if c := r.in.Carried; c != nil {
+		r.ledger, r.bytes, r.admission = &c.Ledger, c.Bytes, &contract.Admission{}
+		r.marked = r.mark()
+		if c.Results != nil {
+			r.results = c.Results
+		}
+		r.ended = c.Ended
+		r.restore(c.Tasks)
+		for i := range r.ledger.Steps {
+			r.timer(ctx, &r.ledger.Steps[i])
+		}
+		r.deadline(ctx)
+		return
+	}
+	r.ledger = job.NewLedger(&r.in.Plan, r.id, r.in.Inputs, r.in.Origin, workflow.Now(ctx))
+	if r.in.Done != nil {
+		r.ledger.TakeOver(r.in.Done)
+	}
+	r.deadline(ctx)
+}
+
+// deadline wakes the loop when the run's deadline passes.
+func (r *run) deadline(ctx workflow.Context) {
+	if at := r.ledger.DeadlineAt; at != nil {
+		r.wake(ctx, at.Sub(workflow.Now(ctx)), "deadline of the run", func() bool { return r.ledger.Status.Final() })
+	}
+}
+
+// wake has the loop look again after a time, unless it is over before that.
+func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over func() bool) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, time.Millisecond), why), over)
+		r.changed = true
+	})
+}
+
+// loop begins steps until the run has ended.
+func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
+	if err := r.admit(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		r.changed = false
+		if ctx.Err() != nil && r.ledger.Cancel == nil {
+			r.cancel(ctx, "", "the workflow was cancelled")
+		}
+		now := workflow.Now(ctx)
+		r.collect(now)
+		if r.mayContinue(ctx) {
+			return nil, r.continueAsNew(ctx)
+		}
+		begin := r.ledger.Advance(&r.in.Plan, now)
+		if r.quiet {
+			begin = nil
+		}
+		if len(r.ended) > 0 || len(begin) > 0 {
+			r.evaluate(ctx, begin)
+			continue
+		}
+		if status, why, ended := r.ledger.End(&r.in.Plan, now); ended {
+			return r.end(ctx, status, why)
+		}
+		r.launch(ctx)
+		r.show(ctx)
+		_ = workflow.Await(ctx, func() bool { return r.changed || ctx.Err() != nil && r.ledger.Cancel == nil })
+	}
+}
+
+// mayContinue reports whether the run continues as new now: its history is long, and no task is open.
+func (r *run) mayContinue(ctx workflow.Context) bool {
+	kept := 0
+	for i := range r.ledger.Steps {
+		kept += r.kept(&r.ledger.Steps[i])
+	}
+	info := workflow.GetInfo(ctx)
+	r.quiet = info.GetCurrentHistoryLength() > quietEvents && kept <= carriedBytes
+	if !info.GetContinueAsNewSuggested() && !r.quiet || kept > carriedBytes || !workflow.AllHandlersFinished(ctx) {
+		return false
+	}
+	for _, w := range r.open {
+		if w.delivery != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) continueAsNew(ctx workflow.Context) error {
+	next := r.in
+	next.Done = nil
+	next.Carried = &contract.RunCarried{Ledger: *r.ledger, Ended: r.ended, Results: r.results,
+		Bytes: r.bytes, Tasks: map[string]contract.TaskInput{}}
+	for _, w := range r.open {
+		next.Carried.Tasks[w.key] = w.task
+	}
+	return workflow.NewContinueAsNewError(ctx, contract.RunWorkflow, next)
+}
+
+// end cancels what is still open, waits for it, and closes the workflow as the run ended.
+func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*job.Ledger, error) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	for _, w := range r.open {
+		if w.delivery != nil {
+			w.delivery.Cancel("the run has ended: it is " + string(status))
+		}
+	}
+	_ = workflow.Await(ctx, func() bool { return !r.delivering() })
+	r.collect(workflow.Now(ctx))
+	r.ledger.Close(status, why, workflow.Now(ctx))
+	r.show(ctx)
+	r.leave(ctx)
+	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	switch status {
+	case job.RunCompleted, job.RunPartial:
+		return r.ledger, nil
+	case job.RunCancelled:
+		return nil, temporal.NewCanceledError(*r.ledger)
+	}
+	return nil, temporal.NewApplicationErrorWithOptions("run failed: "+why, string(status),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{*r.ledger}})
+}
+
+// delivering reports whether a task is being delivered.
+func (r *run) delivering() bool {
+	for _, w := range r.open {
+		if w.delivery != nil && !w.over {
+			return true
+		}
+	}
+	return false
+}
+
+// show keeps the run's status, and sets the search attribute where the workflow's own status does not tell it.
+func (r *run) show(ctx workflow.Context) {
+	if !r.ledger.Status.Final() {
+		r.refresh(r.ledger)
+		r.ledger.Status, r.ledger.Why = r.ledger.Standing(r.underWay())
+	}
+	if mark := r.mark(); mark != r.marked {
+		update := contract.AttrStatus.ValueUnset()
+		if mark != "" {
+			update = contract.AttrStatus.ValueSet(string(mark))
+		}
+		r.marked = mark
+		err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
+		if err != nil {
+			workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
+		}
+	}
+}
+
+// mark is the status that lists show beside the workflow's own.
+func (r *run) mark() job.RunStatus {
+	switch s := r.ledger.Status; s {
+	case job.RunPausing, job.RunPaused, job.RunBlocked, job.RunPartial:
+		return s
+	}
+	return ""
+}
+
+// underWay reports whether a task is in a lane, with an agent or in a backoff.
+func (r *run) underWay() bool {
+	for _, w := range r.open {
+		if w.delivery != nil && (w.delivery.Delivering() || w.work(r.ledger).Status == job.StepRetryWait) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit waits until the run may begin, where its job bounds how many go at a time.
+func (r *run) admit(ctx workflow.Context) error {
+	limit := r.in.Plan.Concurrency
+	if limit == nil {
+		return nil
+	}
+	inbox := contract.RunAdmittedSignal.Inbox(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			_ = workflow.Await(ctx, func() bool { return inbox.Len() > 0 })
+			inbox.Take(func(a contract.Admission) { r.admission = &a })
+			if r.admission != nil && r.admission.Cancel {
+				r.cancel(ctx, "", r.admission.Why)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	if r.admission != nil {
+		return nil // it was admitted before it continued as new
+	}
+	key, err := r.concurrencyKey(ctx)
+	if err != nil {
+		return err
+	}
+	begins := contract.RunBegins{Run: r.id, Key: key, Concurrency: *limit}
+	if err := contract.RunBeginsSignal.SendFrom(ctx, contract.JobWorkflowID(r.in.Plan.Job), "", begins).
+		Get(ctx, nil); err != nil {
+		r.admission = &contract.Admission{} // the job was deleted, and nobody counts its runs
+		return nil
+	}
+	r.ledger.Status, r.ledger.Why = job.RunBlocked, "it waits until another run of its job has ended"
+	r.markBlocked(ctx)
+	_ = workflow.Await(ctx, func() bool { return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil })
+	if r.admission != nil && r.admission.Skip {
+		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
+	}
+	return nil
+}
+
+// markBlocked shows that the run waits for another.
+func (r *run) markBlocked(ctx workflow.Context) {
+	r.marked = job.RunBlocked
+	_ = workflow.UpsertTypedSearchAttributes(ctx, contract.AttrStatus.ValueSet(string(job.RunBlocked)),
+		contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
+}
+
+// leave tells the job that the run has ended.
+func (r *run) leave(ctx workflow.Context) {
+	if r.in.Plan.Concurrency == nil {
+		return
+	}
+	err := contract.RunEndedSignal.SendFrom(ctx, contract.JobWorkflowID(r.in.Plan.Job), "",
+		contract.RunEnded{Run: r.id}).Get(ctx, nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Info("The job did not learn that its run ended", "error", err)
+	}
+}
+
+// handle answers queries, and lets people act on the run, its steps and their tasks.
+func (r *run) handle(ctx workflow.Context) error {
+	return errors.Join(
+		contract.LedgerQuery.Handle(ctx, r.view),
+		contract.StepTaskQuery.Handle(ctx, r.task),
+		delivery.Handle(ctx, r.delivery),
+		r.handleUpdates(ctx))
+}
+
+// view is the ledger as it stands now.
+func (r *run) view() job.Ledger {
+	l := r.ledger.Clone()
+	r.refresh(l)
+	return *l
+}
+
+// task is an open task of the run as its delivery knows it; nothing of any other.
+func (r *run) task(key string) contract.TaskState {
+	if d := r.delivery(key); d != nil {
+		return d.State()
+	}
+	return contract.TaskState{}
+}
+
+// delivery is the delivery of the open task with a key; nil if there is none.
+func (r *run) delivery(key string) *delivery.Delivery {
+	for _, w := range r.open {
+		if w.key == key && !w.over {
+			return w.delivery
+		}
+	}
+	return nil
+}

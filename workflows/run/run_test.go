@@ -1,0 +1,501 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// agent plays what hubs and agents do with the attempt of a task.
+type agent func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error)
+
+// harness runs a Run workflow in the SDK's test environment, with expressions really evaluated.
+type harness struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	mu     sync.Mutex
+	begun  []string // task ids, in the order in which their attempts began
+	byKey  map[string]agent
+	inputs map[string]json.RawMessage
+}
+
+const head = "job: build\ncluster: default\nsafety: idempotent\n"
+
+func newHarness(t *testing.T, byKey map[string]agent) *harness {
+	t.Helper()
+	h := &harness{TestWorkflowEnvironment: workflowtest.NewEnvironment(), byKey: byKey,
+		inputs: map[string]json.RawMessage{}}
+	worker.RegisterWorkflows(h)
+	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		_, key := contract.Locate(in.TaskID)
+		h.mu.Lock()
+		h.begun = append(h.begun, key)
+		h.inputs[key] = in.Spec.Payload
+		play := h.byKey[key]
+		h.mu.Unlock()
+		if play == nil {
+			play = returns(`"` + key + `"`)
+		}
+		return play(ctx, in)
+	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
+	h.RegisterActivityWithOptions(activities.NewEvaluator(cluster{}).Evaluate,
+		activity.RegisterOptions{Name: contract.EvaluateActivity.Name})
+	return h
+}
+
+// cluster places every task.
+type cluster struct{}
+
+func (cluster) Place(_ context.Context, id string, spec fleet.TaskSpec) (contract.TaskInput, string, error) {
+	if spec.Cluster == "gone" {
+		return contract.TaskInput{}, "there is no cluster gone", nil
+	}
+	return contract.TaskInput{TaskID: id, Spec: spec, Lane: "lane/" + spec.Cluster}, "", nil
+}
+
+func (h *harness) start(t *testing.T, definition, inputs string) {
+	t.Helper()
+	h.startWith(t, definition, contract.RunInput{Inputs: json.RawMessage(inputs)})
+}
+
+func (h *harness) startWith(t *testing.T, definition string, in contract.RunInput) {
+	t.Helper()
+	_, plan, err := flow.Read("job.yaml", []byte(definition))
+	require.NoError(t, err)
+	in.Plan = *plan
+	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.RunWorkflowID("build-1"), TaskQueue: contract.WorkerQueue})
+	h.ExecuteWorkflow(contract.RunWorkflow, in)
+}
+
+// outcome is the run's ledger, however the workflow ended.
+func (h *harness) outcome(t *testing.T) *job.Ledger {
+	t.Helper()
+	require.True(t, h.IsWorkflowCompleted())
+	var ledger job.Ledger
+	err := h.GetWorkflowError()
+	var failed *temporal.ApplicationError
+	var cancelled *temporal.CanceledError
+	switch {
+	case err == nil:
+		require.NoError(t, h.GetWorkflowResult(&ledger))
+	case errors.As(err, &failed):
+		require.NoError(t, failed.Details(&ledger), err)
+		require.Equal(t, string(ledger.Status), failed.Type())
+	case errors.As(err, &cancelled):
+		require.NoError(t, cancelled.Details(&ledger))
+	default:
+		t.Fatalf("the workflow ended with %v", err)
+	}
+	return &ledger
+}
+
+// statuses are the steps' statuses as "a completed, b failed".
+func statuses(l *job.Ledger) string {
+	var words []string
+	for i := range l.Steps {
+		words = append(words, l.Steps[i].Step+" "+string(l.Steps[i].Status))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func (h *harness) view(t *testing.T) *job.Ledger {
+	t.Helper()
+	value, err := h.QueryWorkflow(contract.LedgerQuery.Name)
+	require.NoError(t, err)
+	var l job.Ledger
+	require.NoError(t, value.Get(&l))
+	return &l
+}
+
+func (h *harness) update(name string, in any) *workflowtest.Answer {
+	answer := &workflowtest.Answer{}
+	h.UpdateWorkflow(name, "", answer, in)
+	return answer
+}
+
+func returns(output string) agent {
+	return func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
+		return contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptCompleted,
+			Output: json.RawMessage(output)}, nil
+	}
+}
+
+// fails fails the first n attempts.
+func fails(n int) agent {
+	return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		if in.Attempt > n {
+			return returns(`"at last"`)(ctx, in)
+		}
+		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+			Begun: true, Reason: "disk full"})
+	}
+}
+
+// lost loses the first attempt's agent.
+func lost(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+	if in.Attempt > 1 {
+		return returns(`"again"`)(ctx, in)
+	}
+	return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptLost,
+		Begun: true, Reason: "silent"})
+}
+
+// lasts runs so long. The test environment does not tell activities that they are cancelled, so stopped does.
+func lasts(d time.Duration, stopped <-chan struct{}) agent {
+	return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		if in.Attempt > 1 {
+			return returns(`"resumed"`)(ctx, in)
+		}
+		select {
+		case <-time.After(d):
+			return returns(`"done"`)(ctx, in)
+		case <-stopped:
+			return contract.AttemptReport{}, temporal.NewCanceledError(contract.AttemptReport{AgentID: "a-1",
+				Begun: true})
+		}
+	}
+}
+
+func ended(report contract.AttemptReport) error {
+	return temporal.NewApplicationErrorWithOptions(report.Reason, contract.AttemptFailure,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
+}
+
+const diamond = head + `steps:
+  a: {task: {type: echo}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output}"}}
+  c: {after: [a], task: {type: echo}}
+  d: {after: [b, c], task: {type: echo, payload: {b: "${steps.b.output}", in: "${inputs.n}"}}}
+`
+
+func TestDiamond(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, map[string]agent{"a": returns(`{"x":1}`)})
+	h.start(t, diamond, `{"n": 3}`)
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, "a completed, b completed, c completed, d completed", statuses(l))
+	require.Equal(t, "a", h.begun[0])
+	require.Equal(t, "d", h.begun[3])
+	require.JSONEq(t, `{"x":1}`, string(h.inputs["b"]))
+	require.JSONEq(t, `{"b":"b","in":3}`, string(h.inputs["d"]))
+	require.Equal(t, "build-1~d", l.Entry("d").TaskID)
+	require.NotNil(t, l.EndedAt)
+}
+
+// How steps end, and their run with them.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	quick := "retry: {max_attempts: 2, initial_interval: 10ms}\n"
+	for name, c := range map[string]struct {
+		steps  string
+		agents map[string]agent
+		inputs string
+		status job.RunStatus
+		want   string
+		why    string
+	}{
+		"a failure fails the run, and what comes after it": {
+			steps: `  a: {task: {type: echo}}
+  b: {after: [a], task: {type: echo}}
+  c: {task: {type: echo}}`,
+			agents: map[string]agent{"a": fails(9)},
+			status: job.RunFailed, want: "a failed, b failed, c completed",
+			why: "step a failed: 2 of 2 attempts failed; last: disk full",
+		},
+		"a failed attempt is tried again": {
+			steps: "  a: {task: {type: echo}}", agents: map[string]agent{"a": fails(1)},
+			status: job.RunCompleted, want: "a completed",
+		},
+		"on_failure skip": {
+			steps: `  a: {task: {type: echo}, on_failure: skip}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.status}"}}`,
+			agents: map[string]agent{"a": fails(9)}, status: job.RunCompleted, want: "a skipped, b completed",
+		},
+		"on_failure partial": {
+			steps: `  a: {task: {type: echo}, on_failure: partial}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.error}"}}`,
+			agents: map[string]agent{"a": fails(9)}, status: job.RunPartial, want: "a partial, b completed",
+			why: "partial: a",
+		},
+		"an optional step fails alone": {
+			steps: `  a: {task: {type: echo}, optional: true}
+  b: {task: {type: echo}}`,
+			agents: map[string]agent{"a": fails(9)}, status: job.RunCompleted, want: "a failed, b completed",
+		},
+		"a condition": {
+			steps: `  a: {task: {type: echo}, if: inputs.yes}
+  b: {after: [a], task: {type: echo}}
+  c: {after: [b], if: "!inputs.yes", task: {type: echo}}`,
+			inputs: `{"yes": false}`, status: job.RunCompleted, want: "a skipped, b completed, c completed",
+		},
+		"a condition that cannot be evaluated": {
+			steps: "  a: {task: {type: echo}, if: inputs.missing}", inputs: "{}",
+			status: job.RunFailed, want: "a failed", why: "step a failed: if: there is no missing in what it reads",
+		},
+		"join any": {
+			steps: `  a: {task: {type: echo}, on_failure: skip, optional: true}
+  b: {task: {type: echo}, optional: true}
+  c: {after: [a, b], join: any, task: {type: echo}, output: {x: result}}`,
+			agents: map[string]agent{"b": fails(9)}, status: job.RunCompleted, want: "a completed, b failed, c completed",
+		},
+		"for_each": {
+			steps: `  a: {for_each: "[3, 4, 5]", max_parallel: 2, task: {type: echo, payload: "${item * 10 + index}"}, output: {all: results}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.all}"}}`,
+			agents: map[string]agent{"a.0": echo, "a.1": echo, "a.2": echo, "b": echo},
+			status: job.RunCompleted, want: "a completed, b completed",
+		},
+		"for_each tolerates": {
+			steps:  `  a: {for_each: {count: 4}, tolerate: 25%, task: {type: echo}, output: {failed: failed}}`,
+			agents: map[string]agent{"a.2": fails(9)}, status: job.RunPartial, want: "a partial", why: "partial: a",
+		},
+		"for_each fails": {
+			steps:  `  a: {for_each: {count: 4}, tolerate: 1, task: {type: echo}}`,
+			agents: map[string]agent{"a.2": fails(9), "a.3": fails(9)}, status: job.RunFailed, want: "a failed",
+			why: "step a failed: 2 of 4 elements failed; element 2: 2 of 2 attempts failed; last: disk full",
+		},
+		"for_each of nothing": {
+			steps:  `  a: {for_each: "[]", task: {type: echo}, output: {n: results.size()}}`,
+			status: job.RunCompleted, want: "a completed",
+		},
+		"a sink completes the run": {
+			steps: `  a: {task: {type: echo}, terminal_sink: true}
+  b: {task: {type: echo}, optional: true}`,
+			agents: map[string]agent{"a": returns(`{"stdout":"log\n{\"complete_run\": {\"ok\": true}}\n"}`),
+				"b": lasts(time.Second, nil)},
+			status: job.RunCompleted, want: "a completed, b failed",
+		},
+		"only a sink may complete the run": {
+			steps:  "  a: {task: {type: echo}}",
+			agents: map[string]agent{"a": returns(`{"complete_run": 1}`)},
+			status: job.RunFailed, want: "a failed",
+			why: "step a failed: not_a_terminal_sink: only a step with terminal_sink: true may return complete_run",
+		},
+		"complete_step": {
+			steps: `  a: {task: {type: echo}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}`,
+			agents: map[string]agent{"a": returns(`{"stdout":"{\"complete_step\": {\"n\": 7}}"}`)},
+			status: job.RunCompleted, want: "a completed, b completed",
+		},
+		"an output that cannot be evaluated": {
+			steps: `  a: {task: {type: echo}, output: {x: result.gone}}
+  b: {after: [a], task: {type: echo}}`,
+			agents: map[string]agent{"a": returns(`{}`)}, status: job.RunFailed, want: "a failed, b failed",
+			why: "step a failed: output.x: there is no gone in what it reads",
+		},
+		"a result that is too large": {
+			steps:  `  a: {task: {type: echo}, result_limit: 1KiB}`,
+			agents: map[string]agent{"a": returns(`"` + strings.Repeat("x", 2000) + `"`)},
+			status: job.RunFailed, want: "a failed",
+			why: "step a failed: its result has 2002 bytes, result_limit allows 1024",
+		},
+		"a wait": {
+			steps: `  a: {wait: {for: 2h}}
+  b: {after: [a], wait: {until: "'2000-01-01T00:00:00Z'"}}
+  c: {after: [b], task: {type: echo}}`,
+			status: job.RunCompleted, want: "a completed, b completed, c completed",
+		},
+		"a deadline of a step": {
+			steps: `  a: {task: {type: echo}, deadline: 1s}`, agents: map[string]agent{"a": lasts(3*time.Second, nil)},
+			status: job.RunFailed, want: "a failed", why: "step a failed: its deadline of 1s passed",
+		},
+		"an idempotent step is moved": {
+			steps: "  a: {task: {type: echo}}", agents: map[string]agent{"a": lost},
+			status: job.RunCompleted, want: "a completed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, c.agents)
+			h.start(t, head+quick+"steps:\n"+c.steps+"\n", c.inputs)
+			l := h.outcome(t)
+			require.Equal(t, c.want, statuses(l), l.Why)
+			require.Equal(t, c.status, l.Status)
+			require.Equal(t, c.why, l.Why)
+		})
+	}
+}
+
+// echo returns its payload.
+func echo(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+	return returns(string(in.Spec.Payload))(ctx, in)
+}
+
+// What people may do to a step that waits for them.
+func TestPeople(t *testing.T) {
+	t.Parallel()
+	type act struct {
+		action job.StepAction
+		output string
+	}
+	const failing = "  a: {task: {type: echo}, on_failure: hold, retry: {max_attempts: 1}}\n  b: {after: [a], task: {type: echo, payload: \"${steps.a.output}\"}}"
+	const asking = "  a: {approve: {message: \"publish ${inputs.n}?\"}}\n  b: {after: [a], task: {type: echo}}"
+	for name, c := range map[string]struct {
+		steps string
+		act   act
+		why   string // why the run is blocked before
+		want  string
+		saw   string // what b got
+	}{
+		"approve":  {asking, act{action: job.ApproveStep}, "step a: publish 3?", "a completed, b completed", ""},
+		"reject":   {asking, act{action: job.RejectStep}, "step a: publish 3?", "a failed, b failed", ""},
+		"skip":     {failing, act{action: job.SkipStep}, heldWhy, "a skipped, b completed", "null"},
+		"complete": {failing, act{job.CompleteStep, `{"by":"hand"}`}, heldWhy, "a completed, b completed", `{"by":"hand"}`},
+		"fail":     {failing, act{action: job.FailStep}, heldWhy, "a failed, b failed", ""},
+		"retry":    {failing, act{action: job.RetryStep}, heldWhy, "a completed, b completed", `"at last"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, map[string]agent{"a": fails(1)})
+			var before *job.Ledger
+			var refused *workflowtest.Answer
+			h.RegisterDelayedCallback(func() {
+				before = h.view(t)
+				refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: job.ApproveStep})
+				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: c.act.action,
+					Output:     json.RawMessage(c.act.output),
+					RunRequest: contract.RunRequest{By: "ann", Reason: "checked by hand"}})
+			}, time.Hour)
+			h.start(t, head+"steps:\n"+c.steps+"\n", `{"n": 3}`)
+			l := h.outcome(t)
+			require.True(t, refused.Refused)
+			require.Equal(t, job.RunBlocked, before.Status)
+			require.Equal(t, c.why, before.Why)
+			require.Equal(t, c.want, statuses(l))
+			require.Equal(t, "ann", l.Decisions[0].By)
+			require.Equal(t, "checked by hand", l.Decisions[0].Reason)
+			if c.saw != "" {
+				require.JSONEq(t, c.saw, string(h.inputs["b"]))
+			}
+		})
+	}
+}
+
+const heldWhy = "step a: it failed, and a person decides how to go on: 1 of 1 attempts failed; last: disk full"
+
+// A step without a safety mark is tried again after a failure, and waits for a person when its agent was lost.
+func TestUnmarked(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, map[string]agent{"a": fails(1), "b": lost})
+	var refused *workflowtest.Answer
+	h.RegisterDelayedCallback(func() {
+		l := h.view(t)
+		require.Equal(t, job.RunBlocked, l.Status)
+		require.Equal(t, job.StepBlocked, l.Entry("b").Status)
+		require.Contains(t, l.Entry("b").Why, "may have begun this unmarked task")
+		review := contract.ReviewRequest{Decision: fleet.ReviewCompleted, Result: json.RawMessage(`1`)}
+		refused = h.update(contract.ReviewUpdate.Name, review)
+		review.Task = "b"
+		h.update(contract.ReviewUpdate.Name, review)
+	}, time.Hour)
+	h.start(t, "job: build\ncluster: default\nsteps:\n  a: {task: {type: echo}}\n  b: {task: {type: echo}}\n", "")
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.True(t, refused.Refused, "no task was named")
+	require.Equal(t, fleet.Unmarked, l.Entry("a").Safety)
+}
+
+// A pause stops what may begin again, lets the rest finish, and begins nothing; a cancel ends all.
+func TestPauseAndCancel(t *testing.T) {
+	t.Parallel()
+	steps := `  a: {task: {type: echo}}
+  b: {task: {type: echo}, safety: at_most_once}
+  c: {after: [b], task: {type: echo}}`
+	for name, mode := range map[string]job.PauseMode{"stop": job.PauseStop, "finish": job.PauseFinish} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stopped := make(chan struct{})
+			h := newHarness(t, map[string]agent{"a": lasts(300*time.Millisecond, stopped),
+				"b": lasts(300*time.Millisecond, nil)})
+			var paused *job.Ledger
+			h.RegisterDelayedCallback(func() {
+				h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: mode,
+					RunRequest: contract.RunRequest{By: "ann", Reason: "new disks"}})
+			}, 50*time.Millisecond)
+			if mode == job.PauseStop {
+				h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
+			}
+			h.RegisterDelayedCallback(func() {
+				paused = h.view(t)
+				h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{By: "bob"})
+			}, time.Hour)
+			h.start(t, head+"steps:\n"+steps+"\n", "")
+			l := h.outcome(t)
+			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, job.RunPaused, paused.Status)
+			require.Equal(t, "new disks", paused.Why)
+			require.Equal(t, job.StepCompleted, paused.Entry("b").Status, "it may not begin again, so it finishes")
+			require.NotContains(t, paused.Entry("c").Status, "queued")
+			if mode == job.PauseStop {
+				require.Equal(t, job.StepQueued, paused.Entry("a").Status)
+				require.JSONEq(t, `"resumed"`, string(l.Entry("a").Output))
+			} else {
+				require.JSONEq(t, `"done"`, string(l.Entry("a").Output))
+			}
+			require.Equal(t, []string{"pause", "resume"}, []string{l.Decisions[0].Action, l.Decisions[1].Action})
+		})
+	}
+	t.Run("cancel", func(t *testing.T) {
+		t.Parallel()
+		stopped := make(chan struct{})
+		h := newHarness(t, map[string]agent{"a": lasts(time.Hour, stopped), "b": lasts(time.Hour, stopped)})
+		h.RegisterDelayedCallback(func() {
+			h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann", Reason: "not needed"})
+		}, 50*time.Millisecond)
+		h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
+		h.start(t, head+"steps:\n"+steps+"\n", "")
+		l := h.outcome(t)
+		require.Equal(t, job.RunCancelled, l.Status)
+		require.Equal(t, "not needed", l.Why)
+		require.Equal(t, "a failed, b failed, c skipped", statuses(l))
+	})
+}
+
+// A run whose history is long goes on in another one, when no task is open.
+func TestContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	var begun []string
+	in := contract.RunInput{Inputs: json.RawMessage(`{"n": 3}`)}
+	for range 4 {
+		h := newHarness(t, map[string]agent{"a": lasts(100*time.Millisecond, nil)})
+		if in.Carried == nil {
+			h.RegisterDelayedCallback(func() { h.SetContinueAsNewSuggested(true) }, time.Millisecond)
+		}
+		h.startWith(t, strings.Replace(diamond, "steps:", "deadline: 1h\nsteps:", 1), in)
+		begun = append(begun, h.begun...)
+		var again *workflow.ContinueAsNewError
+		if !errors.As(h.GetWorkflowError(), &again) {
+			l := h.outcome(t)
+			require.Equal(t, "a completed, b completed, c completed, d completed", statuses(l))
+			require.NotNil(t, l.DeadlineAt)
+			slices.Sort(begun)
+			require.Equal(t, []string{"a", "b", "c", "d"}, begun, "each step has begun once")
+			require.NotNil(t, in.Carried)
+			return
+		}
+		in = contract.RunInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	}
+	t.Fatal("the run does not end")
+}

@@ -1,0 +1,110 @@
+package run
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why.
+func (r *run) handleUpdates(ctx workflow.Context) error {
+	return errors.Join(
+		contract.PauseRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.PauseRunRequest) (job.Ledger, error) {
+			r.pause(ctx, req)
+			return r.view(), nil
+		}, func(req contract.PauseRunRequest) error {
+			if r.ledger.Paused != nil {
+				return workflows.Refuse("the run is paused already")
+			}
+			return r.mayAct()
+		}),
+		contract.ResumeRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (job.Ledger, error) {
+			r.resume(ctx, req)
+			return r.view(), nil
+		}, func(contract.RunRequest) error {
+			if r.ledger.Paused == nil {
+				return workflows.Refuse("the run is not paused")
+			}
+			return r.mayAct()
+		}),
+		contract.CancelRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (job.Ledger, error) {
+			r.cancel(ctx, req.By, req.Reason)
+			return r.view(), nil
+		}, func(contract.RunRequest) error { return r.mayAct() }),
+		contract.StepUpdate.Handle(ctx, func(ctx workflow.Context, req contract.StepRequest) (job.Ledger, error) {
+			r.act(ctx, req)
+			return r.view(), nil
+		}, func(req contract.StepRequest) error {
+			if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
+				return workflows.Refuse("%s", why)
+			}
+			return nil
+		}))
+}
+
+// mayAct refuses what is asked of a run that has ended, or is about to.
+func (r *run) mayAct() error {
+	switch {
+	case r.ledger.Status.Final():
+		return workflows.Refuse("the run has ended: it is %s", r.ledger.Status)
+	case r.ledger.Cancel != nil:
+		return workflows.Refuse("the run is being cancelled")
+	}
+	return nil
+}
+
+func decision(ctx workflow.Context, action string, req contract.RunRequest) job.Decision {
+	return job.Decision{Action: action, By: req.By, Reason: req.Reason, At: workflow.Now(ctx)}
+}
+
+func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
+	d := decision(ctx, "pause", req.RunRequest)
+	r.ledger.Decide(d)
+	r.ledger.Paused = &job.Pause{Mode: req.Mode, Decision: d}
+	for _, w := range r.open {
+		if w.delivery != nil {
+			w.delivery.Suspend(req.Mode != job.PauseFinish)
+		}
+	}
+	r.settle(ctx)
+}
+
+func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
+	r.ledger.Decide(decision(ctx, "resume", req))
+	r.ledger.Paused = nil
+	for _, w := range r.open {
+		if w.delivery != nil {
+			w.delivery.Resume()
+		}
+	}
+	r.settle(ctx)
+}
+
+func (r *run) cancel(ctx workflow.Context, by, reason string) {
+	if reason == "" {
+		reason = "cancelled by request"
+	}
+	d := decision(ctx, "cancel", contract.RunRequest{By: by, Reason: reason})
+	r.ledger.Decide(d)
+	r.ledger.Cancel = &d
+	r.changed = true
+}
+
+func (r *run) act(ctx workflow.Context, req contract.StepRequest) {
+	d := decision(ctx, string(req.Action), req.RunRequest)
+	d.Step = req.Step
+	r.ledger.Decide(d)
+	r.ledger.Act(&r.in.Plan, req.Step, req.Action, req.Reason, req.Output, d.At)
+	r.timers[req.Step]++ // those of before do not count any more
+	r.settle(ctx)
+}
+
+// settle shows the change, and has the loop look.
+func (r *run) settle(ctx workflow.Context) {
+	r.show(ctx)
+	r.changed = true
+}

@@ -1,0 +1,312 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/delivery"
+)
+
+// inputsATurn bounds the bytes of the tasks that begin in one turn: Temporal ends a workflow whose one answer is larger
+// than 4 MiB.
+const inputsATurn = 2 << 20
+
+// work is one task of a step: the step's own, or that of an element.
+type work struct {
+	run      *run
+	key      string // step, or step.element
+	step     string
+	element  int // -1: the step's own
+	task     contract.TaskInput
+	delivery *delivery.Delivery // nil until it has begun
+	over     bool               // the delivery has ended, or stopped so that the run can continue as new
+	late     bool               // the step's deadline has passed
+}
+
+// work is where the ledger has the task.
+func (w *work) work(l *job.Ledger) *job.Work {
+	e := l.Entry(w.step)
+	if w.element < 0 {
+		return &e.Work
+	}
+	return &e.Elements[w.element]
+}
+
+// make makes the tasks of a step that begins. They begin when there is room.
+func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
+	for i, t := range tasks {
+		w := &work{run: r, key: e.Step, step: e.Step, element: -1}
+		if each {
+			w.key, w.element = job.ElementKey(e.Step, i), i
+		}
+		w.task = contract.TaskInput{TaskID: r.id + job.StepMark + w.key, Spec: t.Spec, Lane: t.Lane}
+		if n := len(e.Attempts); n > 0 && !each { // a person has it run again: attempts count on
+			w.task.Carried = &contract.TaskCarried{Attempts: e.Attempts, Deliveries: e.Attempts[n-1].Number}
+		}
+		if each {
+			e.Elements = append(e.Elements, job.Work{Status: job.StepReady, TaskID: w.task.TaskID})
+		}
+		r.open = append(r.open, w)
+	}
+	if each {
+		e.Counts = &job.Counts{Total: len(tasks)}
+	}
+}
+
+// restore makes the open tasks of the run before, in the order of the plan.
+func (r *run) restore(tasks map[string]contract.TaskInput) {
+	for i := range r.ledger.Steps {
+		e := &r.ledger.Steps[i]
+		if t, open := tasks[e.Step]; open {
+			r.open = append(r.open, &work{run: r, key: e.Step, step: e.Step, element: -1, task: t})
+		}
+		for n := range e.Elements {
+			key := job.ElementKey(e.Step, n)
+			if t, open := tasks[key]; open {
+				r.open = append(r.open, &work{run: r, key: key, step: e.Step, element: n, task: t})
+			}
+		}
+	}
+}
+
+// kept is how many bytes of results the run holds for a step that has not ended.
+func (r *run) kept(e *job.Entry) int {
+	bytes := len(r.results[e.Step])
+	for n := range e.Elements {
+		bytes += len(r.results[job.ElementKey(e.Step, n)])
+	}
+	return bytes
+}
+
+// launch begins the tasks that there is room for.
+func (r *run) launch(ctx workflow.Context) {
+	if r.ledger.Paused != nil || r.quiet {
+		return
+	}
+	under, inputs := map[string]int{}, 0
+	all := 0
+	for _, w := range r.open {
+		if w.delivery != nil {
+			under[w.step]++
+			all++
+		}
+	}
+	for _, w := range r.open {
+		limit := max(1, r.in.Plan.Step(w.step).Parallel)
+		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel {
+			continue
+		}
+		if inputs += len(w.task.Spec.Payload); inputs > inputsATurn {
+			r.changed = true // the rest begins in the next turn
+			return
+		}
+		under[w.step]++
+		all++
+		r.deliver(ctx, w)
+	}
+}
+
+func (r *run) deliver(ctx workflow.Context, w *work) {
+	now := workflow.Now(ctx)
+	r.bytes += len(w.task.Spec.Payload)
+	if w.task.Carried != nil && w.task.Carried.WaitingSince.IsZero() {
+		w.task.Carried.WaitingSince = now
+	}
+	w.delivery = delivery.New(w.task, now, w)
+	at := w.work(r.ledger)
+	at.Status = job.StepQueued
+	if at.StartedAt == nil {
+		at.StartedAt = &now
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if ended := w.delivery.Run(ctx); !ended {
+			w.task = w.delivery.Task()
+		}
+		w.over, r.changed = true, true
+	})
+}
+
+// collect takes the results of the tasks that have ended.
+func (r *run) collect(now time.Time) {
+	open := r.open
+	r.open = nil
+	for _, w := range open {
+		switch {
+		case !w.over:
+			r.open = append(r.open, w)
+		case !w.delivery.State().Status.Final():
+			w.delivery, w.over = nil, false // it goes on after the run has continued as new
+			r.open = append(r.open, w)
+		default:
+			r.take(w, now)
+		}
+	}
+}
+
+// take puts into the ledger how a task ended.
+func (r *run) take(w *work, now time.Time) {
+	state := w.delivery.State()
+	e, s := r.ledger.Entry(w.step), r.in.Plan.Step(w.step)
+	at := w.work(r.ledger)
+	at.Attempts, at.NextAt = state.Attempts, nil
+	result, problem := r.result(w, s, state)
+	switch {
+	case problem == "":
+		r.results[w.key] = result
+	case w.element >= 0:
+		at.End(job.StepFailed, problem, now)
+	default:
+		e.Fail(s.OnFailure, problem, now)
+		return
+	}
+	if problem == "" {
+		at.End(job.StepCompleted, "", now)
+	}
+	if w.element < 0 {
+		r.ended = append(r.ended, w.step)
+		return
+	}
+	if e.EndElements(s, now); e.Status.Final() && e.Status.Through() {
+		r.ended = append(r.ended, w.step)
+	}
+}
+
+// result is what a task returned, and why that is a failure of its step; "" if it is none.
+func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (json.RawMessage, string) {
+	switch state.Status {
+	case fleet.TaskCompleted:
+	case fleet.TaskExpired:
+		return nil, "no agent took its task in time"
+	case fleet.TaskCancelled:
+		if w.late {
+			return nil, "its deadline of " + s.Deadline.Std().String() + " passed"
+		}
+		return nil, "its task was cancelled: " + state.Why
+	default:
+		return nil, state.Why
+	}
+	r.bytes += len(state.Result)
+	switch {
+	case len(state.Result) > int(s.ResultLimit):
+		return nil, fmt.Sprintf("its result has %d bytes, result_limit allows %d", len(state.Result), s.ResultLimit)
+	case r.bytes > job.MaxRunBytes:
+		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB", job.MaxRunBytes>>20)
+	}
+	result, completes, output := job.Completion(state.Result)
+	switch {
+	case completes && !s.TerminalSink:
+		return nil, "not_a_terminal_sink: only a step with terminal_sink: true may return complete_run"
+	case completes:
+		r.ledger.Output = output
+	}
+	return result, ""
+}
+
+// refresh puts into a ledger how the open tasks stand.
+func (r *run) refresh(l *job.Ledger) {
+	for _, w := range r.open {
+		if e := l.Entry(w.step); w.element >= 0 && !e.Status.Final() {
+			e.Status, e.Why = job.StepQueued, ""
+		}
+	}
+	for _, w := range r.open {
+		w.refresh(l)
+	}
+}
+
+// refresh puts into a ledger how an open task stands.
+func (w *work) refresh(l *job.Ledger) {
+	if w.delivery == nil || w.over {
+		return
+	}
+	state, at := w.delivery.State(), w.work(l)
+	at.Attempts, at.Why, at.NextAt = state.Attempts, state.Why, state.NextAttempt
+	switch state.Status {
+	case fleet.TaskRetryWait:
+		at.Status = job.StepRetryWait
+	case fleet.TaskReview:
+		at.Status = job.StepBlocked
+	default:
+		at.Status = job.StepQueued
+	}
+	if e := l.Entry(w.step); w.element >= 0 && at.Status == job.StepBlocked {
+		e.Status, e.Why = job.StepBlocked, fmt.Sprintf("element %d: %s", w.element, state.Why)
+	}
+}
+
+// Mark has the loop look at the task.
+func (w *work) Mark(workflow.Context, fleet.TaskStatus) { w.run.changed = true }
+
+// Note does nothing: lists show runs.
+func (w *work) Note(workflow.Context, string, any) {}
+
+// Held has the loop look at the task, which waits for a person.
+func (w *work) Held(workflow.Context) { w.run.changed = true }
+
+// KeepsDeadLetters is false: the step's on_failure says what its failure means.
+func (w *work) KeepsDeadLetters() bool { return false }
+
+// Yield stops the delivery before its next attempt when the history of the run is long.
+func (w *work) Yield(workflow.Context) bool { return w.run.quiet }
+
+// timer watches the times of a step: the end of its wait, and its deadline.
+func (r *run) timer(ctx workflow.Context, e *job.Entry) {
+	if e.Status.Final() || !e.Begun {
+		return
+	}
+	r.timers[e.Step]++
+	mine := r.timers[e.Step]
+	over := func() bool { return e.Status.Final() || r.timers[e.Step] != mine }
+	if e.NextAt != nil && r.in.Plan.Step(e.Step).Wait != nil {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			wait := e.NextAt.Sub(workflow.Now(ctx))
+			_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, 1), "step "+e.Step), over)
+			if !over() && ctx.Err() == nil {
+				e.End(job.StepCompleted, "", workflow.Now(ctx))
+			}
+			r.changed = true
+		})
+	}
+	if e.DeadlineAt != nil {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			wait := e.DeadlineAt.Sub(workflow.Now(ctx))
+			_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, 1), "deadline of step "+e.Step), over)
+			if !over() && ctx.Err() == nil {
+				r.expire(ctx, e)
+			}
+			r.changed = true
+		})
+	}
+}
+
+// expire ends a step whose deadline has passed.
+func (r *run) expire(ctx workflow.Context, e *job.Entry) {
+	s := r.in.Plan.Step(e.Step)
+	why := "its deadline of " + s.Deadline.Std().String() + " passed"
+	var open []*work
+	for _, w := range r.open {
+		switch {
+		case w.step != e.Step:
+			open = append(open, w)
+		case w.delivery == nil: // it does not begin any more
+			w.work(r.ledger).End(job.StepFailed, why, workflow.Now(ctx))
+		default:
+			w.late = true
+			w.delivery.Cancel(why)
+			open = append(open, w)
+		}
+	}
+	switch r.open = open; {
+	case s.Task == nil:
+		e.Fail(s.OnFailure, why, workflow.Now(ctx))
+	case len(e.Elements) > 0:
+		e.EndElements(s, workflow.Now(ctx))
+	}
+}
