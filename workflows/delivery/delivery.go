@@ -168,6 +168,7 @@ func (d *Delivery) Delivering() bool { return d.delivering != 0 }
 
 func (d *Delivery) awaitResume(ctx workflow.Context) {
 	d.status, d.why = fleet.TaskQueued, "paused"
+	d.carrier.Held(ctx)
 	_ = workflow.Await(ctx, func() bool { return !d.suspended || d.cancel != nil })
 	d.why = ""
 	d.carried.WaitingSince = workflow.Now(ctx) // a pause does not count as waiting for an agent

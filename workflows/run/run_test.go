@@ -456,6 +456,21 @@ func TestPauseAndCancel(t *testing.T) {
 			require.Equal(t, []string{"pause", "resume"}, []string{l.Decisions[0].Action, l.Decisions[1].Action})
 		})
 	}
+	t.Run("alone", func(t *testing.T) { // nothing else happens that would have the run looked at
+		t.Parallel()
+		stopped := make(chan struct{})
+		h := newHarness(t, map[string]agent{"a": lasts(time.Hour, stopped)})
+		h.RegisterDelayedCallback(func() {
+			h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: job.PauseStop})
+		}, 50*time.Millisecond)
+		h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
+		h.RegisterDelayedCallback(func() {
+			require.Equal(t, job.RunPaused, h.view(t).Status)
+			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{})
+		}, time.Hour)
+		h.start(t, head+"steps: {a: {task: {type: echo}}}\n", "")
+		require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	})
 	t.Run("cancel", func(t *testing.T) {
 		t.Parallel()
 		stopped := make(chan struct{})
