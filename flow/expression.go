@@ -93,8 +93,12 @@ func plain(message string) string {
 // references notes what the expression reads.
 func (e *expression) references(root ast.Expr) {
 	parents := map[int64]ast.Expr{}
+	local := map[string]bool{} // the variables of map, filter, all and the like
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
 		switch x.Kind() {
+		case ast.ComprehensionKind:
+			c := x.AsComprehension()
+			local[c.IterVar()], local[c.IterVar2()], local[c.AccuVar()] = true, true, true
 		case ast.SelectKind:
 			parents[x.AsSelect().Operand().ID()] = x
 		case ast.CallKind:
@@ -102,7 +106,9 @@ func (e *expression) references(root ast.Expr) {
 				parents[call.Args()[0].ID()] = x
 			}
 		case ast.IdentKind:
-			e.reference(x, parents)
+			if !local[x.AsIdent()] {
+				e.reference(x, parents)
+			}
 		}
 	}))
 }

@@ -3,6 +3,8 @@ package flow
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -253,6 +255,20 @@ func TestEvaluate(t *testing.T) {
 		[]int{1})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"rows": [2], "missing": [1]}`, string(output))
+}
+
+// Every definition among the examples is valid.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../examples/jobs/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, _, err = Read(file, text)
+		require.NoError(t, err)
+	}
 }
 
 func TestInputs(t *testing.T) {
