@@ -28,7 +28,7 @@ func New(a *app.App) *cobra.Command {
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
-	for _, b := range []benchmark{throughputBenchmark(), failoverBenchmark(), idleBenchmark(), healingBenchmark(),
+	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), failoverBenchmark(), idleBenchmark(), healingBenchmark(),
 		drainBenchmark(), queueBenchmark(), gatewayBenchmark()} {
 		command.AddCommand(b.command(a))
 	}

@@ -15,7 +15,8 @@ import (
 // evaluate has the outputs of the steps that have ended evaluated, and what others begin with, in one local activity.
 // Then it begins these.
 func (r *run) evaluate(ctx workflow.Context, begin []string) {
-	in := contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs, Steps: r.ledger.Steps, Begin: begin}
+	in := contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs, Begin: begin,
+		Steps: r.ledger.Clone().Steps} // the SDK hands the input over as it is, and the activity changes it
 	for _, step := range r.ended {
 		in.Ended = append(in.Ended, r.endedStep(step))
 	}
