@@ -244,4 +244,3 @@ func (e *entity) longEnough(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory
 }
-
