@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"strings"
+
 	"mainstay.dev/mainstay/job"
 )
 
@@ -9,6 +11,9 @@ const JobWorkflow = "Job"
 
 // JobWorkflowID is the id of the workflow of a job. name is the full one, with its tenant.
 func JobWorkflowID(name string) string { return "job/" + name }
+
+// JobOfWorkflowID is the inverse of JobWorkflowID.
+func JobOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "job/") }
 
 // JobInput starts a Job workflow.
 type JobInput struct {
@@ -29,7 +34,33 @@ var (
 	// RunBeginsSignal asks a job whether a run may begin: RunAdmittedSignal answers. RunEndedSignal tells its end.
 	RunBeginsSignal = Signal[RunBegins]{"run-begins"}
 	RunEndedSignal  = Signal[RunEnded]{"run-ended"}
+	// EndedRunsActivity tells which of some runs have ended.
+	EndedRunsActivity = Activity[[]string, []string]{"EndedRuns"}
+	// ScheduleJobActivity makes the schedules of a job in Temporal as its definition has them.
+	ScheduleJobActivity = Activity[ScheduleJob, None]{"ScheduleJob"}
 )
+
+// MemoJob is the JobNote of a job.
+const MemoJob = "job"
+
+// JobNote is what lists tell of a job.
+type JobNote struct {
+	Type      job.Type `json:"type"`
+	Version   int      `json:"version"`
+	Steps     int      `json:"steps"`
+	Schedules int      `json:"schedules,omitempty"`
+	Paused    bool     `json:"paused,omitempty"`
+}
+
+// ScheduleJob is the input of ScheduleJobActivity.
+type ScheduleJob struct {
+	Name    string `json:"name"`
+	Version int    `json:"version"`
+	// Definition is the one in force; nil: the job is deleted.
+	Definition *job.Definition `json:"definition,omitempty"`
+	Paused     bool            `json:"paused,omitempty"`
+	Had        int             `json:"had"` // how many schedules there were
+}
 
 // ApplyJob is a checked definition.
 type ApplyJob struct {
@@ -48,12 +79,7 @@ type RunBegins struct {
 }
 
 // Admission says that a run may begin, or that it is not started, and why.
-type Admission struct {
-	Skip bool   `json:"skip,omitempty"`
-	Why  string `json:"why,omitempty"`
-	// Cancel: the run is to end, because another takes its place.
-	Cancel bool `json:"cancel,omitempty"`
-}
+type Admission = job.Admission
 
 // RunEnded is the end of a run.
 type RunEnded struct {

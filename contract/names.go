@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"time"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -65,8 +66,64 @@ func Locate(task string) (workflowID, key string) {
 	return TaskWorkflowID(task), ""
 }
 
-// RunWorkflowID is the id of the workflow of a run.
-func RunWorkflowID(run string) string { return "run/" + run }
+// RunWorkflowID is the id of the workflow of a run. Temporal appends the time to that of a run that a schedule starts.
+func RunWorkflowID(run string) string {
+	name, made, _ := strings.Cut(run, "@")
+	stamp, trigger, _ := strings.Cut(made, "-")
+	at, err := time.Parse(runTime, strings.ToUpper(stamp))
+	n, _ := strconv.Atoi(trigger)
+	if err != nil || ScheduledRunID(name, n, at) != run {
+		return runPrefix + run
+	}
+	return ScheduledRunWorkflowID(name, n) + at.Format(firingTime)
+}
+
+// RunOfWorkflowID is the inverse of RunWorkflowID.
+func RunOfWorkflowID(id string) (string, bool) {
+	run, ok := strings.CutPrefix(id, runPrefix)
+	cut := len(run) - len("-2006-01-02T15:04:05Z")
+	if !ok || cut < 1 {
+		return run, ok && run != ""
+	}
+	at, err := time.Parse(firingTime, run[cut:])
+	if err != nil {
+		return run, true
+	}
+	name, trigger, _ := strings.Cut(run[:cut], "/")
+	n, _ := strconv.Atoi(trigger)
+	return ScheduledRunID(name, n, at), true
+}
+
+const (
+	runPrefix = "run/"
+	runTime   = "20060102T150405Z"
+)
+
+// ScheduledRunID is the id of the run that a job's nth schedule starts at a time: "nightly@20261121t030000z".
+func ScheduledRunID(job string, trigger int, at time.Time) string {
+	id := job + "@" + strings.ToLower(at.UTC().Format(runTime))
+	if trigger > 0 {
+		id += "-" + strconv.Itoa(trigger)
+	}
+	return id
+}
+
+// ScheduledRunWorkflowID is what the action of a job's nth schedule names; Temporal appends the nominal time.
+func ScheduledRunWorkflowID(job string, trigger int) string {
+	if trigger > 0 {
+		job += "/" + strconv.Itoa(trigger)
+	}
+	return runPrefix + job
+}
+
+// KeyedRunID is the id of the one run that an idempotency key may start of a job, by the job's full name.
+func KeyedRunID(job, key string) string {
+	tenant, name := fleet.CutTenant(job)
+	return KeyedTaskID(tenant, name, key)
+}
+
+// JobScheduleID is the id of a job's nth schedule in Temporal.
+func JobScheduleID(job string, trigger int) string { return "job/" + job + "/" + strconv.Itoa(trigger) }
 
 // TaskWorkflowID is the id of the workflow that carries nothing but this task.
 func TaskWorkflowID(task string) string { return "task/" + task }

@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,5 +39,29 @@ func TestFailoverIDs(t *testing.T) {
 		require.Equal(t, bad == "default/agent-1/7", ok, bad)
 	}
 	_, _, _, ok := contract.FailoverOfWorkflowID("task/default/agent-1/7")
+	require.False(t, ok)
+}
+
+func TestRunsOfSchedulesHaveTheTimeInTheirIDs(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for run, workflowID := range map[string]string{
+		"r-1":                             "run/r-1",
+		"key@0123456789abcdef0123":        "run/key@0123456789abcdef0123",
+		"nightly@20261121t030000z":        "run/nightly-2026-11-21T03:00:00Z",
+		"acme:nightly@20261121t030000z-2": "run/acme:nightly/2-2026-11-21T03:00:00Z",
+		"nightly@20261121t030000z-0":      "run/nightly@20261121t030000z-0",
+		"nightly@20269921t030000z":        "run/nightly@20269921t030000z",
+	} {
+		require.Equal(t, workflowID, contract.RunWorkflowID(run))
+		back, ok := contract.RunOfWorkflowID(workflowID)
+		require.True(t, ok)
+		require.Equal(t, run, back)
+	}
+	require.Equal(t, "nightly@20261121t030000z", contract.ScheduledRunID("nightly", 0, at))
+	workflowID, key := contract.Locate("nightly@20261121t030000z~build.3")
+	require.Equal(t, "run/nightly-2026-11-21T03:00:00Z", workflowID)
+	require.Equal(t, "build.3", key)
+	_, ok := contract.RunOfWorkflowID("task/x")
 	require.False(t, ok)
 }

@@ -37,6 +37,20 @@ func Read(name string, text []byte) (*job.Definition, *job.Plan, error) {
 	return &definition, c.plan(), nil
 }
 
+// PlanOf is the plan of a version of a job whose definition was read before. name is the job's full one.
+func PlanOf(name string, version int, d *job.Definition) (*job.Plan, error) {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	_, plan, err := Read("", text)
+	if err != nil {
+		return nil, err
+	}
+	plan.Job, plan.JobVersion = name, version
+	return plan, nil
+}
+
 // Warnings are what a person may want to know about a plan that is valid.
 func Warnings(p *job.Plan) []string {
 	var unmarked []string

@@ -1,6 +1,8 @@
 package job
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -15,6 +17,7 @@ type Job struct {
 	Versions  []Version `json:"versions" doc:"The newest 6, the one in force last."`
 	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
 	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
+	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -31,6 +34,8 @@ type Holding struct {
 	Run     string `json:"run"`
 	Key     string `json:"key,omitempty"`
 	Waiting bool   `json:"waiting,omitempty"`
+	// Cancelled: another run takes its place when it has ended.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // Definition is the definition in force; nil before the first.
@@ -39,6 +44,24 @@ func (j *Job) Definition() *Definition {
 		return nil
 	}
 	return &j.Versions[len(j.Versions)-1].Definition
+}
+
+// Apply puts a definition in force. One that equals the definition in force changes nothing.
+func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
+	if present := j.Definition(); present != nil && present.Equal(&d) {
+		return false
+	}
+	j.Version++
+	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: d, At: now, By: by})
+	j.Versions = j.Versions[max(0, len(j.Versions)-VersionsKept):]
+	return true
+}
+
+// Equal reports whether both mean the same.
+func (d *Definition) Equal(other *Definition) bool {
+	one, err := json.Marshal(d)
+	two, otherErr := json.Marshal(other)
+	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
 // Find is a version that is kept; nil for none.

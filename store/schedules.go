@@ -15,8 +15,11 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // EnsureSweep makes the schedule that looks at the clusters, if one of them has scaling on.
@@ -70,5 +73,70 @@ func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool,
 	_, err := s.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
 		Namespace: s.Namespace, ScheduleId: scheduleID, Patch: patch, RequestId: uuid.NewString(),
 	})
+	return err
+}
+
+// ScheduleSpec are the times of a schedule in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
+func ScheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
+	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
+	if t.Cron == "" {
+		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
+			Phase: durationpb.New(t.Offset.Std())}}
+	} else {
+		cron, _ := fleet.ParseCron(t.Cron) // checked before
+		for _, c := range cron.Calendars() {
+			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
+				Second:     []*schedulepb.Range{{}},
+				Minute:     ranges(c.Minute),
+				Hour:       ranges(c.Hour),
+				DayOfMonth: ranges(c.DayOfMonth),
+				Month:      ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
+			})
+		}
+	}
+	if t.Jitter != 0 {
+		spec.Jitter = durationpb.New(t.Jitter.Std())
+	}
+	if t.StartAt != nil {
+		spec.StartTime = timestamppb.New(*t.StartAt)
+	}
+	if t.EndAt != nil {
+		spec.EndTime = timestamppb.New(*t.EndAt)
+	}
+	return spec
+}
+
+func ranges(field fleet.CronField) []*schedulepb.Range {
+	list := make([]*schedulepb.Range, len(field))
+	for i, r := range field {
+		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
+	}
+	return list
+}
+
+// KeepSchedule makes a schedule of Temporal, or puts it in the place of the one with its id.
+func (s Store) KeepSchedule(
+	ctx context.Context, id string, schedule *schedulepb.Schedule, attributes *commonpb.SearchAttributes,
+) error {
+	_, err := s.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
+		Namespace: s.Namespace, ScheduleId: id, RequestId: uuid.NewString(), Schedule: schedule,
+		SearchAttributes: attributes,
+	})
+	if KindOf(err) == Exists {
+		_, err = s.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
+			Namespace: s.Namespace, ScheduleId: id, RequestId: uuid.NewString(), Schedule: schedule,
+			SearchAttributes: attributes,
+		})
+	}
+	return err
+}
+
+// DropSchedule removes a schedule of Temporal. One that is not there is no error.
+func (s Store) DropSchedule(ctx context.Context, id string) error {
+	_, err := s.Client.WorkflowService().DeleteSchedule(ctx,
+		&workflowservice.DeleteScheduleRequest{Namespace: s.Namespace, ScheduleId: id})
+	if KindOf(err) == NotFound {
+		return nil
+	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/cluster"
+	"mainstay.dev/mainstay/workflows/job"
 	"mainstay.dev/mainstay/workflows/run"
 	"mainstay.dev/mainstay/workflows/task"
 )
@@ -44,6 +45,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Access, workflow.RegisterOptions{Name: contract.AccessWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 	registerHealingWorkflows(r)
+	r.RegisterWorkflowWithOptions(job.Workflow, workflow.RegisterOptions{Name: contract.JobWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Scaling, workflow.RegisterOptions{Name: contract.ScalingWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.ScalingSweep, workflow.RegisterOptions{Name: contract.ScalingSweepWorkflow})
 }

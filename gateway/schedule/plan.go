@@ -14,7 +14,6 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -106,7 +105,7 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 		return nil, err
 	}
 	schedule := &schedulepb.Schedule{
-		Spec: scheduleSpec(&r.ScheduleTimes),
+		Spec: store.ScheduleSpec(&r.ScheduleTimes),
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
 				WorkflowId:   contract.PeriodicWorkflowID(name),
@@ -128,44 +127,6 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 		schedule.State.Notes = *r.Note
 	}
 	return schedule, nil
-}
-
-// scheduleSpec is the plan in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
-func scheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
-	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
-	if t.Cron == "" {
-		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
-			Phase: durationpb.New(t.Offset.Std())}}
-	} else {
-		cron, _ := fleet.ParseCron(t.Cron) // checked before
-		for _, c := range cron.Calendars() {
-			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
-				Second:     []*schedulepb.Range{{}},
-				Minute:     ranges(c.Minute),
-				Hour:       ranges(c.Hour),
-				DayOfMonth: ranges(c.DayOfMonth),
-				Month:      ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
-			})
-		}
-	}
-	if t.Jitter != 0 {
-		spec.Jitter = durationpb.New(t.Jitter.Std())
-	}
-	if t.StartAt != nil {
-		spec.StartTime = timestamppb.New(*t.StartAt)
-	}
-	if t.EndAt != nil {
-		spec.EndTime = timestamppb.New(*t.EndAt)
-	}
-	return spec
-}
-
-func ranges(field fleet.CronField) []*schedulepb.Range {
-	list := make([]*schedulepb.Range, len(field))
-	for i, r := range field {
-		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
-	}
-	return list
 }
 
 // scheduleAttributes are the search attributes of a schedule and of its firings: lists find them by cluster and type.

@@ -1,0 +1,246 @@
+// Package job is the Job workflow: a job's definition with its versions, its schedules, and which of its runs may go.
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+)
+
+const (
+	// longHistory is the history length at which a Job continues as new.
+	longHistory = 1500
+	// checkEvery is how often a job looks whether the runs that others wait for have ended without a word.
+	checkEvery = 2 * time.Minute
+)
+
+// Workflow lives until the job is deleted.
+func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
+	e := &entity{job: in.Carried}
+	if e.job == nil {
+		e.job = &job.Job{Name: in.Name, CreatedAt: workflow.Now(ctx).UTC()}
+	}
+	e.schedule = e.job.Schedules > 0 // it may have changed while the last run ended
+	e.begins, e.ended = contract.RunBeginsSignal.Inbox(ctx), contract.RunEndedSignal.Inbox(ctx)
+	err := errors.Join(
+		contract.JobQuery.Handle(ctx, func() job.Job { return *e.job }),
+		contract.ApplyJobUpdate.Handle(ctx, e.apply, e.mayApply),
+		contract.PauseJobUpdate.Handle(ctx, e.pause, func(contract.RunRequest) error {
+			return errors.Join(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
+		}),
+		contract.ResumeJobUpdate.Handle(ctx, e.resume, func(contract.RunRequest) error {
+			return errors.Join(e.exists(), refuseIf(e.job.Paused == nil, "the job is not paused"))
+		}),
+		contract.DeleteJobUpdate.Handle(ctx, e.remove, func(contract.RunRequest) error { return e.exists() }))
+	if err != nil {
+		return *e.job, err
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for workflow.Await(ctx, func() bool { return e.schedule }) == nil {
+			e.keepSchedules(ctx)
+		}
+	})
+	return e.loop(ctx)
+}
+
+// entity is one run of a Job workflow.
+type entity struct {
+	job      *job.Job
+	begins   contract.Inbox[contract.RunBegins]
+	ended    contract.Inbox[contract.RunEnded]
+	schedule bool // the schedules are not as the definition has them
+	keeping  bool // they are being made so
+	admit    bool // the bound may have been raised
+	deleted  bool
+}
+
+func refuseIf(refused bool, why string) error {
+	if refused {
+		return workflows.Refuse("%s", why)
+	}
+	return nil
+}
+
+func (e *entity) exists() error {
+	return refuseIf(e.deleted || e.job.Version == 0, "the job is being made or deleted; try again in a moment")
+}
+
+func (e *entity) mayApply(in contract.ApplyJob) error {
+	if e.deleted {
+		return e.exists()
+	}
+	if in.Expected != 0 && in.Expected != e.job.Version {
+		return temporal.NewNonRetryableApplicationError(
+			fmt.Sprintf("the job is at version %d, not %d", e.job.Version, in.Expected), contract.Outdated, nil)
+	}
+	return nil
+}
+
+func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, error) {
+	if !e.job.Apply(in.Definition, in.By, workflow.Now(ctx).UTC()) {
+		return *e.job, nil
+	}
+	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.On) > 0
+	return *e.job, e.publish(ctx)
+}
+
+func (e *entity) pause(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
+	e.job.Paused = &job.Decision{Action: "pause", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
+	e.schedule = e.job.Schedules > 0
+	return *e.job, e.publish(ctx)
+}
+
+func (e *entity) resume(ctx workflow.Context, _ contract.RunRequest) (job.Job, error) {
+	e.job.Paused, e.schedule = nil, e.job.Schedules > 0
+	return *e.job, e.publish(ctx)
+}
+
+func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
+	workflow.GetLogger(ctx).Info("The job is deleted", "job", e.job.Name, "by", in.By, "reason", in.Reason)
+	e.deleted, e.schedule, e.admit = true, true, true
+	return *e.job, nil
+}
+
+// publish shows in lists what they tell of the job.
+func (e *entity) publish(ctx workflow.Context) error {
+	d := e.job.Definition()
+	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps), Schedules: len(d.On),
+		Paused: e.job.Paused != nil}
+	return errors.Join(workflow.UpsertMemo(ctx, map[string]any{contract.MemoJob: note}),
+		workflow.UpsertTypedSearchAttributes(ctx, contract.AttrCluster.ValueSet(d.Cluster)))
+}
+
+// loop answers runs, until the job is deleted or the history is long.
+func (e *entity) loop(ctx workflow.Context) (job.Job, error) {
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return *e.job, ctx.Err()
+		case e.answerRuns(ctx):
+		case e.deleted && e.idle(ctx):
+			return *e.job, nil
+		case e.longEnough(ctx) && e.idle(ctx):
+			return *e.job, workflow.NewContinueAsNewError(ctx, contract.JobWorkflow,
+				contract.JobInput{Name: e.job.Name, Carried: e.job})
+		default:
+			e.wait(ctx)
+		}
+	}
+}
+
+func (e *entity) idle(ctx workflow.Context) bool {
+	return !e.schedule && !e.keeping && workflow.AllHandlersFinished(ctx)
+}
+
+// wait returns when there is something to do. While runs wait for others, it looks now and then whether these have
+// ended.
+func (e *entity) wait(ctx workflow.Context) {
+	due := func() bool {
+		return e.begins.Len() > 0 || e.ended.Len() > 0 || e.admit ||
+			(e.deleted || e.longEnough(ctx)) && e.idle(ctx)
+	}
+	if !e.job.Waits() {
+		_ = workflow.Await(ctx, due)
+		return
+	}
+	if some, _ := workflow.AwaitWithOptions(ctx, workflows.Named(checkEvery, "look at the runs that others wait for"),
+		due); some || ctx.Err() != nil {
+		return
+	}
+	gone, err := contract.EndedRunsActivity.Execute(activity(ctx, time.Minute, "which runs have ended"),
+		e.job.Holders()).Get(ctx)
+	if err == nil && len(gone) > 0 {
+		e.answer(ctx, e.job.End(gone...))
+	}
+}
+
+// answerRuns takes what runs have told. It reports whether there was anything.
+func (e *entity) answerRuns(ctx workflow.Context) (any bool) {
+	var verdicts []job.Verdict
+	e.ended.Take(func(in contract.RunEnded) {
+		any = true
+		verdicts = append(verdicts, e.job.End(in.Run)...)
+	})
+	e.begins.Take(func(in contract.RunBegins) {
+		any = true
+		verdicts = append(verdicts, e.job.Begin(in.Run, in.Key)...)
+	})
+	if e.admit {
+		any, e.admit = true, false
+		bounded := *e.job
+		if e.deleted {
+			bounded.Versions = nil // without a definition, nothing bounds the runs
+		}
+		verdicts = append(verdicts, bounded.Admit()...)
+	}
+	e.answer(ctx, verdicts)
+	return any
+}
+
+// answer tells runs. One that cannot be told has ended, which may admit others.
+func (e *entity) answer(ctx workflow.Context, verdicts []job.Verdict) {
+	for len(verdicts) > 0 {
+		told := make([]workflow.Future, len(verdicts))
+		for i, v := range verdicts {
+			told[i] = contract.RunAdmittedSignal.SendFrom(ctx, contract.RunWorkflowID(v.Run), "", v.Admission)
+		}
+		var gone []string
+		for i, v := range verdicts {
+			if told[i].Get(ctx, nil) != nil {
+				gone = append(gone, v.Run)
+			}
+		}
+		verdicts = nil
+		if len(gone) > 0 && ctx.Err() == nil {
+			verdicts = e.job.End(gone...)
+		}
+	}
+}
+
+// keepSchedules makes Temporal's schedules as the definition has them. It is tried until it succeeds.
+func (e *entity) keepSchedules(ctx workflow.Context) {
+	e.schedule, e.keeping = false, true
+	defer func() { e.keeping = false }()
+	in := contract.ScheduleJob{Name: e.job.Name, Version: e.job.Version, Definition: e.job.Definition(),
+		Paused: e.job.Paused != nil, Had: e.job.Schedules}
+	if e.deleted {
+		in.Definition = nil
+	}
+	want := 0
+	if in.Definition != nil {
+		want = len(in.Definition.On)
+	}
+	if want == 0 && in.Had == 0 {
+		return
+	}
+	// From now on there may be as many as there were and will be.
+	e.job.Schedules = max(in.Had, want)
+	_, err := contract.ScheduleJobActivity.Execute(activity(ctx, 0, "keep the job's schedules"), in).Get(ctx)
+	if err != nil {
+		workflow.GetLogger(ctx).Error("The job's schedules are not as its definition has them", "error", err)
+		return
+	}
+	e.job.Schedules = want
+}
+
+func activity(ctx workflow.Context, limit time.Duration, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.WorkerQueue,
+		StartToCloseTimeout:    15 * time.Second,
+		ScheduleToCloseTimeout: limit,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumInterval: time.Minute},
+		Summary:                summary,
+	})
+}
+
+func (e *entity) longEnough(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory
+}

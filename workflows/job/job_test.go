@@ -1,0 +1,201 @@
+package job_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// scenario is a Job workflow with what it is sent, each a minute after the one before.
+type scenario struct {
+	t   *testing.T
+	env *sdktestsuite.TestWorkflowEnvironment
+	at  time.Duration
+	// told is what runs were told, in order.
+	told []job.Verdict
+	// gone are the runs that have ended without a word.
+	gone []string
+	kept []contract.ScheduleJob
+}
+
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	s := &scenario{t: t, env: workflowtest.NewEnvironment()}
+	worker.RegisterWorkflows(s.env)
+	s.env.OnUpsertMemo(mock.Anything).Return(nil)
+	s.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil)
+	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, contract.RunAdmittedSignal.Name,
+		mock.Anything).Return(func(_, workflowID, _, _ string, arg any) error {
+		run, _ := contract.RunOfWorkflowID(workflowID)
+		s.told = append(s.told, job.Verdict{Run: run, Admission: arg.(job.Admission)})
+		return nil
+	})
+	s.env.RegisterActivityWithOptions(func([]string) ([]string, error) { return s.gone, nil },
+		activity.RegisterOptions{Name: contract.EndedRunsActivity.Name})
+	s.env.RegisterActivityWithOptions(func(in contract.ScheduleJob) error {
+		s.kept = append(s.kept, in)
+		return nil
+	}, activity.RegisterOptions{Name: contract.ScheduleJobActivity.Name})
+	return s
+}
+
+func (s *scenario) update(name string, arg any) *workflowtest.Answer {
+	answer := &workflowtest.Answer{}
+	s.then(func() { s.env.UpdateWorkflow(name, "", answer, arg) })
+	return answer
+}
+
+func (s *scenario) then(do func()) {
+	s.at += time.Minute
+	s.env.RegisterDelayedCallback(do, s.at)
+}
+
+func (s *scenario) begins(run string) {
+	s.then(func() { s.env.SignalWorkflow(contract.RunBeginsSignal.Name, contract.RunBegins{Run: run}) })
+}
+
+func (s *scenario) ends(run string) {
+	s.then(func() { s.env.SignalWorkflow(contract.RunEndedSignal.Name, contract.RunEnded{Run: run}) })
+}
+
+func (s *scenario) runs() (list []string) {
+	for _, v := range s.told {
+		list = append(list, v.Run)
+	}
+	return list
+}
+
+func (s *scenario) execute() {
+	s.env.RegisterDelayedCallback(s.env.CancelWorkflow, s.at+time.Minute)
+	s.env.ExecuteWorkflow(contract.JobWorkflow, contract.JobInput{Name: "nightly"})
+	require.True(s.t, s.env.IsWorkflowCompleted())
+}
+
+func definition(change func(*job.Definition)) job.Definition {
+	d := job.Definition{Job: "nightly", Cluster: "gpu", Steps: map[string]*job.Step{"a": {}}}
+	if change != nil {
+		change(&d)
+	}
+	return d
+}
+
+func one(d *job.Definition) { d.Concurrency = &job.Concurrency{MaxRuns: 1} }
+
+func hourly(d *job.Definition) {
+	d.On = []job.Trigger{{Schedule: &job.ScheduleTrigger{Cron: "0 * * * *"}}}
+}
+
+func versionOf(t *testing.T, a *workflowtest.Answer) int {
+	t.Helper()
+	require.NoError(t, a.Err)
+	return a.Value.(job.Job).Version
+}
+
+func TestAJobCountsTheVersionsOfItsDefinition(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	tooEarly := s.update(contract.PauseJobUpdate.Name, contract.RunRequest{By: "ada"})
+	first := s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil), By: "ada"})
+	same := s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil), By: "bob"})
+	second := s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(one), By: "bob", Expected: 1})
+	outdated := s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil), Expected: 1})
+	paused := s.update(contract.PauseJobUpdate.Name, contract.RunRequest{By: "ada", Reason: "new disks"})
+	twice := s.update(contract.PauseJobUpdate.Name, contract.RunRequest{By: "ada"})
+	resumed := s.update(contract.ResumeJobUpdate.Name, contract.RunRequest{By: "bob"})
+	deleted := s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada"})
+	s.execute()
+	require.True(t, tooEarly.Refused)
+	require.Equal(t, 1, versionOf(t, first))
+	require.Equal(t, 1, versionOf(t, same))
+	require.Equal(t, 2, versionOf(t, second))
+	var application *temporal.ApplicationError
+	require.True(t, errors.As(outdated.Err, &application))
+	require.Equal(t, contract.Outdated, application.Type())
+	decision := paused.Value.(job.Job).Paused
+	require.Equal(t, "ada", decision.By)
+	require.Equal(t, "new disks", decision.Reason)
+	require.ErrorContains(t, twice.Err, "paused already")
+	require.Nil(t, resumed.Value.(job.Job).Paused)
+	require.NoError(t, deleted.Err)
+	require.NoError(t, s.env.GetWorkflowError(), "the workflow of a deleted job ends")
+	require.Empty(t, s.kept, "a job without schedules never had any")
+}
+
+func TestRunsWaitForTheEndOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(one)})
+	s.begins("a")
+	s.begins("b")
+	s.ends("a")
+	s.begins("c")
+	s.then(func() { require.Equal(t, []string{"a", "b"}, s.runs()) })
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil)})
+	s.then(func() { require.Equal(t, []string{"a", "b", "c"}, s.runs(), "nothing bounds them any more") })
+	s.execute()
+}
+
+func TestARunThatEndedWithoutAWordDoesNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(one)})
+	s.begins("a")
+	s.begins("b")
+	s.at += 10 * time.Minute
+	s.then(func() {
+		require.Equal(t, []string{"a"}, s.runs())
+		s.gone = []string{"a"}
+	})
+	s.at += 10 * time.Minute
+	s.then(func() { require.Equal(t, []string{"a", "b"}, s.runs()) })
+	s.execute()
+}
+
+func TestADeletedJobLetsItsRunsGoAndDropsItsSchedules(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *job.Definition) {
+		one(d)
+		hourly(d)
+	})})
+	s.begins("a")
+	s.begins("b")
+	s.update(contract.PauseJobUpdate.Name, contract.RunRequest{})
+	s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{})
+	s.execute()
+	require.NoError(t, s.env.GetWorkflowError())
+	require.Equal(t, []string{"a", "b"}, s.runs())
+	require.Len(t, s.kept, 3)
+	require.Equal(t, []bool{false, true, true}, []bool{s.kept[0].Paused, s.kept[1].Paused, s.kept[2].Paused})
+	require.Equal(t, []int{0, 1, 1}, []int{s.kept[0].Had, s.kept[1].Had, s.kept[2].Had})
+	require.Nil(t, s.kept[2].Definition)
+}
+
+func TestAJobWithALongHistoryContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(one)})
+	s.begins("a")
+	s.begins("b")
+	s.then(func() { s.env.SetCurrentHistoryLength(2000) })
+	s.execute()
+	var next *workflow.ContinueAsNewError
+	require.True(t, errors.As(s.env.GetWorkflowError(), &next))
+	var input contract.JobInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.Equal(t, []string{"a", "b"}, input.Carried.Holders())
+	require.Equal(t, 1, input.Carried.Version)
+}
