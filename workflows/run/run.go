@@ -5,7 +5,6 @@ package run
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -29,8 +28,8 @@ const (
 // Workflow carries out one run. A run that completed, in part or whole, returns its ledger. Any other end is the
 // workflow's failure (or cancellation) with the ledger as its detail.
 func Workflow(ctx workflow.Context, in contract.RunInput) (*job.Ledger, error) {
-	r := &run{in: in, id: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, contract.RunWorkflowID("")),
-		results: map[string]json.RawMessage{}, timers: map[string]int{}}
+	id, _ := contract.RunOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
+	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{}}
 	r.begin(ctx)
 	if err := r.handle(ctx); err != nil {
 		return nil, err
