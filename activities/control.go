@@ -5,6 +5,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,8 +13,12 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
+
+// heldTimeout bounds the search for the work of a lost hub's agents.
+const heldTimeout = 10 * time.Second
 
 // Control does what workflows ask of Temporal and of other workflows.
 type Control struct {
@@ -46,6 +51,20 @@ func watchUntil(ctx context.Context, most time.Duration, look func() (done bool,
 	}
 }
 
+// heldAt lists the attempts of a cluster's agents at a lost hub, for the records of their failovers. Not to know them
+// must not hold the failovers up.
+func (a *Control) heldAt(ctx context.Context, cluster, hub string) map[string][]fleet.HeldAttempt {
+	view, err := a.view(ctx, cluster)
+	if err != nil || !slices.Contains(view.Hubs(), hub) {
+		return nil
+	}
+	held, err := a.tasks().HeldAt(ctx, cluster, hub)
+	if err != nil {
+		activity.GetLogger(ctx).Info("The work of a lost hub's agents is not known", "cluster", cluster, "error", err)
+	}
+	return held
+}
+
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
 // repeating it does no harm.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
@@ -53,7 +72,10 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 	if err != nil {
 		return err
 	}
+	search, cancel := context.WithTimeout(ctx, heldTimeout)
+	defer cancel()
 	for _, name := range names {
+		lost.Attempts = a.heldAt(search, name, lost.Hub)
 		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
 		if err != nil && store.KindOf(err) != store.NotFound {
 			return fmt.Errorf("signal cluster %s: %w", name, err)

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -47,8 +48,8 @@ func NewFailoverMetrics(r prometheus.Registerer) *FailoverMetrics {
 func (m *FailoverMetrics) CountFailover(_ context.Context, record fleet.FailoverRecord) error {
 	m.total.WithLabelValues(record.Cluster, string(record.Status)).Inc()
 	m.transferred.WithLabelValues(record.Cluster).Add(float64(record.TasksTransferred))
-	if record.CompletedAt != nil && record.Status == fleet.FailoverSucceeded {
-		m.duration.WithLabelValues(record.Cluster).Observe(max(0, record.CompletedAt.Sub(record.NoticedAt).Seconds()))
+	if ended := cmp.Or(record.ResumedAt, record.CompletedAt); ended != nil && record.Status == fleet.FailoverSucceeded {
+		m.duration.WithLabelValues(record.Cluster).Observe(max(0, ended.Sub(record.NoticedAt).Seconds()))
 	}
 	return nil
 }

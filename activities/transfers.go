@@ -32,6 +32,7 @@ func (a *Control) AwaitTransfers(
 		late := time.Now().After(deadline)
 		if missing == "" || late {
 			w.result.Incomplete, w.result.Transfers = missing, w.transfers
+			w.result.ResumedAt = w.resumedAt()
 		}
 		return missing == "" || late, nil
 	})
@@ -44,6 +45,7 @@ type watch struct {
 	in        contract.AwaitTransfersInput
 	transfers []fleet.Transfer
 	moved     []bool
+	ledAt     time.Time // when the new leader was elected
 	result    contract.AwaitTransfersResult
 }
 
@@ -81,7 +83,7 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 		if view.Leader == "" || view.LeaderEpoch <= w.in.Epoch {
 			missing = "the cluster has no new leader"
 		} else if view.Leader != w.in.FailedAgent {
-			w.result.Promoted, w.result.Epoch = view.Leader, view.LeaderEpoch
+			w.result.Promoted, w.result.Epoch, w.ledAt = view.Leader, view.LeaderEpoch, view.LeaderSince
 		}
 	}
 	w.result.Shards = nil
@@ -94,6 +96,21 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
 	}
 	return missing, nil
+}
+
+// resumedAt is when the last of the tasks that moved was begun and the new leader led; nil: something has not moved, or
+// only shards have.
+func (w *watch) resumedAt() *time.Time {
+	last := w.ledAt
+	for i := range w.transfers {
+		if at := w.transfers[i].At; at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	if w.result.Incomplete != "" || last.IsZero() {
+		return nil
+	}
+	return &last
 }
 
 // lookAtTask tells where a task is now. It has moved when another attempt has an agent, when it has ended, or when it

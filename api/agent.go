@@ -10,7 +10,7 @@ import (
 type Agent struct {
 	ID           string            `json:"id"`
 	Cluster      string            `json:"cluster"`
-	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
+	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	StatusSince  *time.Time        `json:"status_since,omitempty"`
 	StatusReason string            `json:"status_reason,omitempty"`
 	State        WorkerState       `json:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining, or in maintenance), or no hub has it (dead)."`
@@ -86,7 +86,10 @@ type MaintenanceRequest struct {
 // FailoverRequest asks to move an agent's work and roles away.
 type FailoverRequest struct {
 	TargetAgentID string `json:"target_agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent that takes over. Left out: the cluster's strategy selects."`
-	Reason        string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
+	// RequiredCapabilities and Affinity guide the strategy.
+	RequiredCapabilities []string `json:"required_capabilities,omitempty" maxItems:"64" doc:"Capabilities that the agent that takes over must have."`
+	Affinity             string   `json:"affinity,omitempty" maxLength:"63" doc:"An agent, a group or a zone that the strategy affinity prefers. Left out: the agent's own group, then its zone."`
+	Reason               string   `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
 }
 
 // FailoverAccepted answers a request for a failover.
@@ -100,7 +103,7 @@ type FailoverAccepted struct {
 type AgentHealth struct {
 	AgentID string            `json:"agent_id"`
 	Cluster string            `json:"cluster"`
-	Status  fleet.AgentStatus `json:"status" enum:"online,suspect,offline,draining,maintenance"`
+	Status  fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	// Level is empty when it is not known.
 	Level   fleet.HealthLevel    `json:"level,omitempty" enum:"healthy,degraded,warning,critical,failed" doc:"Absent: not known, and why says so."`
 	Score   *float64             `json:"score,omitempty" minimum:"0" maximum:"1" doc:"The weighted mean of the factors."`

@@ -202,6 +202,8 @@ type RevokedJoinToken struct {
 type HubLost struct {
 	Hub string    `json:"hub"`
 	At  time.Time `json:"at"`
+	// Attempts are those that the cluster's agents had there, by agent, as far as they are known.
+	Attempts map[string][]fleet.HeldAttempt `json:"attempts,omitempty"`
 }
 
 // ClusterView is the durable view of a cluster. Live facts (load, last heartbeat) are in the worker registry.

@@ -15,7 +15,13 @@ type ManualFailover struct {
 	AgentID string `json:"agent_id"`
 	// TargetAgentID takes over; empty: the cluster's strategy selects.
 	TargetAgentID string `json:"target_agent_id,omitempty"`
-	Reason        string `json:"reason,omitempty"`
+	// RequiredCapabilities are what the target must have.
+	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+	// TaskTypes are those of the work; left out: those that the agent handles.
+	TaskTypes []string `json:"task_types,omitempty"`
+	// Affinity names an agent, a group or a zone that the strategy affinity prefers.
+	Affinity string `json:"affinity,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
@@ -29,8 +35,12 @@ type FailoverInput struct {
 	Hub         string                `json:"hub,omitempty"`
 	Trigger     fleet.FailoverTrigger `json:"trigger"`
 	Reason      string                `json:"reason,omitempty"`
-	// Target was selected by the cluster; empty when no agent can take over.
+	// Target takes over; empty when no single agent does.
 	Target string `json:"target_agent_id,omitempty"`
+	// AnyTarget says, without a Target, that other agents are online and take the tasks and shards.
+	AnyTarget bool `json:"any_target,omitempty"`
+	// Announces says that the failover announces its end to the cluster.
+	Announces bool `json:"announces,omitempty"`
 	// NotInCluster says that the agent is no member.
 	NotInCluster bool `json:"not_in_cluster,omitempty"`
 	// WasLeader and Shards are the roles that must move.
@@ -102,6 +112,8 @@ type AwaitTransfersResult struct {
 	Promoted  string            `json:"promoted,omitempty"`
 	Epoch     int64             `json:"leader_epoch,omitempty"`
 	Shards    []fleet.ShardMove `json:"shards,omitempty"`
+	// ResumedAt is when all that moved was running elsewhere and the new leader led; absent: that is not known.
+	ResumedAt *time.Time `json:"resumed_at,omitempty"`
 	// Incomplete says what had not moved when the time was over.
 	Incomplete string `json:"incomplete,omitempty"`
 }

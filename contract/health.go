@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"time"
 
 	workerpb "go.temporal.io/api/worker/v1"
 
@@ -17,6 +18,28 @@ func HealthPlugin(level fleet.HealthLevel, score float64) *workerpb.PluginInfo {
 		level, score = fleet.HealthHealthy, 1 // it was not rated yet
 	}
 	return &workerpb.PluginInfo{Name: healthPlugin, Version: fmt.Sprintf("%s %.3f", level, score)}
+}
+
+// statusPlugin is how a live status appears there; an agent that is online has none.
+const statusPlugin = "mainstay-status"
+
+// StatusPlugin puts a live status, and since when it is so, into an agent's entry of the live registry.
+func StatusPlugin(status fleet.AgentStatus, since time.Time) *workerpb.PluginInfo {
+	return &workerpb.PluginInfo{Name: statusPlugin, Version: fmt.Sprintf("%s %d", status, since.UnixMilli())}
+}
+
+// StatusOf reads what StatusPlugin wrote; ok is false where there is none.
+func StatusOf(h *workerpb.WorkerHeartbeat) (status fleet.AgentStatus, since time.Time, ok bool) {
+	for _, p := range h.GetPlugins() {
+		var ms int64
+		if p.GetName() != statusPlugin {
+			continue
+		}
+		if n, err := fmt.Sscanf(p.GetVersion(), "%s %d", &status, &ms); err == nil && n == 2 {
+			return status, time.UnixMilli(ms).UTC(), true
+		}
+	}
+	return "", time.Time{}, false
 }
 
 // HealthOf reads what HealthPlugin wrote; ok is false where there is none.

@@ -11,11 +11,21 @@ type AgentStatus string
 // The agent statuses.
 const (
 	AgentOnline      AgentStatus = "online"
-	AgentSuspect     AgentStatus = "suspect" // its connection closed or it is silent; not yet given up
+	AgentSuspect     AgentStatus = "suspect" // its connection closed, or the brake holds it; not yet given up
 	AgentOffline     AgentStatus = "offline"
 	AgentDraining    AgentStatus = "draining"
 	AgentMaintenance AgentStatus = "maintenance"
+
+	// AgentWarning and AgentStopping, and as a rule AgentSuspect, are live: a hub publishes them of an agent that its
+	// cluster has as online.
+
+	AgentWarning  AgentStatus = "warning"  // silent for longer than the warning threshold
+	AgentStopping AgentStatus = "stopping" // it takes nothing new, finishes what it has, and leaves
 )
+
+// AgentStatuses are all statuses.
+var AgentStatuses = []AgentStatus{AgentOnline, AgentSuspect, AgentWarning, AgentStopping, AgentOffline, AgentDraining,
+	AgentMaintenance}
 
 // Role is a member's role in its cluster.
 type Role string
@@ -62,6 +72,9 @@ type Member struct {
 	JoinToken string `json:"join_token,omitempty"`
 	// Revoked: its session was ended with that token, so its process may not resume it.
 	Revoked bool `json:"revoked,omitempty"`
+	// Relieved: a failover by hand took its shards. It gets none while others are online, until a rebalance or a new
+	// process.
+	Relieved bool `json:"relieved,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
@@ -75,6 +88,16 @@ func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []s
 // Handles reports whether the member has a handler for a type of task. A member without types handles any.
 func (m *Member) Handles(taskType string) bool {
 	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
+}
+
+// HandlesAny reports whether the member has a handler for one of the types, or none are given.
+func (m *Member) HandlesAny(types []string) bool {
+	return len(types) == 0 || slices.ContainsFunc(types, m.Handles)
+}
+
+// CanRun reports whether the member has a handler and the capabilities for a task.
+func (m *Member) CanRun(t HeldTask) bool {
+	return m.Handles(t.Type) && HasAll(m.Capabilities, t.RequiredCapabilities)
 }
 
 // Cluster is the state of one cluster, which its workflow keeps. Members are sorted by id.
@@ -96,6 +119,8 @@ type Cluster struct {
 	Handovers int64 `json:"handovers,omitempty"`
 	// LastLeader is the previous leader, while there is none.
 	LastLeader string `json:"last_leader,omitempty"`
+	// Successor is the target of the last leader's failover, while there is no leader: it leads next, if it is online.
+	Successor string `json:"successor,omitempty"`
 	// LeaderFreeAt is when the last leader's lease has certainly run out. No leader is granted before.
 	LeaderFreeAt time.Time `json:"leader_free_at,omitzero"`
 	// Standbys are the online members that do not lead, in the order in which they became standbys.

@@ -77,10 +77,12 @@ func TestClusterChanges(t *testing.T) {
 		}}, step: apply("a", fleet.AgentOffline, true), want: "agent.left a 1: not connected any more; it stays in maintenance"},
 		"a leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
 			before: []func(*fleet.Cluster){join("a", "i", "h1")},
-			step:   func(c *fleet.Cluster) { c.Elect(nil, now) }, want: "leader.elected a 2"},
+			step:   func(c *fleet.Cluster) { c.Elect(fleet.SelectLeastLoaded, nil, now) }, want: "leader.elected a 2"},
 		"no leader": {config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
-			before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) { c.Elect(nil, now) }},
-			step:   func(c *fleet.Cluster) { c.VacateLeader(time.Second, now) }, want: "leader.vacated a 0"},
+			before: []func(*fleet.Cluster){join("a", "i", "h1"), func(c *fleet.Cluster) {
+				c.Elect(fleet.SelectLeastLoaded, nil, now)
+			}},
+			step: func(c *fleet.Cluster) { c.VacateLeader(time.Second, now) }, want: "leader.vacated a 0"},
 		"shards": {config: fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 4},
 			before: []func(*fleet.Cluster){join("a", "i", "h1"), join("b", "i", "h1")},
 			step:   func(c *fleet.Cluster) { c.AssignShards(time.Second, now) },
@@ -116,6 +118,24 @@ func TestClusterChanges(t *testing.T) {
 			require.Empty(t, events, "what was told is not told again")
 		})
 	}
+}
+
+// A new leader's event names the leader before, although the seat was empty in between.
+func TestElectedLeaderHasAPrevious(t *testing.T) {
+	t.Parallel()
+	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", ReplicationMode: fleet.ActivePassive}.WithDefaults()}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, id := range []string{"a", "b"} {
+		c.Join(fleet.Join{AgentID: id, Instance: "i"}, "h1", now)
+	}
+	c.Elect(fleet.SelectLeastLoaded, nil, now)
+	c.VacateLeader(0, now)
+	was := c.Snapshot()
+	c.Elect(fleet.SelectLeastLoaded, nil, now)
+	events, _ := c.Changes(was, now)
+	require.Len(t, events, 1)
+	require.Equal(t, "b", events[0].AgentID)
+	require.Equal(t, "a", events[0].PreviousAgentID)
 }
 
 func inShort(events []fleet.Event) string {

@@ -58,7 +58,7 @@ func TestElect(t *testing.T) {
 				tt.change(c)
 			}
 			before := *c
-			got, ok := c.Elect(tt.loads, noon)
+			got, ok := c.Elect(SelectLeastLoaded, tt.loads, noon)
 			require.Equal(t, tt.leader != "", ok)
 			require.Equal(t, tt.leader, got.Leader)
 			require.Equal(t, tt.wait, got.WaitUntil)
@@ -77,25 +77,65 @@ func TestElect(t *testing.T) {
 	}
 }
 
-// Standbys come before online members that are not yet standby, however loaded they are.
-func TestCompareForLeaderPrefersStandbys(t *testing.T) {
+// Each strategy has its own choice here, so one that is ignored is noticed.
+func TestElectByStrategy(t *testing.T) {
 	t.Parallel()
-	c := clusterOf(ActivePassive, "a", "b")
-	c.Standbys = []string{"b"}
-	require.Negative(t, compareForLeader(c, c.Member("b"), c.Member("a"), map[string]int{"b": 9}))
+	for strategy, want := range map[SelectionStrategy][]string{
+		SelectStandby:     {"d", "c"}, // as long as they stand by
+		SelectLeastLoaded: {"c", "b"},
+		SelectRoundRobin:  {"b", "d"},
+		SelectAffinity:    {"e", "b"}, // the group of a, and then the group of e, which is nobody else's: the zone
+	} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			c := clusterOf(ActivePassive, "a", "b", "c", "d", "e")
+			c.Promote("a", noon)
+			c.Standbys = []string{"d", "c", "b", "e"}
+			c.Member("a").Group, c.Member("e").Group = "g1", "g1"
+			c.Member("e").Zone, c.Member("b").Zone = "z1", "z1"
+			loads := map[string]int{"b": 2, "c": 1, "d": 3, "e": 4}
+			for _, leader := range want {
+				c.become(c.Leader, AgentOffline)
+				c.VacateLeader(roleLease, noon)
+				chosen, ok := c.ChooseSuccessor(strategy, loads)
+				require.True(t, ok)
+				require.Equal(t, leader, chosen)
+				won, ok := c.Elect(strategy, nil, noon.Add(time.Hour)) // with other loads: the choice stands
+				require.True(t, ok)
+				require.Equal(t, leader, won.Leader)
+				require.Empty(t, c.Successor)
+			}
+		})
+	}
+}
+
+// A successor that is lost too is replaced by the next that the strategy picks.
+func TestSuccessorIsLost(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActivePassive, "a", "b", "c")
+	c.Promote("a", noon)
+	c.become("a", AgentOffline)
+	c.VacateLeader(roleLease, noon)
+	chosen, ok := c.ChooseSuccessor(SelectLeastLoaded, nil)
+	require.True(t, ok)
+	require.Equal(t, "b", chosen)
+	c.become("b", AgentOffline)
+	won, ok := c.Elect(SelectLeastLoaded, nil, noon.Add(roleLease))
+	require.True(t, ok)
+	require.Equal(t, "c", won.Leader)
 }
 
 func TestLeaderIsDemoted(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b", "c")
-	_, _ = c.Elect(nil, noon)
+	_, _ = c.Elect(SelectLeastLoaded, nil, noon)
 	require.Equal(t, []string{"b", "c"}, c.Standbys)
 
 	require.Equal(t, "a", c.VacateLeader(roleLease, noon))
 	require.Empty(t, c.VacateLeader(time.Hour, noon), "once")
 	require.Equal(t, noon.Add(roleLease), c.LeaderFreeAt, "the second call did not prolong the wait")
 	c.RefreshStandbys()
-	won, ok := c.Elect(nil, noon.Add(roleLease))
+	won, ok := c.Elect(SelectLeastLoaded, nil, noon.Add(roleLease))
 	require.True(t, ok)
 	require.Equal(t, "b", won.Leader)
 	require.Equal(t, "a", won.Previous)
@@ -104,7 +144,7 @@ func TestLeaderIsDemoted(t *testing.T) {
 	t.Log("a leader that died is no standby")
 	c.become("b", AgentOffline)
 	c.VacateLeader(0, noon)
-	won, ok = c.Elect(nil, noon.Add(2*roleLease))
+	won, ok = c.Elect(SelectLeastLoaded, nil, noon.Add(2*roleLease))
 	require.True(t, ok)
 	require.Equal(t, "a", won.Leader, "the id decides, not how long one stands by")
 	require.Equal(t, "b", won.Previous)
@@ -222,7 +262,7 @@ func TestElectionModel(t *testing.T) {
 			}
 			freeAt, vacant := w.LeaderFreeAt, w.Leader == ""
 			loads := map[string]int{"a": rapid.IntRange(0, 4).Draw(t, "load")}
-			won, ok := w.Elect(loads, w.now)
+			won, ok := w.Elect(SelectLeastLoaded, loads, w.now)
 			switch {
 			case ok:
 				if !vacant || w.now.Before(freeAt) || won.Epoch <= lastEpoch {
@@ -268,17 +308,17 @@ func TestManualElection(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := Cluster{Config: ClusterConfig{Name: "c", ReplicationMode: ActivePassive, ManualElection: true}.WithDefaults(),
 		Members: []Member{{AgentID: "a", Status: AgentOnline}, {AgentID: "b", Status: AgentOnline}}}
-	first, elected := c.Elect(nil, now)
+	first, elected := c.Elect(SelectLeastLoaded, nil, now)
 	require.True(t, elected)
 	require.Equal(t, "a", first.Leader)
 
 	c.VacateLeader(0, now)
 	c.Member("a").Status = AgentOffline
-	_, elected = c.Elect(nil, now)
+	_, elected = c.Elect(SelectLeastLoaded, nil, now)
 	require.False(t, elected, "nobody takes the seat by itself")
 	require.False(t, c.Contested(now))
 	c.Member("a").Status = AgentOnline
-	again, elected := c.Elect(nil, now)
+	again, elected := c.Elect(SelectLeastLoaded, nil, now)
 	require.True(t, elected)
 	require.Equal(t, "a", again.Leader, "it is back")
 	require.Greater(t, again.Epoch, first.Epoch)
@@ -290,7 +330,7 @@ func TestManualElection(t *testing.T) {
 	c.VacateLeader(0, now)
 	c.Member("b").Status = AgentOffline
 	c.Config.ManualElection = false
-	on, elected := c.Elect(nil, now)
+	on, elected := c.Elect(SelectLeastLoaded, nil, now)
 	require.True(t, elected, "elections were turned on")
 	require.Equal(t, "a", on.Leader)
 }

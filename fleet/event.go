@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -156,6 +157,7 @@ type EventData struct {
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
 	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`
+	Of      int    `json:"of,omitempty" doc:"Of a failover: how many tasks were under way, of which count moved."`
 	Level   string `json:"level,omitempty" doc:"The health's level."`
 	Outcome string `json:"outcome,omitempty" doc:"How it ended."`
 	Reason  string `json:"reason,omitempty" doc:"Why, for people."`
@@ -213,6 +215,7 @@ func (l *EventLog) Since(t time.Time) (events []Event, missing bool) {
 type ClusterSnapshot struct {
 	members  []memberSnapshot
 	leader   string
+	last     string            // the leader before, while there is none
 	shards   []string          // owners
 	targets  map[string]string // the agent of each, in an active_active cluster
 	reduced  map[string]int    // slots
@@ -231,7 +234,7 @@ type memberSnapshot struct {
 // Snapshot copies the state for Changes.
 func (c *Cluster) Snapshot() *ClusterSnapshot {
 	s := &ClusterSnapshot{
-		members: make([]memberSnapshot, len(c.Members)), leader: c.Leader, shards: make([]string, len(c.Shards)),
+		members: make([]memberSnapshot, len(c.Members)), leader: c.Leader, last: c.LastLeader, shards: make([]string, len(c.Shards)),
 		pauses: slices.Clone(c.Pauses), brakes: slices.Clone(c.BrakeHolds), revision: c.Config.Revision(),
 		targets: make(map[string]string, len(c.Targets)), reduced: make(map[string]int, len(c.Reductions)),
 	}
@@ -378,7 +381,7 @@ func (d *clusterChanges) leader() {
 	case c.Leader == "":
 		d.add(EventLeaderVacated, EventData{AgentID: d.was.leader})
 	default:
-		d.add(EventLeaderElected, EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: d.was.leader})
+		d.add(EventLeaderElected, EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: cmp.Or(d.was.leader, d.was.last)})
 	}
 }
 

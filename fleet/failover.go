@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,10 +52,12 @@ type Transfer struct {
 
 // FailoverRecord is the record of one failover.
 type FailoverRecord struct {
-	ID            string          `json:"id"`
-	Cluster       string          `json:"cluster"`
-	FailedAgentID string          `json:"failed_agent_id"`
-	Epoch         int64           `json:"epoch"`
+	ID            string `json:"id"`
+	Cluster       string `json:"cluster"`
+	FailedAgentID string `json:"failed_agent_id"`
+	Epoch         int64  `json:"epoch"`
+	// TargetAgentID is the one agent that takes over: the next leader, or whom a person or the cluster's strategy named
+	// in a failover by hand. Empty where each task and shard goes to an agent of its own.
 	TargetAgentID string          `json:"target_agent_id,omitempty"`
 	Trigger       FailoverTrigger `json:"trigger"`
 	Reason        string          `json:"reason,omitempty"`
@@ -69,10 +72,31 @@ type FailoverRecord struct {
 	// Targets are the deployment targets that moved with its roles.
 	Targets []string `json:"targets,omitempty"`
 	// StateSync is the outcome of the state sync after a promotion; empty: this failover made none.
-	StateSync   SyncStatus `json:"state_sync,omitempty"`
-	NoticedAt   time.Time  `json:"noticed_at"`
-	StartedAt   time.Time  `json:"started_at"`
+	StateSync SyncStatus `json:"state_sync,omitempty"`
+	NoticedAt time.Time  `json:"noticed_at"`
+	StartedAt time.Time  `json:"started_at"`
+	// ResumedAt is when all that moved was running elsewhere and the new leader led. The record is completed later, when
+	// that was seen.
+	ResumedAt   *time.Time `json:"resumed_at,omitempty"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
+}
+
+// Moved tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
+func (r *FailoverRecord) Moved() string { return movedOf(r.TasksTransferred, len(r.Transfers)) }
+
+// End is the event of its end.
+func (r *FailoverRecord) End() Event {
+	return Event{Type: EventFailoverEnded, EventData: EventData{
+		Cluster: r.Cluster, AgentID: r.FailedAgentID, Epoch: r.Epoch, TargetAgentID: r.TargetAgentID, ID: r.ID,
+		Count: r.TasksTransferred, Of: len(r.Transfers), Outcome: string(r.Status), Reason: r.Error,
+	}}
+}
+
+func movedOf(moved, of int) string {
+	if of == 0 {
+		return "no tasks"
+	}
+	return fmt.Sprintf("%d of %s", moved, Count(of, "task"))
 }
 
 // MaxTransfers bounds the attempts that one failover records; others move without a record.
@@ -80,32 +104,31 @@ const MaxTransfers = 500
 
 // FailoverNeed has the requirements for the target of a failover, and its preferred place.
 type FailoverNeed struct {
-	FailedAgent          string   `json:"failed_agent"`
-	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+	FailedAgent          string
+	RequiredCapabilities []string
+	// TaskTypes are those of the work; the target must handle one of them. Empty: no type is asked for.
+	TaskTypes []string
 	// Affinity names an agent, a group or a zone to prefer.
-	Affinity string `json:"affinity,omitempty"`
-	// RoundRobin is how many targets the round_robin strategy picked before: Cluster.RoundRobin.
-	RoundRobin int64 `json:"round_robin,omitempty"`
+	Affinity string
 }
 
-// SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online,
-// another one, and have every required capability. loads are running tasks by agent id; load is compared by the share
-// of slots in use. Ties go to the lower id, so equal facts give equal targets.
+// SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online, another
+// one, handle a type of the work, and have every required capability. loads are running tasks by agent id; load is
+// compared by the share of slots in use. Ties go to the lower id, so equal facts give equal targets.
 //
-//   - standby: standbys first, then the least loaded
+//   - standby: the standby that has stood by longest, else the least loaded
 //   - least_loaded, and any unknown strategy: the least loaded
-//   - round_robin: each in turn by id, as the counter says
+//   - round_robin: each in turn by id; it counts its choices in RoundRobin
 //   - affinity: the agent, group or zone that Affinity names, then the failed agent's own group, then its zone
-func SelectTarget(
-	strategy SelectionStrategy, members []Member, roles func(id string) Role, loads map[string]int, f FailoverNeed,
-) (string, bool) {
+func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, loads map[string]int) (string, bool) {
 	var failed *Member
 	var candidates []*Member
-	for i := range members {
-		switch m := &members[i]; {
-		case m.AgentID == f.FailedAgent:
+	for i := range c.Members {
+		switch m := &c.Members[i]; {
+		case m.AgentID == need.FailedAgent:
 			failed = m
-		case m.Status == AgentOnline && HasAll(m.Capabilities, f.RequiredCapabilities):
+		case m.Status == AgentOnline && m.HandlesAny(need.TaskTypes) &&
+			HasAll(m.Capabilities, need.RequiredCapabilities):
 			candidates = append(candidates, m)
 		}
 	}
@@ -116,16 +139,18 @@ func SelectTarget(
 	switch strategy {
 	case SelectRoundRobin:
 		slices.SortFunc(candidates, func(a, b *Member) int { return strings.Compare(a.AgentID, b.AgentID) })
-		return candidates[uint64(f.RoundRobin)%uint64(len(candidates))].AgentID, true
+		next := candidates[uint64(c.RoundRobin)%uint64(len(candidates))]
+		c.RoundRobin++
+		return next.AgentID, true
 	case SelectStandby:
 		rank = func(m *Member) int {
-			if roles(m.AgentID) == RoleStandby {
-				return 0
+			if i := slices.Index(c.Standbys, m.AgentID); i >= 0 {
+				return i
 			}
-			return 1
+			return len(c.Standbys)
 		}
 	case SelectAffinity:
-		rank = func(m *Member) int { return affinityRank(m, failed, f.Affinity) }
+		rank = func(m *Member) int { return affinityRank(m, failed, need.Affinity) }
 	}
 	return slices.MinFunc(candidates, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareLoad(a, b, loads), strings.Compare(a.AgentID, b.AgentID))

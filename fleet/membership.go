@@ -76,7 +76,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 			}
 		}
 		c.LastEpoch++
-		m.Instance, m.Epoch = j.Instance, c.LastEpoch
+		m.Instance, m.Epoch, m.Relieved = j.Instance, c.LastEpoch, false
 	}
 	m.JoinToken, m.Revoked, m.Registration = j.Token.ID, false, j.Registration
 	if !j.Resume {

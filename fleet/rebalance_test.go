@@ -65,7 +65,7 @@ func TestTargetsFollowRoles(t *testing.T) {
 	t.Parallel()
 	c := withTargets(t, clusterOf(ActivePassive, "a", "b"), 3)
 	require.Equal(t, map[string]int{"": 3}, targetCounts(c), "there is no leader yet")
-	_, elected := c.Elect(nil, noon)
+	_, elected := c.Elect(SelectLeastLoaded, nil, noon)
 	require.True(t, elected)
 	require.Equal(t, []string{"t-0", "t-1", "t-2"}, c.TargetsOf("a"))
 	require.Empty(t, c.TargetsOf("b"))

@@ -73,7 +73,7 @@ type Redelivery struct {
 // Redeliver decides what happens after an attempt ended without a result. It is the one gate of every redelivery:
 // at_most_once never begins twice, fenced waits out the old lease, and attempts and losses are bounded.
 func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
-	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome == AttemptLost {
+	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome.Gone() {
 		tally.Returns++
 		if end.LastUnreceived(tally) {
 			tally.NotReceived++
@@ -129,7 +129,7 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
 	if spec.Safety().NeedsPerson() {
 		gone := "the agent was lost"
-		if end.Planned {
+		if end.Planned || end.Outcome == AttemptMoved {
 			gone = "the task was taken off its agent"
 		}
 		return Redelivery{Status: TaskReview, Tally: tally, Why: fmt.Sprintf(

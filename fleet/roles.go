@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -59,7 +58,7 @@ func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now 
 		return
 	}
 	c.VacateLeader(roleLease, now)
-	c.Config.ReplicationMode, c.LastLeader = mode, ""
+	c.Config.ReplicationMode, c.LastLeader, c.Successor = mode, "", ""
 	if mode == ActivePassive {
 		c.LeaderFreeAt = later(c.LeaderFreeAt, now.Add(max(roleLease, 0)))
 	}
@@ -96,46 +95,49 @@ type Election struct {
 	WaitUntil time.Time `json:"wait_until,omitzero"`
 }
 
-// Elect gives an active_passive cluster without a leader a new one: of the online members standbys come first, then the
-// least loaded, then the lowest id. The previous leader is chosen only when it is alone, so that a failover by hand
-// moves the leadership. loads are running tasks by agent id. It does nothing while there is a leader; vacate a
-// LeaderLost one first.
-func (c *Cluster) Elect(loads map[string]int, now time.Time) (Election, bool) {
+// Elect gives an active_passive cluster without a leader a new one: its Successor if that is online, else whom the
+// strategy picks. The previous leader is chosen only when it is alone, so that a failover by hand moves the leadership.
+// loads are running tasks by agent id. It does nothing while there is a leader; vacate a LeaderLost one first.
+func (c *Cluster) Elect(strategy SelectionStrategy, loads map[string]int, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false
 	}
 	c.RefreshStandbys()
-	var best *Member
-	for i := range c.Members {
-		m := &c.Members[i]
-		if m.Status == AgentOnline && electable(c, m) && (best == nil || compareForLeader(c, m, best, loads) < 0) {
-			best = m
-		}
+	if next, ok := c.nextLeader(strategy, loads); ok {
+		return c.lead(next, now), true
 	}
-	if best == nil {
-		return Election{}, false
-	}
-	return c.lead(best.AgentID, now), true
+	return Election{}, false
 }
 
-// electable reports whether a member may be elected automatically: with manual election only the previous leader, or
-// anybody as the first.
-func electable(c *Cluster, m *Member) bool {
-	return !c.Config.ManualElection || c.LastLeader == "" || m.AgentID == c.LastLeader
+// nextLeader picks the next leader. With manual election it is the previous one, or anybody as the first.
+func (c *Cluster) nextLeader(strategy SelectionStrategy, loads map[string]int) (string, bool) {
+	if !c.Config.ManualElection || c.LastLeader == "" {
+		if m := c.Member(c.Successor); m != nil && m.Status == AgentOnline {
+			return c.Successor, true
+		}
+		if next, ok := c.SelectTarget(strategy, FailoverNeed{FailedAgent: c.LastLeader}, loads); ok {
+			return next, true
+		}
+	}
+	m := c.Member(c.LastLeader)
+	return c.LastLeader, m != nil && m.Status == AgentOnline
+}
+
+// ChooseSuccessor picks the agent that Elect makes the leader once the last leader's lease has run out, and false when
+// nobody can be.
+func (c *Cluster) ChooseSuccessor(strategy SelectionStrategy, loads map[string]int) (string, bool) {
+	c.RefreshStandbys()
+	next, ok := c.nextLeader(strategy, loads)
+	if ok {
+		c.Successor = next
+	}
+	return next, ok
 }
 
 // Contested reports whether Elect would choose between several members now, so that their loads matter.
 func (c *Cluster) Contested(now time.Time) bool {
-	if _, open := c.seatOpen(now); !open {
-		return false
-	}
-	online := 0
-	for i := range c.Members {
-		if c.Members[i].Status == AgentOnline && electable(c, &c.Members[i]) {
-			online++
-		}
-	}
-	return online > 1
+	_, open := c.seatOpen(now)
+	return open && !(c.Config.ManualElection && c.LastLeader != "") && c.HealthyCount() > 1
 }
 
 // Promote makes the given online member the leader, as the target of a failover, by the rules of Elect.
@@ -173,22 +175,13 @@ func (c *Cluster) seatOpen(now time.Time) (Election, bool) {
 	return Election{}, true
 }
 
-func compareForLeader(c *Cluster, a, b *Member, loads map[string]int) int {
-	return cmp.Or(
-		compareBool(b.AgentID == c.LastLeader, a.AgentID == c.LastLeader),
-		compareBool(slices.Contains(c.Standbys, a.AgentID), slices.Contains(c.Standbys, b.AgentID)),
-		compareLoad(a, b, loads),
-		strings.Compare(a.AgentID, b.AgentID),
-	)
-}
-
 // lead grants the leadership under a new epoch. The previous leader becomes a standby if it is online.
 func (c *Cluster) lead(agentID string, now time.Time) Election {
 	c.LastEpoch++
 	won := Election{Leader: agentID, Previous: c.LastLeader, Epoch: c.LastEpoch, At: now}
 	c.Handovers = handedOver(c.Handovers, c.LastLeader, agentID)
 	c.Leader, c.LeaderEpoch, c.LeaderSince = agentID, c.LastEpoch, now
-	c.LeaderFreeAt, c.LastLeader = time.Time{}, ""
+	c.LeaderFreeAt, c.LastLeader, c.Successor = time.Time{}, "", ""
 	c.RefreshStandbys()
 	return won
 }

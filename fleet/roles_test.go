@@ -91,10 +91,10 @@ func TestSwitchMode(t *testing.T) {
 	c.SwitchMode(ActivePassive, roleLease, noon)
 	require.Equal(t, ActivePassive, c.Config.ReplicationMode)
 	require.Equal(t, []string{"a", "b"}, c.Standbys)
-	refused, ok := c.Elect(nil, noon)
+	refused, ok := c.Elect(SelectLeastLoaded, nil, noon)
 	require.False(t, ok, "every member may still be serving")
 	require.Equal(t, noon.Add(roleLease), refused.WaitUntil)
-	won, ok := c.Elect(nil, refused.WaitUntil)
+	won, ok := c.Elect(SelectLeastLoaded, nil, refused.WaitUntil)
 	require.True(t, ok)
 	require.Equal(t, "a", won.Leader)
 
@@ -111,7 +111,7 @@ func TestSwitchMode(t *testing.T) {
 func TestClusterCarriesItsRoles(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(ActivePassive, "a", "b")
-	_, _ = c.Elect(nil, noon)
+	_, _ = c.Elect(SelectLeastLoaded, nil, noon)
 	c.VacateLeader(roleLease, noon)
 	c.RoundRobin = 7
 	c.Shards = []ShardOwner{{Owner: "a", Epoch: 9}, {From: "a", Epoch: 8, FreeAt: noon}}

@@ -12,63 +12,64 @@ func TestSelectTarget(t *testing.T) {
 	t.Parallel()
 	members := []Member{
 		{AgentID: "a", Status: AgentOnline,
-			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"}}},
-		{AgentID: "b", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z1"}},
+			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"},
+				TaskTypes: []string{"exec"}}},
+		{AgentID: "b", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z1", TaskTypes: []string{"tar"}}},
 		{AgentID: "c", Status: AgentOnline,
-			AgentProfile: AgentProfile{MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"}}},
+			AgentProfile: AgentProfile{MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"},
+				TaskTypes: []string{"tar", "zip"}}},
 		{AgentID: "d", Status: AgentSuspect, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g3", Zone: "z3"}},
 		{AgentID: "e", Status: AgentDraining,
 			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g3", Zone: "z3", Capabilities: []string{"tpu"}}},
 		{AgentID: "f", Status: AgentOffline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z2"}},
 	}
 	loads := map[string]int{"a": 3, "b": 2, "c": 10}
-	standbys := func(ids ...string) func(string) Role {
-		return func(id string) Role {
-			if slices.Contains(ids, id) {
-				return RoleStandby
-			}
-			return RoleMember
-		}
-	}
+	standbys := func(ids ...string) []string { return ids }
 	tests := []struct {
 		name     string
 		strategy SelectionStrategy
-		roles    func(string) Role
+		standbys []string
 		need     FailoverNeed
+		counter  int64
 		want     string // "" when none
 	}{
-		{"least loaded is a share of the slots", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
-		{"not the failed one", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c"}, "b"},
+		{"least loaded is a share of the slots", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f"}, 0, "c"},
+		{"not the failed one", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c"}, 0, "b"},
 		{"capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "c",
-			RequiredCapabilities: []string{"gpu"}}, "a"},
+			RequiredCapabilities: []string{"gpu"}}, 0, "a"},
 		{"every capability", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "a",
-			RequiredCapabilities: []string{"gpu", "disk"}}, "c"},
+			RequiredCapabilities: []string{"gpu", "disk"}}, 0, "c"},
 		{"a capability nobody online has", SelectLeastLoaded, standbys(),
-			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"tpu"}}, ""},
-		{"unknown strategy", "", standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
-		{"standby first", SelectStandby, standbys("a"), FailoverNeed{FailedAgent: "f"}, "a"},
-		{"least loaded standby", SelectStandby, standbys("a", "b"), FailoverNeed{FailedAgent: "f"}, "b"},
-		{"a standby that is not online", SelectStandby, standbys("d"), FailoverNeed{FailedAgent: "f"}, "c"},
+			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"tpu"}}, 0, ""},
+		{"unknown strategy", "", standbys(), FailoverNeed{FailedAgent: "f"}, 0, "c"},
+		{"standby first", SelectStandby, standbys("a"), FailoverNeed{FailedAgent: "f"}, 0, "a"},
+		{"the standby of longest", SelectStandby, standbys("a", "b"), FailoverNeed{FailedAgent: "f"}, 0, "a"},
+		{"a type of the work", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f",
+			TaskTypes: []string{"exec", "echo"}}, 0, "a"},
+		{"a type nobody online handles", SelectLeastLoaded, standbys(), FailoverNeed{FailedAgent: "f",
+			TaskTypes: []string{"echo"}}, 0, ""},
+		{"a standby that is not online", SelectStandby, standbys("d"), FailoverNeed{FailedAgent: "f"}, 0, "c"},
 		{"a standby without the capability", SelectStandby, standbys("b"),
-			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu"}}, "c"},
-		{"round robin starts with the first", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, "a"},
-		{"round robin goes on", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 1}, "b"},
-		{"round robin comes round", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f", RoundRobin: 5}, "c"},
+			FailoverNeed{FailedAgent: "a", RequiredCapabilities: []string{"gpu"}}, 0, "c"},
+		{"round robin starts with the first", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, 0, "a"},
+		{"round robin goes on", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, 1, "b"},
+		{"round robin comes round", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, 5, "c"},
 		{"round robin skips the failed one", SelectRoundRobin, standbys(),
-			FailoverNeed{FailedAgent: "b", RoundRobin: 1}, "c"},
-		{"affinity names an agent", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "a"}, "a"},
-		{"affinity names a group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "g1"}, "a"},
-		{"affinity names a zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "z1"}, "b"},
-		{"affinity to the failed agent's group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "b"}, "c"},
-		{"affinity to the failed agent's zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "a"}, "b"},
-		{"group before zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f"}, "c"},
-		{"affinity to nobody here", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "e", Affinity: "g9"}, "c"},
-		{"affinity of an agent that is no member", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "gone"}, "c"},
+			FailoverNeed{FailedAgent: "b"}, 1, "c"},
+		{"affinity names an agent", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "a"}, 0, "a"},
+		{"affinity names a group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "g1"}, 0, "a"},
+		{"affinity names a zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "z1"}, 0, "b"},
+		{"affinity to the failed agent's group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "b"}, 0, "c"},
+		{"affinity to the failed agent's zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "a"}, 0, "b"},
+		{"group before zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f"}, 0, "c"},
+		{"affinity to nobody here", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "e", Affinity: "g9"}, 0, "c"},
+		{"affinity of an agent that is no member", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "gone"}, 0, "c"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := SelectTarget(tt.strategy, members, tt.roles, loads, tt.need)
+			c := Cluster{Members: members, Standbys: tt.standbys, RoundRobin: tt.counter}
+			got, ok := c.SelectTarget(tt.strategy, tt.need, loads)
 			require.Equal(t, tt.want != "", ok)
 			require.Equal(t, tt.want, got)
 		})
@@ -81,13 +82,14 @@ func TestSelectTarget(t *testing.T) {
 		{AgentID: "idler", Status: AgentOnline, AgentProfile: AgentProfile{Zone: "z2"}},
 	}
 	busy := map[string]int{"near": 2, "idle": 1}
-	got, _ := SelectTarget(SelectAffinity, nowhere, standbys(), busy, FailoverNeed{FailedAgent: "failed"})
+	none := Cluster{Members: nowhere}
+	got, _ := none.SelectTarget(SelectAffinity, FailoverNeed{FailedAgent: "failed"}, busy)
 	require.Equal(t, "near", got)
 	nowhere[0].Zone = ""
-	got, _ = SelectTarget(SelectAffinity, nowhere, standbys(), busy, FailoverNeed{FailedAgent: "failed"})
+	got, _ = none.SelectTarget(SelectAffinity, FailoverNeed{FailedAgent: "failed"}, busy)
 	require.Equal(t, "idler", got)
 
-	_, ok := SelectTarget(SelectLeastLoaded, nil, standbys(), nil, FailoverNeed{})
+	_, ok := new(Cluster).SelectTarget(SelectLeastLoaded, FailoverNeed{}, nil)
 	require.False(t, ok)
 }
 
@@ -112,16 +114,14 @@ func TestSelectTargetModel(t *testing.T) {
 			loads[id] = rapid.IntRange(0, 3).Draw(t, "load")
 			members = append(members, m)
 		}
-		roles := func(id string) Role {
-			if id < "c" {
-				return RoleStandby
-			}
-			return RoleMember
+		counter := rapid.Int64().Draw(t, "counter")
+		selectTarget := func(members []Member, strategy SelectionStrategy, need FailoverNeed) (string, bool) {
+			c := Cluster{Members: members, Standbys: []string{"b", "a"}, RoundRobin: counter}
+			return c.SelectTarget(strategy, need, loads)
 		}
 		strategy := SelectionStrategy(pick("strategy", "standby", "least_loaded", "round_robin", "affinity"))
 		need := FailoverNeed{
 			FailedAgent: pick("failed", "a", "e", "z"), Affinity: pick("affinity", "", "b", "g1", "z2"),
-			RoundRobin: rapid.Int64().Draw(t, "counter"),
 		}
 		if rapid.Bool().Draw(t, "needs gpu") {
 			need.RequiredCapabilities = []string{"gpu"}
@@ -130,7 +130,7 @@ func TestSelectTargetModel(t *testing.T) {
 			return m.Status == AgentOnline && m.AgentID != need.FailedAgent &&
 				(need.RequiredCapabilities == nil || m.Capabilities != nil)
 		}
-		got, ok := SelectTarget(strategy, members, roles, loads, need)
+		got, ok := selectTarget(members, strategy, need)
 		if ok != slices.ContainsFunc(members, allowed) {
 			t.Fatalf("found %v among %+v", ok, members)
 		}
@@ -138,7 +138,7 @@ func TestSelectTargetModel(t *testing.T) {
 			t.Fatalf("%s may not take over", got)
 		}
 		slices.Reverse(members)
-		if again, _ := SelectTarget(strategy, members, roles, loads, need); again != got {
+		if again, _ := selectTarget(members, strategy, need); again != got {
 			t.Fatalf("%s, and in another order %s", got, again)
 		}
 	})

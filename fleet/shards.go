@@ -52,6 +52,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 		default:
 			if q := nextOwner(members, s.Next); q != nil {
 				q.owned++
+				c.Member(q.agentID).Relieved = false
 				c.LastEpoch++
 				moves = append(moves, ShardMove{Shard: i, From: s.From, To: q.agentID, Epoch: c.LastEpoch})
 				*s = ShardOwner{Owner: q.agentID, Epoch: c.LastEpoch,
@@ -137,7 +138,7 @@ func handedOver(count int64, from, to string) int64 {
 // shardQuota is how many shards or targets a serving member has and should have.
 type shardQuota struct {
 	agentID      string
-	online       bool // else suspect
+	online       bool // else suspect or relieved: it gets none
 	owned, quota int
 }
 
@@ -151,13 +152,15 @@ func shardQuotas(c *Cluster) []shardQuota {
 }
 
 // quotas divides shards or targets among the serving members. Members with most keep the larger part of an uneven
-// division, which needs the fewest moves. Suspect members come last, since they get none.
+// division, which needs the fewest moves. Members that get none come last: suspect ones, and relieved ones while there
+// are others.
 func quotas(all []Member, held map[string]int, things int) []shardQuota {
+	others := slices.ContainsFunc(all, func(m Member) bool { return m.Status == AgentOnline && !m.Relieved })
 	var members []shardQuota
 	for i := range all {
 		if m := &all[i]; m.Serving() {
-			members = append(members, shardQuota{agentID: m.AgentID, online: m.Status == AgentOnline,
-				owned: held[m.AgentID]})
+			members = append(members, shardQuota{agentID: m.AgentID,
+				online: m.Status == AgentOnline && !(m.Relieved && others), owned: held[m.AgentID]})
 		}
 	}
 	slices.SortFunc(members, func(a, b shardQuota) int {

@@ -94,7 +94,7 @@ func TestTargetsHeld(t *testing.T) {
 	for _, mode := range []ReplicationMode{ActiveActive, ActivePassive, Sharded} {
 		c := withTargets(t, clusterOf(mode, "a"), 5)
 		settle(t, c, noon)
-		c.Elect(nil, noon)
+		c.Elect(SelectLeastLoaded, nil, noon)
 		c.AssignTargets()
 		c.become("a", AgentOffline)
 		require.Len(t, c.TargetsHeld("a"), 5, "it is gone, and its roles were not given away yet: %s", mode)

@@ -227,10 +227,14 @@ func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool)
 			c.Targets = after.Targets
 		}
 	case Sharded:
+		for i := range after.Members {
+			after.Members[i].Relieved = false
+		}
 		after.settleShards(now)
 		after.exchangeShards()
 		answer.Moves = append(answer.Moves, shardMoves(c, after.Shards)...)
 		if !dryRun {
+			c.Members = after.Members
 			planShards(c, after.Shards, now.Add(max(roleLease, 0)))
 		}
 	}
@@ -245,6 +249,7 @@ type ownersPlan struct{ *Cluster }
 func copyOwners(c *Cluster) ownersPlan {
 	copied := *c
 	copied.Shards, copied.Targets = slices.Clone(c.Shards), slices.Clone(c.Targets)
+	copied.Members = slices.Clone(c.Members)
 	return ownersPlan{&copied}
 }
 

@@ -184,11 +184,15 @@ const (
 	AttemptCompleted AttemptOutcome = "completed" // the handler returned a result
 	AttemptFailed    AttemptOutcome = "failed"    // the handler reported a failure
 	AttemptLost      AttemptOutcome = "lost"      // the agent was lost, fenced or replaced
+	AttemptMoved     AttemptOutcome = "moved"     // a person, a drain or its stopping agent took it off the agent
 	AttemptTimedOut  AttemptOutcome = "timed_out" // the task's timeout or beacon timeout passed
 	// never begun: no agent accepted it in time, or the agent handed it back
 	AttemptReturned  AttemptOutcome = "returned"
 	AttemptCancelled AttemptOutcome = "cancelled"
 )
+
+// Gone reports whether the attempt went with its agent, or was taken off it, so that another agent has the next.
+func (o AttemptOutcome) Gone() bool { return o == AttemptLost || o == AttemptMoved }
 
 // Progress is a running handler's last report.
 type Progress struct {
@@ -288,6 +292,9 @@ type HeldTask struct {
 	Attempt   int        `json:"attempt"`
 	StartedAt *time.Time `json:"started_at,omitempty" doc:"Absent: it was assigned, and has not begun."`
 	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
+	Type      string     `json:"type,omitempty"`
+	// RequiredCapabilities are unknown to a hub that took the attempt over from an earlier process.
+	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
 }
 
 // TaskDefaults are a cluster's defaults for settings that tasks leave out. Zero fields take the installation's

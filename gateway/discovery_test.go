@@ -45,6 +45,30 @@ func newRegistry() *fakeHub {
 	return f
 }
 
+// Suspicion, silence and a stop that began are an agent's status, although its cluster has it as online.
+func TestLiveStatusIsTheStatus(t *testing.T) {
+	t.Parallel()
+	since := time.Unix(1_800_000_000, 0).UTC()
+	for status, reason := range map[fleet.AgentStatus]string{
+		fleet.AgentSuspect: "connection closed", fleet.AgentWarning: "silent", fleet.AgentStopping: "leaves",
+	} {
+		f := newRegistry()
+		for _, w := range f.workers {
+			w.Plugins = append(w.Plugins, contract.StatusPlugin(status, since))
+		}
+		h := serveWith(t, f)
+		a := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/ready", ""), http.StatusOK)
+		require.Equal(t, status, a.Status)
+		require.Equal(t, &since, a.StatusSince)
+		require.Contains(t, a.StatusReason, reason)
+		require.Equal(t, status == fleet.AgentStopping, a.State == api.WorkerDraining)
+		listed := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?status="+string(status), ""), http.StatusOK)
+		require.Len(t, listed.Agents, 2)
+		gone := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/gone", ""), http.StatusOK)
+		require.Equal(t, fleet.AgentOffline, gone.Status)
+	}
+}
+
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	f := newRegistry()

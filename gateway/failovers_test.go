@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,55 @@ func TestFailoverByHand(t *testing.T) {
 	require.Empty(t, f.signals)
 	f.fail = serviceerror.NewUnavailable("canary")
 	problem(t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""), 503, protocol.CodeUnavailable)
+}
+
+// A target that can run none of the agent's work is refused, and whom to take instead is said. The cluster hears what
+// types the work has.
+func TestFailoverTargetMustHandleTheWork(t *testing.T) {
+	t.Parallel()
+	profile := func(types, capabilities string) fleet.AgentProfile {
+		p := fleet.AgentProfile{MaxTasks: 2, TaskTypes: strings.Fields(types)}
+		p.Capabilities = strings.Fields(capabilities)
+		return p
+	}
+	member := func(id string, p fleet.AgentProfile) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline, AgentProfile: p}
+	}
+	f := &fakeHub{fakeTemporal: newFake()}
+	f.withCluster(fleet.ClusterConfig{Name: "east"}, member("any", profile("", "")), member("both",
+		profile("echo exec", "gpu")), member("echo", profile("echo", "")), member("exec", profile("exec", "")))
+	f.withCluster(fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded}, member("s-1", profile("", "")),
+		member("s-2", profile("", "")))
+	h := serveWith(t, f)
+	work := func(held ...fleet.HeldTask) {
+		f.tasks = func(string) (contract.ReadTasksResult, error) {
+			return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{"any": held, "exec": held, "s-1": held}}, nil
+		}
+	}
+	ask := func(agent, body string) *httptest.ResponseRecorder {
+		f.signals = nil
+		return do(h, http.MethodPost, "/api/v1/agents/"+agent+"/failover", body)
+	}
+	work(fleet.HeldTask{TaskID: "t-1", Type: "exec", RequiredCapabilities: []string{"gpu"}})
+	for _, target := range []string{"echo", "exec"} { // another type, and no gpu
+		p := problem(t, ask("any", `{"target_agent_id":"`+target+`"}`), 409, protocol.CodeConflict)
+		require.Contains(t, p.Detail, "can run none of the agent's 1 task")
+		require.Contains(t, p.Detail, "leave target_agent_id out")
+	}
+	require.Empty(t, f.signals)
+	answer[api.FailoverAccepted](t, ask("any", `{"target_agent_id":"both","affinity":"z1"}`), http.StatusAccepted)
+	require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", contract.ManualFailover{AgentID: "any",
+		TargetAgentID: "both", TaskTypes: []string{"exec"}, Affinity: "z1"}}}, f.signals)
+
+	work()
+	problem(t, ask("exec", `{"target_agent_id":"echo"}`), 409, protocol.CodeConflict)
+	p := problem(t, ask("exec", `{"target_agent_id":"any","required_capabilities":["gpu"]}`), 409,
+		protocol.CodeConflict)
+	require.Contains(t, p.Detail, "required_capabilities")
+	answer[api.FailoverAccepted](t, ask("exec", `{"target_agent_id":"any"}`), http.StatusAccepted)
+	p = problem(t, ask("s-1", `{"target_agent_id":"s-2"}`), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "sharded")
+	answer[api.FailoverAccepted](t, ask("s-1", ``), http.StatusAccepted)
 }
 
 // withFailover adds a running failover in the cluster east.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/contract"
@@ -84,6 +85,14 @@ func members(online string, offline ...string) []fleet.Member {
 	return all
 }
 
+// publish has a hub publish a live status of the agent a.
+func publish(status fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
+	return func(f *watchedFleet, _ *fleet.Cluster) {
+		f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a"),
+			Plugins: []*workerpb.PluginInfo{contract.StatusPlugin(status, time.Now())}}}
+	}
+}
+
 // Every metric of the fleet is moved by what it names, from one value to another; -1 is no series at all.
 func TestFleetMetricsMove(t *testing.T) {
 	t.Parallel()
@@ -111,6 +120,14 @@ func TestFleetMetricsMove(t *testing.T) {
 		{"stella_agent_up{agent_id=a}", "it is lost", fleet.Cluster{Members: members("a")}, lose, 1, 0},
 		{"stella_agent_up{agent_id=a}", "it is suspect", fleet.Cluster{Members: members("a")},
 			become(fleet.AgentSuspect), 1, 0},
+		{"stella_agent_up{agent_id=a}", "it is silent", fleet.Cluster{Members: members("a")},
+			publish(fleet.AgentWarning), 1, 0},
+		{"stella_agent_cluster_members{cluster_id=east,status=warning}", "one is silent",
+			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentWarning), 0, 1},
+		{"stella_agent_cluster_members{cluster_id=east,status=suspect}", "one's connection closed",
+			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentSuspect), 0, 1},
+		{"stella_agent_cluster_members{cluster_id=east,status=stopping}", "one stops",
+			fleet.Cluster{Members: members("a b")}, publish(fleet.AgentStopping), 0, 1},
 		{"stella_agent_up{agent_id=a}", "it is drained", fleet.Cluster{Members: members("a")},
 			become(fleet.AgentDraining), 1, 1},
 		{"stella_agent_up{agent_id=a}", "it is stopped for maintenance", fleet.Cluster{Members: members("a")},

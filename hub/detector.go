@@ -13,6 +13,10 @@ import (
 // detectEvery is the time between two looks at the sessions; it adds to the time to notice a loss.
 const detectEvery = 50 * time.Millisecond
 
+// briefly is the part of the grace within which an agent whose connection closed does not show as suspect: one that
+// opens a connection for each poll is back by then.
+const briefly = 4
+
 // detector watches the sessions.
 type detector struct{ hub *Hub }
 
@@ -48,11 +52,15 @@ func (d detector) judgeAllLocked(now time.Time) {
 			h.endLocked(s, ending{reason: reason, lease: h.leaseLeftLocked(s, now), at: now})
 			continue
 		}
+		if judged == fleet.Suspect && now.Sub(s.disconnectedAt) < h.config.Timing.DisconnectGrace/briefly {
+			judged = s.judged
+		}
 		if judged != s.judged {
 			h.log.Info("An agent's liveness changed", zap.String("agent", s.agent),
 				zap.String("from", string(s.judged)), zap.String("to", string(judged)))
 			h.publishLivenessLocked(s, judged, now)
-			s.judged = judged
+			s.judged, s.judgedAt = judged, now
+			h.registry.Soon()
 		}
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {

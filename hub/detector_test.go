@@ -207,12 +207,12 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 					Status: fleet.AgentOnline}}}}
 		done, err := b.registers("a")
 		require.NoError(t, err)
-		require.False(t, facts{b.Hub}.giveUpMissing(view), "it registers at this moment")
+		require.False(t, facts{b.Hub}.giveUpMissing(view, nil), "it registers at this moment")
 		b.pass(time.Second)
 		require.Empty(t, b.changed())
 
 		done()
-		require.True(t, facts{b.Hub}.giveUpMissing(view))
+		require.True(t, facts{b.Hub}.giveUpMissing(view, nil))
 		b.pass(time.Second)
 		require.Len(t, b.changed(), 1)
 		require.Equal(t, int64(4), b.changed()[0].Registration, "one that registers meanwhile is not meant")

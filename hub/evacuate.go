@@ -50,6 +50,9 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 		return nil, nil, noSession()
 	}
 	s.evacuating = true
+	if c.hub.directives[s.cluster].Mode != fleet.ActiveActive {
+		in.Target = "" // roles decide who serves the lanes, and move too
+	}
 	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
 	for _, a := range s.attempts {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
@@ -67,6 +68,9 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	h.events.Publish(e)
 }
 
+// flapSpacing is the least time between two events that an agent is suspect; the next tells how often it was.
+const flapSpacing = time.Minute
+
 // publishLivenessLocked publishes that an agent became suspect, or is no longer.
 func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.Time) {
 	e := fleet.Event{Time: now, EventData: fleet.EventData{Cluster: s.cluster, AgentID: s.agent, Epoch: s.epoch}}
@@ -74,10 +78,17 @@ func (h *Hub) publishLivenessLocked(s *session, judged fleet.Liveness, now time.
 	case judged == fleet.Alive && s.suspected:
 		e.Type = fleet.EventAgentRecovered
 	case judged != fleet.Alive && !s.suspected:
+		if s.flaps++; now.Sub(s.suspectedAt) < flapSpacing {
+			return
+		}
 		e.Type = fleet.EventAgentSuspect
 		if e.Reason = "silent for longer than the warning threshold"; !s.disconnectedAt.IsZero() {
 			e.Reason = "its connection closed"
 		}
+		if s.flaps > 1 {
+			e.Reason += fmt.Sprintf(", for the %dth time since %s", s.flaps, s.suspectedAt.UTC().Format(time.TimeOnly))
+		}
+		s.suspectedAt, s.flaps = now, 0
 	default:
 		return
 	}

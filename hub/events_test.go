@@ -126,7 +126,7 @@ func TestReadEventsWaits(t *testing.T) {
 		a.hangUp()
 		r := <-read
 		require.Equal(t, fleet.EventAgentSuspect, r.Events[0].Type)
-		require.Less(t, time.Since(begun), 150*time.Millisecond)
+		require.Less(t, time.Since(begun), 400*time.Millisecond)
 		b.pass(2 * time.Second)
 		_, r = b.events(contract.ReadEventsInput{Process: r.Process, After: r.Seq, Hints: r.Hints})
 		require.Equal(t, []string{"c"}, r.Changed, "the cluster was told that the agent is lost, so it has an event")
@@ -151,10 +151,64 @@ func TestSuspectAgentRecovers(t *testing.T) {
 		a := b.register("a", 1)
 		a.poll()
 		a.hangUp()
-		b.pass(200 * time.Millisecond)
+		b.pass(400 * time.Millisecond)
+		status, since := a.session().status()
+		require.Equal(t, fleet.AgentSuspect, status)
+		require.WithinDuration(t, time.Now(), since, 200*time.Millisecond)
 		a.poll()
 		b.pass(200 * time.Millisecond)
 		lines, _ := b.events(contract.ReadEventsInput{})
 		require.Equal(t, []string{"agent.suspect a", "agent.recovered a"}, lines)
+		status, _ = a.session().status()
+		require.Equal(t, fleet.AgentOnline, status)
+		require.Empty(t, b.changed(), "short trouble is written nowhere")
+	})
+}
+
+// An agent that opens a connection for each poll is not suspect, and one that comes and goes makes one pair of events a
+// minute, which counts the others.
+func TestFlappingAgentMakesFewEvents(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		flap := func(away time.Duration, times int) []string {
+			for range times {
+				a.poll()
+				b.pass(time.Second)
+				a.hangUp()
+				b.pass(away)
+			}
+			a.poll()
+			b.pass(time.Second)
+			lines, _ := b.events(contract.ReadEventsInput{})
+			return lines
+		}
+		require.Empty(t, flap(100*time.Millisecond, 20))
+		require.Equal(t, []string{"agent.suspect a", "agent.recovered a"}, flap(500*time.Millisecond, 20))
+		b.pass(time.Second)
+		require.Len(t, flap(500*time.Millisecond, 25), 4)
+		_, read := b.events(contract.ReadEventsInput{})
+		require.Contains(t, read.Events[2].Reason, "its connection closed, for the ")
+	})
+}
+
+// Silence and an announced stop are live statuses, which cost no history.
+func TestLiveStatus(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.poll()
+		live := func() fleet.AgentStatus {
+			for _, entry := range (facts{b.Hub}).entries() {
+				status, _, _ := contract.StatusOf(entry)
+				return status
+			}
+			return "no entry"
+		}
+		require.Empty(t, live())
+		b.pass(b.config.Timing.WarningThreshold + time.Second)
+		require.Equal(t, fleet.AgentWarning, live())
+		a.poll(func(p *protocol.Poll) { p.Stopping = true })
+		b.pass(time.Second)
+		require.Equal(t, fleet.AgentStopping, live())
+		require.Empty(t, b.changed())
 	})
 }

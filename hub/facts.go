@@ -175,19 +175,30 @@ func (f facts) rejoin() {
 	h.reclaimer.soon.Send()
 }
 
-// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here. It returns
-// false if it had to skip one: an agent that is registering may be counted already and open its session next.
-func (f facts) giveUpMissing(view *contract.ClusterView) (all bool) {
+// missingLocked reports whether a cluster counts a member on this hub that has no session here.
+func (h *Hub) missingLocked(m *fleet.Member) bool {
+	s := h.sessions[m.AgentID]
+	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
+}
+
+// anyMissing reports whether giveUpMissing would find a member.
+func (f facts) anyMissing(view *contract.ClusterView) bool {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	return slices.ContainsFunc(view.Members, func(m fleet.Member) bool { return f.hub.missingLocked(&m) })
+}
+
+// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, with the
+// attempts that it held. It returns false if it had to skip one: an agent that is registering may be counted already
+// and open its session next.
+func (f facts) giveUpMissing(view *contract.ClusterView, held map[string][]fleet.HeldAttempt) (all bool) {
 	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all = true
 	for i := range view.Members {
 		m := &view.Members[i]
-		if m.Hub != h.id || !m.Serving() {
-			continue
-		}
-		if s := h.sessions[m.AgentID]; s != nil && s.epoch >= m.Epoch {
+		if !h.missingLocked(m) {
 			continue
 		}
 		if h.registering[m.AgentID] > 0 {
@@ -202,6 +213,7 @@ func (f facts) giveUpMissing(view *contract.ClusterView) (all bool) {
 			Status:       fleet.AgentOffline,
 			At:           time.Now().UTC(),
 			Reason:       "it did not come back after its hub restarted",
+			Attempts:     held[m.AgentID],
 		})
 	}
 	return all

@@ -21,7 +21,10 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 		}
 		held := []fleet.HeldTask{}
 		for _, a := range s.attempts {
-			task := fleet.HeldTask{TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt}
+			task := fleet.HeldTask{
+				TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt,
+				Type: a.taskType, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
+			}
 			if a.progress != nil {
 				task.Percent = a.progress.Percent
 			}

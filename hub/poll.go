@@ -98,7 +98,10 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 		s.state = poll.State
 		h.states.Changed()
 	}
-	s.stopping = s.stopping || poll.Stopping
+	if poll.Stopping && !s.stopping {
+		s.stopping, s.stoppingAt = true, now
+		h.registry.Soon()
+	}
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
 			h.forgetLocked(a)
@@ -221,7 +224,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
 	report.EndedAt, report.LeaseRemaining, report.NoticedAt = &now, &remaining, &now
 	if a.evacuation != nil {
-		report.NoticedAt = nil
+		report.NoticedAt, report.Outcome = nil, fleet.AttemptMoved
 		report.Reason, report.Target, report.Planned = a.evacuation.Reason, a.evacuation.Target, true
 	}
 	h.fail(a, report)

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
@@ -57,7 +58,14 @@ func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("query cluster %s: %w", name, err)
 		}
-		if !(facts{r.hub}).giveUpMissing(&view) {
+		var held map[string][]fleet.HeldAttempt
+		if (facts{r.hub}).anyMissing(&view) {
+			held, err = (store.Store{Client: r.hub.client, Namespace: r.hub.namespace}).Tasks().HeldAt(ctx, name, r.hub.id)
+			if err != nil {
+				return err
+			}
+		}
+		if !(facts{r.hub}).giveUpMissing(&view, held) {
 			r.soon.Send()
 		}
 	}

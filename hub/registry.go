@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // sdkName is what the Workers page shows as an agent's SDK.
@@ -23,6 +24,10 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 	}
 	s.markWork(now)
 	level, score := s.health.Last()
+	plugins := []*workerpb.PluginInfo{contract.HealthPlugin(level, score)}
+	if live, since := s.status(); live != fleet.AgentOnline {
+		plugins = append(plugins, contract.StatusPlugin(live, since))
+	}
 	return &workerpb.WorkerHeartbeat{
 		WorkerInstanceKey: s.instance,
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
@@ -37,7 +42,7 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 		Status:     status,
 		StartTime:  timestamppb.New(s.openedAt), HeartbeatTime: timestamppb.New(s.lastContact),
 		ElapsedSinceLastHeartbeat: durationpb.New(now.Sub(s.lastContact)),
-		Plugins:                   []*workerpb.PluginInfo{contract.HealthPlugin(level, score)},
+		Plugins:                   plugins,
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{
 			CurrentAvailableSlots: int32(max(0, s.registration.MaxTasks-len(s.attempts))),
 			CurrentUsedSlots:      int32(len(s.attempts)),
@@ -49,6 +54,19 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 		ActivityPollerInfo: &workerpb.WorkerPollerInfo{CurrentPollers: 1,
 			LastSuccessfulPollTime: timestamppb.New(s.workedAt)},
 	}
+}
+
+// status is the session's live status, and since when it has it.
+func (s *session) status() (fleet.AgentStatus, time.Time) {
+	switch {
+	case s.judged == fleet.Suspect:
+		return fleet.AgentSuspect, s.judgedAt
+	case s.judged == fleet.Warning:
+		return fleet.AgentWarning, s.judgedAt
+	case s.stopping:
+		return fleet.AgentStopping, s.stoppingAt
+	}
+	return fleet.AgentOnline, s.openedAt
 }
 
 // workerGone is the entry that removes a session from the registry at once.

@@ -80,7 +80,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	case r.Outcome == fleet.AttemptCancelled && a != nil && a.cancelling:
 		return report, e.hub.responder.cancelled
 	case r.Outcome == fleet.AttemptCancelled: // the agent gave the work up by itself, as when it stops
-		report.Outcome, report.LeaseRemaining = fleet.AttemptLost, none
+		report.Outcome, report.LeaseRemaining = fleet.AttemptMoved, none
 	}
 	return report, e.hub.responder.failNow
 }

@@ -111,7 +111,7 @@ func TestFailedAndCancelledResults(t *testing.T) {
 		require.True(t, got[0].Final)
 		require.Equal(t, "cancelled", got[1].how)
 		require.Equal(t, "failed", got[2].how, "an agent that gives work up hands it to others")
-		require.Equal(t, fleet.AttemptLost, got[2].Outcome)
+		require.Equal(t, fleet.AttemptMoved, got[2].Outcome)
 		require.Zero(t, *got[2].LeaseRemaining)
 	})
 }

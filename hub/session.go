@@ -28,7 +28,9 @@ type session struct {
 	disconnectedAt time.Time // zero while its connection is open
 	conn           *connection
 	judged         fleet.Liveness
+	judgedAt       time.Time // when that changed
 	stopping       bool
+	stoppingAt     time.Time
 	gone           bool      // lost, replaced or said goodbye: a held poll must end
 	fenced         bool      // gone because a newer process has the agent id
 	held           bool      // lost, but held by the mass-loss brake
@@ -50,18 +52,20 @@ type session struct {
 	// leftovers are attempts that the agent has although they no longer count.
 	leftovers map[attemptKey]*leftover
 
-	free      int // slots its lanes may count on
-	busy      bool
-	workedAt  time.Time // when it last had work, or was opened
-	lanes     []*lane
-	health    *health.Record // what it did within the last minutes
-	ownHealth *float64       // the agent's own report
-	ownNote   string
-	state     *fleet.StateSummary // summary of the state that it shares; nil: none
-	metrics   protocol.Metrics
-	counters  protocol.Counters
-	access    fleet.Providers
-	suspected bool // published as suspect
+	free        int // slots its lanes may count on
+	busy        bool
+	workedAt    time.Time // when it last had work, or was opened
+	lanes       []*lane
+	health      *health.Record // what it did within the last minutes
+	ownHealth   *float64       // the agent's own report
+	ownNote     string
+	state       *fleet.StateSummary // summary of the state that it shares; nil: none
+	metrics     protocol.Metrics
+	counters    protocol.Counters
+	access      fleet.Providers
+	suspected   bool      // published as suspect
+	suspectedAt time.Time // when that was last published
+	flaps       int       // how often it became suspect since, without an event
 }
 
 // attemptKey names an attempt within a hub.

@@ -89,6 +89,20 @@ func (l Live) Of(m *fleet.Member) *workerpb.WorkerHeartbeat {
 	return l[agentProcess{m.AgentID, m.Instance}]
 }
 
+// Status is a member's status now, since when, and why: of one that its cluster has as online, what its hub publishes.
+func (l Live) Status(m *fleet.Member) (status fleet.AgentStatus, since time.Time, reason string) {
+	if live, at, ok := contract.StatusOf(l.Of(m)); ok && m.Status == fleet.AgentOnline {
+		return live, at, liveReasons[live]
+	}
+	return m.Status, m.StatusSince, m.StatusReason
+}
+
+var liveReasons = map[fleet.AgentStatus]string{
+	fleet.AgentSuspect:  "its connection closed",
+	fleet.AgentWarning:  "silent for longer than the warning threshold",
+	fleet.AgentStopping: "it finishes what it has, and then leaves",
+}
+
 // Running is how many tasks each member runs now, for those of which it is known.
 func (l Live) Running(c *fleet.Cluster) map[string]int {
 	counts := make(map[string]int, len(l))

@@ -395,6 +395,38 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 	return t, nil
 }
 
+// heldLooks bounds the open tasks of a cluster that HeldAt describes.
+const heldLooks = 5000
+
+// HeldAt lists the attempts that the agents of a hub had by its last report, by agent: the only trace of them when the
+// hub is gone too. It looks at heldLooks open tasks of the cluster at most, the newest first.
+func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (map[string][]fleet.HeldAttempt, error) {
+	var open []Task
+	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskRunning})
+	for info, err := range s.Workflows(ctx, query) {
+		if err != nil {
+			return nil, fmt.Errorf("list the open tasks of cluster %s: %w", cluster, err)
+		}
+		if open = append(open, OfInfo(info)); len(open) == heldLooks {
+			break
+		}
+	}
+	parallel.Each(len(open), atOnce, func(i int) {
+		t, err := s.describe(ctx, open[i].WorkflowID, open[i].RunID)
+		if err == nil { // else it has ended
+			open[i].Delivery = t.Delivery
+		}
+	})
+	held := map[string][]fleet.HeldAttempt{}
+	for i := range open {
+		a := open[i].Running()
+		if a != nil && a.AgentID != "" && a.Hub == hub && len(held[a.AgentID]) < fleet.MaxTransfers {
+			held[a.AgentID] = append(held[a.AgentID], fleet.HeldAttempt{TaskID: open[i].ID, Attempt: a.Number})
+		}
+	}
+	return held, ctx.Err()
+}
+
 const (
 	// pinnedPage is how many tasks one look reads; each look leaves out the agents that are known.
 	pinnedPage = 1000

@@ -37,6 +37,9 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	record.CompletedAt = &completed
 	publish(ctx, record)
 	syncAfter(ctx, in, &record)
+	if in.Announces {
+		announce(ctx, in.Cluster, record.End())
+	}
 	return record, nil
 }
 
@@ -58,8 +61,8 @@ func failOver(
 	if in.NotInCluster {
 		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
-	if in.Target == "" {
-		return fleet.FailoverNoTarget, "no other agent is online; the work waits in its lanes"
+	if in.Target == "" && !in.AnyTarget {
+		return fleet.FailoverNoTarget, "no other agent can take over; the work waits in its lanes"
 	}
 	if in.Trigger == fleet.TriggerManual {
 		evacuated, err := evacuate(ctx, in)
@@ -70,7 +73,7 @@ func failOver(
 	}
 	moved, err := awaitTransfers(ctx, in)
 	record.Transfers, record.Promoted = moved.Transfers, moved.Promoted
-	record.LeaderEpoch, record.Shards = moved.Epoch, moved.Shards
+	record.LeaderEpoch, record.Shards, record.ResumedAt = moved.Epoch, moved.Shards, moved.ResumedAt
 	for _, t := range moved.Transfers {
 		if t.To != "" {
 			record.TasksTransferred++

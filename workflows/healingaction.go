@@ -176,7 +176,10 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	if isType(err, contract.Refused) {
 		return "", err
 	}
-	outcome := fmt.Sprintf("%d tasks moved, %s took over", moved.TasksTransferred, moved.TargetAgentID)
+	outcome := moved.Moved() + " moved"
+	if moved.TargetAgentID != "" {
+		outcome += ", " + moved.TargetAgentID + " took over"
+	}
 	if err == nil && moved.Status != fleet.FailoverSucceeded {
 		err = endedAs("failover", string(moved.Status), moved.Error)
 	}

@@ -47,7 +47,8 @@ func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
 	r := &healingRun{
 		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
-		moved: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2},
+		moved: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2,
+			Transfers: make([]fleet.Transfer, 2)},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted,
 			Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread: fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},
@@ -213,7 +214,7 @@ func TestHealingActionsSucceed(t *testing.T) {
 	}{
 		"failover": {
 			kind:    fleet.HealFailover,
-			outcome: "2 tasks moved, b-1 took over; it is out of service until it is healthy",
+			outcome: "2 of 2 tasks moved, b-1 took over; it is out of service until it is healthy",
 			ref:     "failover c:a-1:7",
 			calls: []string{contract.ManualFailoverSignal.Name + " a-1 healing: why",
 				contract.AwaitFailoverActivity.Name + " a-1"},

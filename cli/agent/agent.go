@@ -39,7 +39,7 @@ func listCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar((*string)(&q.Status), "status", "",
-		"only with this status: online, suspect, offline, draining or maintenance")
+		"only with this status: online, suspect, warning, stopping, offline, draining or maintenance")
 	flags.StringVar((*string)(&q.State), "state", "",
 		"only those that are ready (a slot is free), busy, draining or dead")
 	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")

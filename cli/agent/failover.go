@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -47,10 +46,10 @@ func failoverListCommand(a *app.App) *cobra.Command {
 }
 
 func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
-	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "TASKS", "NOTICED", "TOOK"}
+	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "MOVED", "NOTICED", "RUNNING AGAIN", "CLOSED"}
 	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []string {
-		return []string{r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, transferred(r),
-			a.Ago(&r.NoticedAt), failoverTook(r)}
+		return []string{r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, r.Moved(),
+			a.Ago(&r.NoticedAt), after(r, r.ResumedAt), after(r, r.CompletedAt)}
 	})
 }
 
@@ -61,7 +60,8 @@ func printFailover(a *app.App, r *fleet.FailoverRecord) error {
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 		{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
 		{"Target", r.TargetAgentID},
-		{"Tasks moved", transferred(r)}, {"Noticed", a.Ago(&r.NoticedAt)}, {"Took", failoverTook(r)},
+		{"Moved", r.Moved()}, {"Noticed", a.Ago(&r.NoticedAt)},
+		{"Running again", after(r, r.ResumedAt)}, {"Closed", after(r, r.CompletedAt)},
 	})
 	if err != nil {
 		return err
@@ -93,6 +93,9 @@ func timeline(r *fleet.FailoverRecord) []failoverStep {
 			steps = append(steps, step)
 		}
 	}
+	if r.ResumedAt != nil {
+		steps = append(steps, failoverStep{r.ResumedAt, "all that moved runs again"})
+	}
 	if r.Promoted != "" {
 		untimed = append(untimed, failoverStep{what: fmt.Sprintf("leader: %s → %s, epoch %d", r.FailedAgentID,
 			r.Promoted, r.LeaderEpoch)})
@@ -104,7 +107,7 @@ func timeline(r *fleet.FailoverRecord) []failoverStep {
 	slices.SortStableFunc(steps, func(x, y failoverStep) int { return x.at.Compare(*y.at) })
 	steps = append(steps, untimed...)
 	if r.CompletedAt != nil {
-		steps = append(steps, failoverStep{r.CompletedAt, "completed: " + string(r.Status)})
+		steps = append(steps, failoverStep{r.CompletedAt, "closed: " + string(r.Status)})
 	}
 	return steps
 }
@@ -141,19 +144,12 @@ func triggerText(trigger fleet.FailoverTrigger) string {
 	return string(trigger)
 }
 
-// transferred counts the tasks that others have, of all that were under way.
-func transferred(r *fleet.FailoverRecord) string {
-	if len(r.Transfers) == 0 {
-		return strconv.Itoa(r.TasksTransferred)
-	}
-	return fmt.Sprintf("%d of %d", r.TasksTransferred, len(r.Transfers))
-}
-
-func failoverTook(r *fleet.FailoverRecord) string {
-	if r.CompletedAt == nil {
+// after tells how long after the loss was noticed something was so.
+func after(r *fleet.FailoverRecord, at *time.Time) string {
+	if at == nil {
 		return ""
 	}
-	return app.Roughly(max(0, r.CompletedAt.Sub(r.NoticedAt)))
+	return "after " + app.Roughly(max(0, at.Sub(r.NoticedAt)))
 }
 
 func failOverCommand(a *app.App) *cobra.Command {
@@ -192,6 +188,10 @@ func failOverCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&request.TargetAgentID, "to", "",
 		"the agent that takes over (default: the cluster's strategy selects)")
+	flags.StringSliceVar(&request.RequiredCapabilities, "capability", nil,
+		"a capability that the agent that takes over must have; repeat it, or separate several by commas")
+	flags.StringVar(&request.Affinity, "affinity", "",
+		"an agent, group or zone that the strategy affinity prefers")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the failover's record")
 	app.WaitFlag(command, &wait, "the failover has ended")
 	return command

@@ -20,7 +20,7 @@ const failedOver = `{"id":"default:agent-1:7","cluster":"default","failed_agent_
 {"task_id":"t-2","from":"agent-1","retry_count":0,"status":"review","why":"it may have run"},
 {"task_id":"t-1","from":"agent-1","to":"agent-2","epoch":8,"retry_count":1,"status":"running","why":"its agent was lost","at":"2026-11-21T11:59:01.25Z"}],
 "promoted":"agent-2","leader_epoch":9,"shards":[{"shard":3,"from":"agent-1","to":"agent-2","epoch":10}],
-"noticed_at":"2026-11-21T11:59:00Z","started_at":"2026-11-21T11:59:00.03Z","completed_at":"2026-11-21T11:59:02Z"}`
+"noticed_at":"2026-11-21T11:59:00Z","resumed_at":"2026-11-21T11:59:01.25Z","started_at":"2026-11-21T11:59:00.03Z","completed_at":"2026-11-21T11:59:02Z"}`
 
 func TestFailoverTimeline(t *testing.T) {
 	t.Parallel()
@@ -33,14 +33,15 @@ func TestFailoverTimeline(t *testing.T) {
 		"11:59:00.000 +0ms noticed: the agent was lost",
 		"11:59:00.030 +30ms started",
 		"11:59:01.250 +1.2s task t-1: agent-1 → agent-2, epoch 8, running, retry 1: its agent was lost",
+		"11:59:01.250 +1.2s all that moved runs again",
 		"- - task t-2: agent-1 → nobody yet, review: it may have run",
 		"- - leader: agent-1 → agent-2, epoch 9",
 		"- - shard 3: agent-1 → agent-2, epoch 10",
-		"11:59:02.000 +2.0s completed: succeeded",
+		"11:59:02.000 +2.0s closed: succeeded",
 	} {
 		require.Equal(t, want, strings.Join(strings.Fields(strings.Split(steps, "\n")[i]), " "))
 	}
-	for _, want := range []string{"agent-1, epoch 7, in cluster default", "its connection closed", "1 of 2", "2.0s"} {
+	for _, want := range []string{"agent-1, epoch 7, in cluster default", "its connection closed", "1 of 2 tasks", "after 1.2s", "after 2.0s"} {
 		require.Contains(t, got.Stdout, want)
 	}
 	got = clitest.Run(t.Context(), "", "failover", "get", "default:agent-1:7", "-o", "json", "--server", url)
@@ -52,7 +53,7 @@ func TestFailoverList(t *testing.T) {
 	url, _ := clitest.Answering(t, 200, "application/json", `{"failovers":[`+fmt.Sprintf(failedOver, "succeeded")+`]}`)
 	got := clitest.Run(t.Context(), "", "failover", "list", "--cluster", "default", "--server", url)
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	require.Equal(t, "default:agent-1:7 succeeded lost agent-2 1 of 2 60s ago 2.0s",
+	require.Equal(t, "default:agent-1:7 succeeded lost agent-2 1 of 2 tasks 60s ago after 1.2s after 2.0s",
 		strings.Join(strings.Fields(strings.Split(got.Stdout, "\n")[1]), " "))
 	url, _ = clitest.Answering(t, 200, "application/json", `{"failovers":[]}`)
 	require.Contains(t, clitest.Run(t.Context(), "", "failover", "list", "--server", url).Stdout, "no such failovers")
@@ -122,7 +123,7 @@ func TestAgentFailover(t *testing.T) {
 				"why not", "--wait=1m", "--server", server.URL)
 			require.Equal(t, test.code, got.Code, got.Stderr)
 			require.JSONEq(t, `{"target_agent_id":"agent-2","reason":"why not"}`, s.asked)
-			require.Contains(t, got.Stdout, "11:59:02.000  +2.0s  completed: "+test.status)
+			require.Contains(t, got.Stdout, "11:59:02.000  +2.0s  closed: "+test.status)
 			require.Equal(t, 3, s.looks)
 		})
 	}

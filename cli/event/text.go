@@ -36,8 +36,10 @@ func eventText(e *api.CloudEvent) string {
 			add(" of %s", d.AgentID)
 		case what == "drain":
 			add(" of %d agents", d.Count)
-		case d.Count > 0:
-			add(", %s", fleet.Count(d.Count, "task"))
+		case e.Type == fleet.EventFailoverStarted && d.Of > 0:
+			add(", %s under way", fleet.Count(d.Of, "task"))
+		case d.Of > 0:
+			add(", %d of %s moved", d.Count, fleet.Count(d.Of, "task"))
 		}
 	case "scaling":
 		add("%s to %s", d.ID, fleet.Count(d.Count, "agent"))

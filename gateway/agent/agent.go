@@ -22,12 +22,13 @@ type Handlers struct{ *rest.Core }
 
 // agentOf joins a member with its roles and its live facts.
 func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
+	status, since, reason := live.Status(m)
 	a := api.Agent{
 		ID:           m.AgentID,
 		Cluster:      c.Config.Name,
-		Status:       m.Status,
-		StatusSince:  rest.Known(m.StatusSince),
-		StatusReason: m.StatusReason,
+		Status:       status,
+		StatusSince:  rest.Known(since),
+		StatusReason: reason,
 		Role:         c.RoleOf(m.AgentID),
 		Shards:       c.ShardsOf(m.AgentID),
 		Epoch:        m.Epoch,

@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/store"
 )
 
 func (h *Handlers) registerHealth(routes huma.API) {
@@ -20,11 +21,11 @@ func (h *Handlers) registerHealth(routes huma.API) {
 		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
 			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 			defer cancel()
-			view, _, err := h.ClusterOfAgent(ctx, in.ID)
+			view, live, err := h.ClusterOfAgent(ctx, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			agents, err := h.healths(ctx, &view.Cluster, in.ID)
+			agents, err := h.healths(ctx, &view.Cluster, live, in.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -39,7 +40,7 @@ func (h *Handlers) registerHealth(routes huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			agents, err := h.healths(ctx, &view.Cluster, "")
+			agents, err := h.healths(ctx, &view.Cluster, h.Live(ctx), "")
 			return rest.Reply(api.ClusterHealth{
 				Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
 			}, err)
@@ -47,7 +48,9 @@ func (h *Handlers) registerHealth(routes huma.API) {
 }
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.
-func (h *Handlers) healths(ctx context.Context, c *fleet.Cluster, only string) ([]api.AgentHealth, error) {
+func (h *Handlers) healths(
+	ctx context.Context, c *fleet.Cluster, live store.Live, only string,
+) ([]api.AgentHealth, error) {
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadHealthActivity, c, only, "health", contract.ReadHealthID,
 		contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
 	if err != nil {
@@ -56,7 +59,9 @@ func (h *Handlers) healths(ctx context.Context, c *fleet.Cluster, only string) (
 	agents := []api.AgentHealth{}
 	for i := range c.Members {
 		if m := &c.Members[i]; only == "" || m.AgentID == only {
-			agents = append(agents, healthOf(c, m, byHub))
+			a := healthOf(c, m, byHub)
+			a.Status, _, _ = live.Status(m)
+			agents = append(agents, a)
 		}
 	}
 	return agents, nil
@@ -64,7 +69,7 @@ func (h *Handlers) healths(ctx context.Context, c *fleet.Cluster, only string) (
 
 // healthOf joins what the cluster knows of a member with what its hub says.
 func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
-	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name, Status: m.Status}
+	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name}
 	rated, known := byHub[m.Hub].Agents[m.AgentID]
 	switch {
 	case !m.Connected():

@@ -20,7 +20,7 @@ func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
 	case fleet.AgentOffline:
 		return api.WorkerDead
-	case fleet.AgentDraining, fleet.AgentMaintenance:
+	case fleet.AgentStopping, fleet.AgentDraining, fleet.AgentMaintenance:
 		return api.WorkerDraining
 	}
 	if a.Running != nil && *a.Running >= a.EffectiveSlots {
@@ -38,7 +38,7 @@ func (v ViewInput) full() bool { return v.View == "full" }
 
 type listAgentsInput struct {
 	Cluster    string              `query:"cluster"`
-	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,offline,draining,maintenance"`
+	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
 	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
 	Zone       string              `query:"zone"`

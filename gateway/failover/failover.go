@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -53,7 +54,7 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
 		rest.Op("Failovers", "failover-agent", "POST /{id}/failover",
 			"Move an agent's work and roles away",
-			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now.")), h.startFailover)
+			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now or can run none of the agent's.")), h.startFailover)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
 		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
@@ -79,10 +80,16 @@ func (h *Handlers) startFailover(
 	request := contract.ManualFailover{AgentID: in.ID}
 	if in.Body != nil {
 		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
+		request.RequiredCapabilities, request.Affinity = in.Body.RequiredCapabilities, in.Body.Affinity
 	}
-	if err := checkTarget(&view.Cluster, in.ID, request.TargetAgentID); err != nil {
+	work := h.work(ctx, view, in.ID)
+	if err := checkTarget(&view.Cluster, &request, work); err != nil {
 		return nil, err
 	}
+	for _, task := range work {
+		request.TaskTypes = append(request.TaskTypes, task.Type)
+	}
+	request.TaskTypes = fleet.SortedSet(request.TaskTypes)
 	cluster := view.Config.Name
 	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster),
 		request); err != nil {
@@ -109,15 +116,30 @@ func checkFailed(m *fleet.Member) error {
 		" and is given no work; what it still runs moves with POST /api/v1/agents/{id}/drain")
 }
 
-// checkTarget refuses a target that cannot take over. The cluster decides again when it takes the signal.
-func checkTarget(c *fleet.Cluster, agent, target string) error {
-	if target == "" {
+// work lists what an agent runs; nothing when its hub does not answer.
+func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent string) (held []fleet.HeldTask) {
+	answers, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, &view.Cluster, agent, "tasks",
+		contract.ReadTasksID, contract.ReadTasksInput{Cluster: view.Config.Name, AgentID: agent})
+	if err != nil {
+		h.Logger.Debug("what an agent runs is not known", zap.String("agent", agent), zap.Error(err))
+	}
+	for _, answer := range answers {
+		held = answer.Agents[agent]
+	}
+	return held
+}
+
+// checkTarget refuses a target that cannot take over, or can run none of the work. The cluster decides again when it
+// takes the signal.
+func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []fleet.HeldTask) error {
+	if request.TargetAgentID == "" {
 		return nil
 	}
 	const location = "body.target_agent_id"
-	member := c.Member(target)
+	const remedy = "; choose another (GET /api/v1/agents?task_type= and capability= find some), or leave target_agent_id out"
+	member, failed := c.Member(request.TargetAgentID), c.Member(request.AgentID)
 	switch {
-	case target == agent:
+	case request.TargetAgentID == request.AgentID:
 		return rest.Invalid(location, errors.New("must be another agent than the one whose work is moved"))
 	case member == nil:
 		return rest.Invalid(location, errors.New("must be a member of the agent's cluster"))
@@ -127,6 +149,16 @@ func checkTarget(c *fleet.Cluster, agent, target string) error {
 	case member.Status != fleet.AgentOnline:
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")
+	case c.Config.ReplicationMode == fleet.Sharded:
+		return httpapi.Problem(protocol.CodeConflict, "the cluster is sharded, so the agent's shards and tasks go to "+
+			"several agents; leave target_agent_id out")
+	case !fleet.HasAll(member.Capabilities, request.RequiredCapabilities):
+		return httpapi.Problem(protocol.CodeConflict, "the target lacks some of required_capabilities"+remedy)
+	case len(work) == 0 && !member.HandlesAny(failed.TaskTypes):
+		return httpapi.Problem(protocol.CodeConflict, "the target handles none of the agent's task types"+remedy)
+	case len(work) > 0 && !slices.ContainsFunc(work, member.CanRun):
+		return httpapi.Problem(protocol.CodeConflict, "the target can run none of the agent's "+
+			fleet.Count(len(work), "task")+": it lacks their types or capabilities"+remedy)
 	}
 	return nil
 }

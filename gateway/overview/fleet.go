@@ -30,6 +30,7 @@ const (
 // fleetReading is the fleet as it was at one time.
 type fleetReading struct {
 	at       time.Time
+	live     store.Live
 	took     time.Duration
 	clusters []clusterReading
 	unread   int // clusters that did not answer
@@ -85,7 +86,7 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 	if err != nil {
 		return nil, err
 	}
-	reading := &fleetReading{at: now}
+	reading := &fleetReading{at: now, live: h.Live(ctx)}
 	slices.SortFunc(clusters, func(a, b store.ListedCluster) int { return strings.Compare(a.Name, b.Name) })
 	// Visibility may list two runs of one for a moment.
 	clusters = slices.CompactFunc(clusters, func(a, b store.ListedCluster) bool { return a.Name == b.Name })

@@ -40,7 +40,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mainstay_gateway_fleet_reads_total",
 			Help: "How often the fleet was read for its metrics, by outcome: ok or failed."}, []string{"outcome"}),
 		members: desc("stella_agent_cluster_members",
-			"Agents of the cluster, by status: online, suspect, offline, draining or maintenance.", "cluster_id",
+			"Agents of the cluster, by status: online, suspect, warning, stopping, offline, draining or maintenance.", "cluster_id",
 			"status"),
 		leader: desc("stella_agent_cluster_leader", "1 for the agent that leads an active_passive cluster.",
 			"cluster_id", "agent_id"),
@@ -53,7 +53,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		deadLetters: desc("stella_agent_dead_letter_queue_depth",
 			"Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
 		up: desc("stella_agent_up",
-			"1 while the agent is connected, 0 while it is suspect or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.", "agent_id"),
+			"1 while the agent is connected, 0 while it is suspect, silent or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.", "agent_id"),
 		leases: desc("stella_agent_lease_count",
 			"Partitions that the agent leads: shards that it owns, and 1 for an active_passive cluster that it leads.",
 			"agent_id"),
@@ -64,7 +64,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Epoch of the newest leadership of the partition. It only grows.", "cluster_id", "partition"),
 		handovers: desc("stella_agent_partition_failover_count",
 			"How often the partition went from one agent to another.", "cluster_id", "partition"),
-		live: desc("stella_agent_live_agents", "Agents that are connected and not suspect, in all clusters."),
+		live: desc("stella_agent_live_agents", "Agents that are connected and neither suspect nor silent, in all clusters."),
 		partitions: desc("stella_agent_total_partitions",
 			"Partitions of all clusters: shards, and one for each active_passive cluster."),
 		orphaned: desc("stella_agent_orphaned_partitions", "Partitions that nobody leads."),
@@ -124,7 +124,7 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	all, partitions, orphaned := agents{}, 0, 0
 	for i := range reading.clusters {
 		c := &reading.clusters[i]
-		m.add(all, gauge, &c.Cluster, reading.at)
+		m.add(all, gauge, &c.Cluster, reading)
 		m.collectCluster(gauge, c)
 		for _, p := range partitionsOf(&c.Cluster) {
 			partitions++
@@ -168,9 +168,6 @@ func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 	gauge(m.brake, float64(len(c.BrakeHolds)), name)
 }
 
-var agentStatuses = []fleet.AgentStatus{fleet.AgentOnline, fleet.AgentSuspect, fleet.AgentOffline, fleet.AgentDraining,
-	fleet.AgentMaintenance}
-
 // agents are the connected and the lost agents of all clusters by id: one that is lost in a cluster may have joined
 // another.
 type agents map[string]agentStanding
@@ -182,15 +179,16 @@ type agentStanding struct {
 }
 
 // add tells of a cluster's members by status, and gathers them by id.
-func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, now time.Time) {
+func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, reading *fleetReading) {
 	byStatus, lost, leases := map[fleet.AgentStatus]int{}, 0, map[string]int{}
 	for _, p := range partitionsOf(c) {
 		leases[p.leader]++
 	}
 	for i := range c.Members {
 		member := &c.Members[i]
-		byStatus[member.Status]++
-		gone := member.Status == fleet.AgentOffline && now.Sub(member.StatusSince) < lostKept
+		status, _, _ := reading.live.Status(member)
+		byStatus[status]++
+		gone := member.Status == fleet.AgentOffline && reading.at.Sub(member.StatusSince) < lostKept
 		if gone {
 			lost++
 		}
@@ -198,10 +196,9 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, now ti
 			continue
 		}
 		all[member.AgentID] = agentStanding{
-			up: member.Connected() &&
-				member.Status != fleet.AgentSuspect, known: member.Connected(), leases: leases[member.AgentID]}
+			up: member.Connected() && status != fleet.AgentSuspect && status != fleet.AgentWarning, known: member.Connected(), leases: leases[member.AgentID]}
 	}
-	for _, status := range agentStatuses {
+	for _, status := range fleet.AgentStatuses {
 		gauge(m.members, float64(byStatus[status]), c.Config.Name, string(status))
 	}
 	gauge(m.lost, float64(lost), c.Config.Name)

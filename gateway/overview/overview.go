@@ -201,7 +201,7 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 	running := live.Running(&view.Cluster)
 	for i := range view.Members {
 		m := &view.Members[i]
-		switch m.Status {
+		switch status, _, _ := live.Status(m); status {
 		case fleet.AgentOnline:
 			if b.online == nil {
 				b.online = map[string]bool{}
@@ -209,9 +209,9 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 			b.online[m.AgentID] = true
 			b.Agents.Online++
 			b.Agents.Slots += m.MaxTasks
-		case fleet.AgentSuspect:
+		case fleet.AgentSuspect, fleet.AgentWarning:
 			b.Agents.Suspect++
-		case fleet.AgentDraining:
+		case fleet.AgentStopping, fleet.AgentDraining:
 			b.Agents.Draining++
 		case fleet.AgentMaintenance:
 			b.Agents.Maintenance++

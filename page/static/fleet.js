@@ -43,7 +43,7 @@ export const agents = {
     const more = Number(p.show) || rows, whole = !app.brief || !d.next_page_token;
     return [
       h("header.row", null, h("h1", { tabindex: "-1" }, "Agents"), h("span.quiet", { role: "status" }, whole && count(d.agents.length, "agent") + (d.next_page_token ? " and more" : ""))),
-      filters("agents", p, [["cluster", "Cluster", app.clusterNames()], ["status", "Status", ["online", "suspect", "offline", "draining", "maintenance"]], ["zone", "Zone"], ["capability", "Capability"]]),
+      filters("agents", p, [["cluster", "Cluster", app.clusterNames()], ["status", "Status", ["online", "suspect", "warning", "stopping", "offline", "draining", "maintenance"]], ["zone", "Zone"], ["capability", "Capability"]]),
       table("Agents", agentColumns(true), d.agents.slice(0, more), { key: (a) => a.id + "@" + a.cluster, empty: Object.keys(p).length ? "No agent matches." : "No agent has registered yet. Start one: mainstay agent run" }),
       d.agents.length > more && h("p", null, h("a.button", { href: "#/agents" + query({ ...p, show: d.agents.length }) }, `Show all ${num(d.agents.length)}`)),
     ];
@@ -60,7 +60,7 @@ export const agent = {
     return { a, health, failovers, healing };
   },
   render({ a, health, failovers, healing }) {
-    const serving = a.status === "online" || a.status === "suspect";
+    const serving = ["online", "suspect", "warning"].includes(a.status);
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(a.cluster), " / ", h("span", null, "agent")),
       h("header.row", null, h("h1", { tabindex: "-1" }, a.id), badge(a.status), a.role !== "member" && badge(a.role)),
@@ -164,7 +164,7 @@ function topology(c, members) {
     return h("div.topology", null,
       h("div", null, h("h3", null, "Leader"), by[c.leader] ? h("ul.chips", null, chip(by[c.leader], `epoch ${c.leader_epoch}`)) : h("p.empty", null, "None now.")),
       h("div.arrow", { "aria-hidden": "true" }, "⇠"),
-      h("div", null, h("h3", null, "Standbys, the next leader first"), standbys.length ? h("ol.chips", null, standbys.slice(0, drawn).map((m) => chip(m))) : h("p.empty", null, "None: if the leader is lost, nobody can take over.")),
+      h("div", null, h("h3", null, c.selection_strategy === "standby" ? "Standbys, the next leader first" : "Standbys"), standbys.length ? h("ol.chips", null, standbys.slice(0, drawn).map((m) => chip(m))) : h("p.empty", null, "None: if the leader is lost, nobody can take over.")),
       others.length > 0 && h("div", null, h("h3", null, "Out of service"), h("ul.chips", null, others.slice(0, drawn).map((m) => chip(m)))));
   }
   if (!members.length) return h("p.empty", null, "No agent yet.");

@@ -8,9 +8,9 @@ import { seg } from "./address.js";
 const tones = {
   ok: "online completed healthy succeeded leader pass active on auto manual",
   run: "running moving act",
-  warn: "suspect degraded warning warn retry_wait review dead_letter no_target_available draining unknown partial blocked skipped reported",
+  warn: "suspect stopping degraded warning warn retry_wait review dead_letter no_target_available draining unknown partial blocked skipped reported",
   bad: "offline critical failed lost fail timed_out error expired missing",
-  wait: "queued waiting standby planned notice maintenance paused dry_run",
+  wait: "queued moved waiting standby planned notice maintenance paused dry_run",
   off: "cancelled member not_in_cluster",
 };
 const signs = { ok: "●", run: "▶", warn: "▲", bad: "✕", wait: "○", off: "–" };
@@ -19,7 +19,7 @@ for (const [tone, list] of Object.entries(tones)) for (const status of list.spli
 
 const labels = { dead_letter: "dead letter", retry_wait: "waits to retry", review: "in review", offline: "lost", suspect: "not answering",
   no_target_available: "no target", not_in_cluster: "not in cluster", timed_out: "timed out", active_active: "all serve", active_passive: "leader serves",
-  maintenance: "maintenance" };
+  maintenance: "maintenance", planned: "dry run" };
 
 /** label is a status in words. */
 export const label = (status) => labels[status] ?? String(status ?? "").replaceAll("_", " ");
@@ -139,17 +139,27 @@ function progress(a) {
   return text ? h("span.quiet", null, ` ${text}`) : null;
 }
 
-/** failoverRow is one failover in a list, with its stages. */
+/** after tells how long after the loss was noticed something was so. */
+export const after = (f, at) => at && "after " + span(Date.parse(at) - Date.parse(f.noticed_at));
+
+/** movedTasks tells how many of a failover's tasks moved, and to whom. */
+export function movedTasks(f) {
+  if (!f.transfers?.length) return "no tasks";
+  const to = [...new Set(f.transfers.map((t) => t.to).filter(Boolean))].sort();
+  return `${f.tasks_transferred} of ${count(f.transfers.length, "task")} moved` + (to.length ? ` → ${to.slice(0, 5).join(", ")}${to.length > 5 ? " …" : ""}` : "");
+}
+
+/** failoverItem is one failover in a list. */
 export function failoverItem(f) {
-  const end = f.completed_at, took = end && Date.parse(end) - Date.parse(f.noticed_at);
   return h("li", { key: f.id },
     h("p.headline", null, badge(f.status), " ", h("strong", null, failoverLink(f.id, f.failed_agent_id)), f.target_agent_id ? [" → ", agentLink(f.target_agent_id)] : null,
       h("span.quiet", null, " in ", clusterLink(f.cluster), ", ", ago(f.noticed_at))),
     h("p", null, [
-      f.transfers?.length ? count(f.transfers.length, "task") + " moved" : "nothing ran on it",
+      movedTasks(f),
       f.promoted && `${f.promoted} leads now`,
       f.shards?.length && count(f.shards.length, "shard") + " moved",
-      end ? `done in ${span(took)}` : "under way",
+      f.resumed_at && "running again " + after(f, f.resumed_at),
+      f.completed_at ? "closed " + after(f, f.completed_at) : "under way",
     ].filter(Boolean).join(" · ")),
     h("p.quiet", null, f.error || f.reason));
 }

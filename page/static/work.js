@@ -5,7 +5,7 @@ import { query } from "./address.js";
 import { get } from "./api.js";
 import { lists, single } from "./reads.js";
 import { ago, coarse, count, goDuration, now, num, span } from "./format.js";
-import { badge, section, table, facts, bar, agentLink, clusterLink, taskLink, failoverItem, failoverStages, filters, button, temporalLink, label, tone } from "./parts.js";
+import { badge, section, table, facts, bar, agentLink, clusterLink, taskLink, failoverItem, failoverStages, movedTasks, after, filters, button, temporalLink, label, tone } from "./parts.js";
 import * as act from "./actions.js";
 
 /** laneTable shows what waits in lanes, and who takes it. */
@@ -84,8 +84,8 @@ export const failover = {
     h("header.row", null, h("h1", { tabindex: "-1" }, "Failover of ", agentLink(f.failed_agent_id)), badge(f.status)),
     h("p.why", null, f.error || f.reason),
     h("div.actions", null, temporalLink(`failover/${f.cluster}/${f.failed_agent_id}/${f.epoch}`)),
-    facts(["Trigger", label(f.trigger)], ["Target", agentLink(f.target_agent_id)], ["Noticed", ago(f.noticed_at)], ["Took", f.completed_at && span(Date.parse(f.completed_at) - Date.parse(f.noticed_at))],
-      ["Tasks moved", f.transfers && `${f.tasks_transferred} of ${f.transfers.length} are with another agent`], ["Now leads", agentLink(f.promoted)], ["Epoch lost", f.epoch]),
+    facts(["Trigger", label(f.trigger)], ["Target", agentLink(f.target_agent_id)], ["Noticed", ago(f.noticed_at)], ["Running again", after(f, f.resumed_at)], ["Closed", after(f, f.completed_at)],
+      ["Moved", movedTasks(f)], ["Now leads", agentLink(f.promoted)], ["Epoch lost", f.epoch]),
     section("Timeline", null, failoverStages(f)),
   ],
 };

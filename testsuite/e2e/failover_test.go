@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -156,7 +158,8 @@ func TestLostAgentsWorkMoves(t *testing.T) {
 
 	record := b.failover(t, first, got.Attempts[0].Epoch)
 	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
-	require.Equal(t, second, record.TargetAgentID)
+	require.Empty(t, record.TargetAgentID, "no role moved")
+	require.Equal(t, record.Transfers[0].At, record.ResumedAt)
 	require.Equal(t, 1, record.TasksTransferred)
 	require.Equal(t, fleet.Transfer{TaskID: id, From: first, To: second, Epoch: got.Attempts[1].Epoch, RetryCount: 1,
 		Status: record.Transfers[0].Status, Why: record.Transfers[0].Why, At: record.Transfers[0].At}, record.Transfers[0])
@@ -377,6 +380,36 @@ func TestManualFailoverBySignal(t *testing.T) {
 	require.Equal(t, fleet.FailoverNotInCluster, b.failover(t, unknown, 0).Status)
 }
 
+// Work goes to the target that a person named, also when another hub takes it from the lane.
+func TestManualFailoverReachesItsTargetAtAnotherHub(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	from, target := plane.UniqueID("a"), plane.UniqueID("b")
+	b.agent(t, from)
+	var tasks []string
+	for range 4 {
+		tasks = append(tasks, b.submit(t, nil))
+	}
+	for _, id := range tasks {
+		b.waitBegins(t, id, 1)
+	}
+	b.agent(t, plane.UniqueID("c"))
+	near := b.node
+	b.node = plane.NewNode(t, plane.NodeOptions{})
+	b.agent(t, target)
+	b.node = near
+	status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/"+from+"/failover",
+		map[string]any{"target_agent_id": target}, nil)
+	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
+	for _, id := range tasks {
+		require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
+	}
+	record := b.failover(t, from, b.view(t).Member(from).Epoch)
+	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
+	require.Equal(t, target, record.TargetAgentID)
+	require.Equal(t, "4 of 4 tasks", record.Moved())
+}
+
 func TestMassLossBrake(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
@@ -492,8 +525,14 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
 	alive, dead := plane.UniqueID("a"), plane.UniqueID("b")
-	b.agent(t, alive)
 	_, wire := b.agent(t, dead)
+	id := b.submit(t, nil)
+	b.waitBegins(t, id, 1)
+	require.Eventually(t, func() bool { // Temporal knows who runs it
+		attempts := getTask(t, b.node.URL, id, "0s").Attempts
+		return len(attempts) == 1 && attempts[0].AgentID == dead
+	}, patience, 20*time.Millisecond)
+	b.agent(t, alive)
 	hubID, listen := b.node.Hub.ID(), b.node.URL[len("http://"):]
 	b.node.Stop()
 	wire.cut()
@@ -502,6 +541,41 @@ func TestAgentThatDiedWithItsHub(t *testing.T) {
 		20*time.Millisecond)
 	require.Contains(t, b.view(t).Member(dead).StatusReason, "hub restarted")
 	require.Equal(t, fleet.AgentOnline, b.view(t).Member(alive).Status)
+	started := b.event(t, fleet.EventFailoverStarted)
+	require.Equal(t, dead, started.AgentID)
+	require.Equal(t, 1, started.Of, "its failover watches the task that it had")
+}
+
+// An agent that holds its connection and is silent has the status warning before it is lost.
+func TestSilentAgentHasAWarning(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	w := newWireAgent(t, b.node.URL, b.cluster)
+	w.register(t)
+	require.Eventually(t, func() bool {
+		var a api.Agent
+		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+w.id, nil, &a)
+		return status == http.StatusOK && a.Status == fleet.AgentWarning
+	}, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.view(t).Member(w.id).Status == fleet.AgentOffline }, patience,
+		20*time.Millisecond)
+}
+
+// event waits for the cluster's first event of a type.
+func (b *bench) event(t *testing.T, kind fleet.EventType) fleet.Event {
+	t.Helper()
+	var found fleet.Event
+	require.Eventually(t, func() bool {
+		answer, err := contract.EventsQuery.Ask(t.Context(), plane.Temporal(t), contract.ClusterWorkflowID(b.cluster),
+			contract.EventsSince{})
+		i := slices.IndexFunc(answer.Events, func(e fleet.Event) bool { return e.Type == kind })
+		if err != nil || i < 0 {
+			return false
+		}
+		found = answer.Events[i]
+		return true
+	}, patience, 20*time.Millisecond, kind)
+	return found
 }
 
 // Work that was lost with its agent does not wait again behind what was queued after it.

@@ -50,6 +50,12 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
 				{AgentID: "a", Instance: "i", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
 	})
+	r.at(15*time.Second, func() {
+		require.True(t, r.failovers[0].Announces)
+		end := fleet.FailoverRecord{FailedAgentID: "a", Status: fleet.FailoverSucceeded}
+		r.SignalWorkflow(contract.AnnounceSignal.Name,
+			contract.Announcement{Events: []fleet.Event{end.End()}})
+	})
 	r.at(20*time.Second, func() {
 		lines, answer := r.told(t, contract.EventsSince{After: 4})
 		require.Equal(t, []string{"agent.lost a", "leader.vacated a"}, lines[:2])

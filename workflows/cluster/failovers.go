@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -13,9 +15,15 @@ import (
 type failovers struct {
 	quiet
 	run       *run
-	queue     []contract.FailoverInput // decided, not begun
+	queue     []planned // decided, not begun
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
+}
+
+// planned is a failover with what its target must have.
+type planned struct {
+	contract.FailoverInput
+	need fleet.FailoverNeed
 }
 
 func (f *failovers) open(ctx workflow.Context, _ contract.ClusterInput) {
@@ -40,7 +48,7 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
 	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&
 		s.Config.ReplicationMode != fleet.ActiveActive
-	f.queue = append(f.queue, in)
+	f.queue = append(f.queue, planned{in, fleet.FailoverNeed{FailedAgent: failed.AgentID}})
 }
 
 // ask accepts a request by a person. An impossible request becomes a failover record with the reason, so no signal can
@@ -77,6 +85,12 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 		in.Target = target.AgentID
 	}
 	f.add(*member, held{s.Leader == member.AgentID, s.ShardsOf(member.AgentID), s.TargetsOf(member.AgentID)}, in)
+	need := &f.queue[len(f.queue)-1].need
+	need.TaskTypes, need.Affinity = request.TaskTypes, request.Affinity
+	need.RequiredCapabilities = request.RequiredCapabilities
+	if len(need.TaskTypes) == 0 {
+		need.TaskTypes = member.TaskTypes
+	}
 }
 
 // moveRoles moves an agent's roles after a failover by hand has stopped its work, without waiting for a lease.
@@ -87,6 +101,9 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 		return
 	}
 	r.roles.vacate(done.AgentID, 0, now)
+	if r.state.Config.ReplicationMode == fleet.Sharded && r.byStrategy(ctx) {
+		member.Relieved = true
+	}
 	if done.Target != "" {
 		r.state.Promote(done.Target, now)
 	}
@@ -98,12 +115,18 @@ func (f *failovers) start(ctx workflow.Context) {
 	queue := f.queue
 	f.queue = nil
 	loads := f.run.readLoads(ctx)
+	byStrategy := f.run.byStrategy(ctx)
 	var started []workflow.ChildWorkflowFuture
 	for i := range queue {
-		in := &queue[i]
-		if in.Target == "" && !in.NotInCluster {
-			in.Target = f.selectTarget(in.FailedAgent, loads)
+		in := &queue[i].FailoverInput
+		switch {
+		case in.NotInCluster:
+		case byStrategy:
+			f.aim(&queue[i], loads)
+		case in.Target == "":
+			in.Target, _ = f.run.state.SelectTarget(f.run.state.Config.Selection, queue[i].need, loads)
 		}
+		in.Announces = byStrategy
 		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 			WorkflowID:            contract.FailoverWorkflowID(in.Cluster, in.FailedAgent, in.Epoch),
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
@@ -120,23 +143,34 @@ func (f *failovers) start(ctx workflow.Context) {
 				err)
 			continue
 		}
-		f.follow(ctx, queue[i], child)
+		f.follow(ctx, queue[i].FailoverInput, child)
 	}
 }
 
-// selectTarget picks the agent that takes over, by the cluster's strategy.
-func (f *failovers) selectTarget(failed string, loads map[string]int) string {
-	s := &f.run.state
-	target, found := fleet.SelectTarget(s.Config.Selection, s.Members, s.RoleOf, loads,
-		fleet.FailoverNeed{FailedAgent: failed, RoundRobin: s.RoundRobin})
-	if found && s.Config.Selection == fleet.SelectRoundRobin {
-		s.RoundRobin++
+// aim sets who takes over: the next leader, whom a person named, or, by hand, whom the strategy picks among those that
+// can do the work. Otherwise no role moves to one agent: each task and shard goes to whichever agent serves its lane.
+func (f *failovers) aim(p *planned, loads map[string]int) {
+	s, in := &f.run.state, &p.FailoverInput
+	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == fleet.TriggerManual
+	switch {
+	case in.WasLeader && s.Leader != "" && s.Leader != in.FailedAgent:
+		in.Target = s.Leader // its lease had run out: it was replaced at once
+	case in.WasLeader && !byHand:
+		in.Target, _ = s.ChooseSuccessor(strategy, loads)
+	case byHand && (in.WasLeader || mode == fleet.ActiveActive):
+		if named := s.Member(in.Target); named == nil || !named.HandlesAny(p.need.TaskTypes) ||
+			!fleet.HasAll(named.Capabilities, p.need.RequiredCapabilities) {
+			in.Target, _ = s.SelectTarget(strategy, p.need, loads)
+		}
+	default:
+		in.Target = ""
+		in.AnyTarget = slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
+			return m.Status == fleet.AgentOnline && m.AgentID != in.FailedAgent
+		})
 	}
-	return target
 }
 
-// follow publishes a failover's beginning, and its end if this run of the workflow still exists then; the failover's
-// record has the end in any case.
+// follow publishes a failover's beginning. Its workflow announces its end; a run of an older version publishes it.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
 	id, log := contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), &f.run.events
 	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{
@@ -146,17 +180,16 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		TargetAgentID: in.Target,
 		Shards:        in.Shards,
 		ID:            id,
-		Count:         len(in.Attempts),
+		Of:            len(in.Attempts),
 		Reason:        in.Reason,
 	})
 	workflow.GoNamed(ctx, "await "+id, func(ctx workflow.Context) {
-		var record fleet.FailoverRecord
-		data := fleet.EventData{AgentID: in.FailedAgent, Epoch: in.Epoch, TargetAgentID: in.Target, ID: id}
-		if err := child.Get(ctx, &record); err != nil {
-			data.Outcome, data.Reason = string(fleet.FailoverFailed), "its workflow did not complete"
-		} else {
-			data.Outcome, data.Reason, data.Count = string(record.Status), record.Error, record.TasksTransferred
+		record := fleet.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
+			TargetAgentID: in.Target, Status: fleet.FailoverFailed, Error: "its workflow did not complete"}
+		if err := child.Get(ctx, &record); err == nil && in.Announces {
+			return
 		}
-		log.publish(workflow.Now(ctx), fleet.EventFailoverEnded, data)
+		end := record.End()
+		log.publish(workflow.Now(ctx), end.Type, end.EventData)
 	})
 }

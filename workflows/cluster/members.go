@@ -114,6 +114,7 @@ func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 				Trigger:   fleet.TriggerHubLost,
 				Reason:    "hub " + lost.Hub + " was lost",
 				NoticedAt: lost.At,
+				Attempts:  lost.Attempts[agent],
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // loadsTimeout bounds reading the members' loads, for which an election waits.
@@ -28,12 +29,16 @@ func (p *roles) settle(ctx workflow.Context) {
 		r.state.VacateLeader(lease, now)
 	}
 	var loads map[string]int
+	strategy := fleet.SelectLeastLoaded
 	if r.state.Contested(now) {
+		if r.byStrategy(ctx) {
+			strategy = r.state.Config.Selection
+		}
 		loads = r.readLoads(ctx)
 		now = workflow.Now(ctx)
 	}
 	r.state.RefreshStandbys()
-	election, _ := r.state.Elect(loads, now)
+	election, _ := r.state.Elect(strategy, loads, now)
 	_, free := r.state.AssignShards(lease, now)
 	r.state.AssignTargets()
 	p.next = election.WaitUntil
@@ -58,6 +63,12 @@ func (p *roles) vacate(agent string, lease time.Duration, now time.Time) held {
 	}
 	had.shards = s.VacateShards(agent, lease, now)
 	return had
+}
+
+// byStrategy reports whether the cluster's strategy picks who takes over. Older runs elect the least loaded, name a
+// target for every failover, and publish its end themselves.
+func (r *run) byStrategy(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "failover-by-strategy", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // readLoads reads how many tasks each member runs. If that takes too long, ids decide.

@@ -67,6 +67,79 @@ func TestClusterElection(t *testing.T) {
 	require.Equal(t, "b", last.Leader)
 }
 
+// The agent that leads after a failover is the one that the record names, and the strategy's choice. Each strategy has
+// another choice here.
+func TestClusterElectsByStrategy(t *testing.T) {
+	t.Parallel()
+	for strategy, want := range map[fleet.SelectionStrategy]string{
+		fleet.SelectStandby: "b", fleet.SelectRoundRobin: "c", fleet.SelectLeastLoaded: "d", fleet.SelectAffinity: "e",
+	} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			run.loads = map[string]int{"b": 1, "c": 1, "e": 2}
+			request := joins("h1", "a", "b", "c", "d", "e")
+			request.Joins[0].Zone, request.Joins[4].Zone = "z1", "z1"
+			run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, request) })
+			run.at(2*time.Second, func() {
+				require.Equal(t, "a", run.view(t).Leader)
+				run.gone("a", 1, 3*time.Second, false)
+			})
+			run.at(4*time.Second, func() {
+				require.Equal(t, want, run.failovers[0].Target)
+				run.loads = map[string]int{want: 2} // the choice stands
+			})
+			run.at(6*time.Second, func() { require.Equal(t, want, run.view(t).Leader) })
+			run.deleteAt(7 * time.Second)
+			run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, Selection: strategy})
+			require.NoError(t, run.GetWorkflowError())
+		})
+	}
+}
+
+// A lost agent without a role names no target: its tasks go to whichever agents serve their lanes.
+func TestClusterNamesNoTargetWithoutARole(t *testing.T) {
+	t.Parallel()
+	for mode, agent := range map[fleet.ReplicationMode]string{
+		fleet.ActiveActive: "a", fleet.ActivePassive: "b", fleet.Sharded: "a",
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+			run.at(2*time.Second, func() { run.gone(agent, map[string]int64{"a": 1, "b": 2}[agent], 0, false) })
+			run.deleteAt(7 * time.Second)
+			run.start(fleet.ClusterConfig{ReplicationMode: mode})
+			require.NoError(t, run.GetWorkflowError())
+			require.Empty(t, run.failovers[0].Target)
+			require.True(t, run.failovers[0].AnyTarget)
+		})
+	}
+}
+
+// A failover by hand of a shard owner leaves it without shards until a rebalance.
+func TestClusterShardsStayAway(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	owned := func() []int {
+		view := run.view(t)
+		return []int{len(view.ShardsOf("a")), len(view.ShardsOf("b"))}
+	}
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+	run.at(2*time.Second, func() {
+		require.Equal(t, []int{4, 4}, owned())
+		run.SignalWorkflow(contract.EvacuatedSignal.Name, contract.Evacuated{AgentID: "a", Epoch: 1})
+	})
+	run.at(20*time.Second, func() {
+		require.Equal(t, []int{0, 8}, owned())
+		run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{})
+	})
+	run.at(40*time.Second, func() { require.Equal(t, []int{4, 4}, owned()) })
+	run.deleteAt(50 * time.Second)
+	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 8})
+	require.NoError(t, run.GetWorkflowError())
+}
+
 func TestClusterHubLost(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
@@ -74,7 +147,8 @@ func TestClusterHubLost(t *testing.T) {
 	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "b")) })
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.HubLostSignal.Name,
-			contract.HubLost{Hub: "h1", At: run.Now()})
+			contract.HubLost{Hub: "h1", At: run.Now(), Attempts: map[string][]fleet.HeldAttempt{
+				"a": {{TaskID: "t-1", Attempt: 1}}, "b": {{TaskID: "t-2", Attempt: 1}}}})
 	})
 	run.at(4*time.Second, func() {
 		require.Empty(t, run.view(t).Leader, "what the lost hub granted is unknown: a whole lease is waited")
@@ -85,6 +159,7 @@ func TestClusterHubLost(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers, 1)
 	require.Equal(t, fleet.TriggerHubLost, run.failovers[0].Trigger)
+	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}}, run.failovers[0].Attempts)
 }
 
 func TestClusterShards(t *testing.T) {
@@ -110,11 +185,18 @@ func TestClusterShards(t *testing.T) {
 func TestClusterManualFailover(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "c")) })
+	joined := joins("h1", "a", "b", "c", "d")
+	joined.Joins[0].TaskTypes, joined.Joins[3].TaskTypes = []string{"exec"}, []string{"echo"}
+	joined.Joins[1].Capabilities, joined.Joins[2].Zone = []string{"gpu"}, "z1"
+	run.loads = map[string]int{"b": 1}
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joined) })
 	for i, request := range []any{
 		contract.ManualFailover{AgentID: "a", TargetAgentID: "c", Reason: "disk"}, // as asked
 		contract.ManualFailover{AgentID: "b", TargetAgentID: "nobody"},            // another target is selected
 		contract.ManualFailover{AgentID: "unknown"},
+		contract.ManualFailover{AgentID: "a", TargetAgentID: "d"}, // which handles none of its work
+		contract.ManualFailover{AgentID: "a", RequiredCapabilities: []string{"gpu"}},
+		contract.ManualFailover{AgentID: "d", Affinity: "z1"},
 		contract.ManualFailover{AgentID: "NOT A SLUG"}, contract.ManualFailover{}, "a string", 7, // ignored
 	} {
 		run.at(time.Duration(2+i)*time.Second, func() {
@@ -123,9 +205,12 @@ func TestClusterManualFailover(t *testing.T) {
 		})
 	}
 	run.deleteAt(30 * time.Second)
-	run.start(fleet.ClusterConfig{})
+	run.start(fleet.ClusterConfig{Selection: fleet.SelectAffinity})
 	require.NoError(t, run.GetWorkflowError())
-	require.Len(t, run.failovers, 3)
+	require.Len(t, run.failovers, 6)
+	require.Equal(t, "c", run.failovers[3].Target)
+	require.Equal(t, "b", run.failovers[4].Target)
+	require.Equal(t, "c", run.failovers[5].Target)
 	require.Equal(t, "c", run.failovers[0].Target)
 	require.Equal(t, "disk", run.failovers[0].Reason)
 	require.Equal(t, "a", run.failovers[1].Target)

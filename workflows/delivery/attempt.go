@@ -19,6 +19,8 @@ const (
 	attemptsKept = 20
 	// cancelWait bounds how long a cancelled task waits for its agent to stop.
 	cancelWait = 30 * time.Second
+	// targetWait is how long the target of a failover by hand has to take a task that it may run.
+	targetWait = 5 * time.Second
 	// timeoutMargin is how much later than the agent Temporal ends an attempt that ran too long.
 	timeoutMargin = time.Minute
 )
@@ -41,10 +43,16 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	number := d.carried.Deliveries
 	d.delivering = number
 	defer func() { d.delivering = 0 }()
+	lane, wait := d.task.Lane, d.queueTimeLeft(ctx)
+	target := d.target(ctx)
+	if target != "" {
+		lane = contract.LaneQueue(d.task.Spec.Cluster, fleet.AgentLane(target))
+		wait = min(wait, targetWait)
+	}
 	attemptCtx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:             contract.AttemptActivityID(d.task.TaskID, number),
-		TaskQueue:              d.task.Lane,
-		ScheduleToStartTimeout: d.queueTimeLeft(ctx),
+		TaskQueue:              lane,
+		ScheduleToStartTimeout: wait,
 		StartToCloseTimeout:    d.task.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + timeoutMargin,
 		HeartbeatTimeout:       fleet.AttemptBackstop,
 		WaitForCancellation:    true,
@@ -90,8 +98,11 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	if err != nil {
 		report, how = classify(err)
 	}
-	if how == attemptCancelled && suspending && d.cancel == nil {
+	switch {
+	case how == attemptCancelled && suspending && d.cancel == nil:
 		how, report.Reason = attemptSuspended, "paused"
+	case how == attemptExpired && target != "":
+		how, report.Reason = attemptUnfinished, "agent "+target+" did not take it in time; now any agent may"
 	}
 	if report.Checkpoint != nil {
 		d.carried.Checkpoint = report.Checkpoint
@@ -102,6 +113,16 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		d.carried.LostAt = report.NoticedAt
 	}
 	return report, how
+}
+
+// target is the agent that a failover by hand chose for the next attempt, if it may go elsewhere than its lane. The
+// agent's own lane reaches it through whichever hub it has.
+func (d *Delivery) target(ctx workflow.Context) string {
+	if d.carried.Target == "" || d.lastLost() == nil || d.task.Spec.Agent != "" ||
+		workflow.GetVersion(ctx, "deliver-to-target", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return ""
+	}
+	return d.carried.Target
 }
 
 // classify reads how an attempt ended from the activity's error.
@@ -148,12 +169,12 @@ func (d *Delivery) record(number int, report contract.AttemptReport) {
 	d.log = append(d.log, report.Attempt(number))
 }
 
-// lastLost is the newest attempt, if its agent was lost with it.
+// lastLost is the newest attempt, if it went with its agent or was taken off it.
 func (d *Delivery) lastLost() *fleet.Attempt {
 	if len(d.log) == 0 {
 		return nil
 	}
-	if last := &d.log[len(d.log)-1]; last.Outcome == fleet.AttemptLost {
+	if last := &d.log[len(d.log)-1]; last.Outcome.Gone() {
 		return last
 	}
 	return nil

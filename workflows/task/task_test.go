@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -26,14 +27,16 @@ type script []func(contract.RunTaskInput) (contract.AttemptReport, error)
 type taskRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	deliveries []contract.RunTaskInput
+	queues     []string // of the deliveries
 }
 
 func newTask(t *testing.T, hub script) *taskRun {
 	t.Helper()
 	run := &taskRun{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(run)
-	run.RegisterActivityWithOptions(func(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+	run.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		run.deliveries = append(run.deliveries, in)
+		run.queues = append(run.queues, activity.GetInfo(ctx).TaskQueue)
 		if len(run.deliveries) > len(hub) {
 			return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("one delivery too many", "Test",
 				nil)
@@ -155,6 +158,29 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
 	require.Equal(t, "a-1", second.TransferredFrom)
 	require.Equal(t, "a-9", second.PreferAgent)
+}
+
+// What a failover by hand took off its agent goes to the target's own lane, so that it finds the target at any hub, and
+// then to any agent.
+func TestTaskGoesToTheTargetsLane(t *testing.T) {
+	t.Parallel()
+	moved := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Planned: true, Target: "a-9"})
+	away := func(contract.RunTaskInput) (contract.AttemptReport, error) {
+		return contract.AttemptReport{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	}
+	run := newTask(t, script{moved, away, completed(`1`)})
+	run.start(fleet.TaskSpec{})
+	state := run.outcome(t)
+	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+	require.Equal(t, []string{"lane/default", "lane/agent/a-9", "lane/default"}, run.queues)
+	require.Equal(t, fleet.AttemptReturned, state.Attempts[1].Outcome)
+	require.Contains(t, state.Attempts[1].Reason, "a-9 did not take it")
+
+	t.Log("what only one agent may run stays in that agent's lane")
+	run = newTask(t, script{moved, completed(`1`)})
+	run.start(fleet.TaskSpec{Agent: "a-1"})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, []string{"lane/default", "lane/default"}, run.queues)
 }
 
 // A run that continues as new after a loss hands on what the next delivery tells of it.

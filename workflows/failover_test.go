@@ -1,0 +1,68 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// A failover announces its end, with counts, to the cluster, which may have continued as new meanwhile.
+func TestFailoverAnnouncesItsEnd(t *testing.T) {
+	t.Parallel()
+	resumed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	held := []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 1}}
+	for name, tc := range map[string]struct {
+		in   contract.FailoverInput
+		want fleet.EventData
+	}{
+		"any agent": {contract.FailoverInput{AnyTarget: true, Attempts: held},
+			fleet.EventData{Outcome: "succeeded", Count: 1, Of: 2}},
+		"no agent": {contract.FailoverInput{Attempts: held},
+			fleet.EventData{Outcome: "no_target_available",
+				Reason: "no other agent can take over; the work waits in its lanes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := workflowtest.NewEnvironment()
+			env.RegisterWorkflowWithOptions(workflows.Failover,
+				workflow.RegisterOptions{Name: contract.FailoverWorkflow})
+			env.RegisterActivityWithOptions(func(context.Context, fleet.FailoverRecord) error { return nil },
+				activity.RegisterOptions{Name: contract.CountFailoverActivity.Name})
+			env.RegisterActivityWithOptions(
+				func(_ context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
+					require.Equal(t, held, in.Attempts)
+					return contract.AwaitTransfersResult{ResumedAt: &resumed,
+						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2"}}}, nil
+				}, activity.RegisterOptions{Name: contract.AwaitTransfersActivity.Name})
+			var told []fleet.Event
+			env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "",
+				contract.AnnounceSignal.Name, mock.Anything).Return(
+				func(_, _, _, _ string, arg any) error {
+					told = append(told, arg.(contract.Announcement).Events...)
+					return nil
+				})
+			tc.in.Cluster, tc.in.FailedAgent, tc.in.Epoch, tc.in.Announces = "c", "a", 7, true
+			env.ExecuteWorkflow(contract.FailoverWorkflow, tc.in)
+			require.NoError(t, env.GetWorkflowError())
+			tc.want.Cluster, tc.want.AgentID, tc.want.Epoch, tc.want.ID = "c", "a", 7, "c:a:7"
+			require.Len(t, told, 1)
+			require.Equal(t, fleet.EventFailoverEnded, told[0].Type)
+			require.Equal(t, tc.want, told[0].EventData)
+			var record fleet.FailoverRecord
+			require.NoError(t, env.GetWorkflowResult(&record))
+			if tc.in.AnyTarget {
+				require.Equal(t, &resumed, record.ResumedAt)
+			}
+		})
+	}
+}
