@@ -24,11 +24,12 @@ demo: build ## build, then watch three agents do real work
 dev: build ## build, then run everything with an embedded Temporal and three agents
 	bin/mainstay dev
 
-build: ## build bin/mainstay
-	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/mainstay ./cmd/mainstay
+build: ## build bin/mainstay, and bin/mainstay-agent, which is an agent alone
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
-image: build ## build the container image `mainstay` (needs Docker; see docker-compose.yml)
-	docker build -q -t mainstay -f deploy/Dockerfile .
+image: build ## build the container images `mainstay` and `mainstay-agent` (needs Docker; see docker-compose.yml)
+	docker build -q -t mainstay --target mainstay -f deploy/Dockerfile .
+	docker build -q -t mainstay-agent --target agent -f deploy/Dockerfile .
 
 openapi: ## write docs/openapi.json anew, after a change of the REST API; a test compares it with the code
 	$(GO) run ./cmd/mainstay openapi > docs/openapi.json.new

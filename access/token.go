@@ -1,9 +1,12 @@
 package access
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -50,6 +53,31 @@ type Record struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// MaxUses is how many agents may join with a join token; 0: any number. Its cluster counts them.
 	MaxUses int `json:"max_uses,omitempty"`
+	// Seal shows that a gateway with the installation's key has made the record, so that writing to Temporal alone
+	// makes no token.
+	Seal string `json:"seal,omitempty"`
+}
+
+// SealWith is the seal of what the token is good for, under the installation's key.
+func (r *Record) SealWith(key []byte) string {
+	seconds := func(t time.Time) int64 {
+		if t.IsZero() {
+			return 0
+		}
+		return t.Unix()
+	}
+	text, _ := json.Marshal([]any{ // plain values: cannot fail
+		"token", r.ID, r.Name, r.Kind, r.Hash, r.Role, r.Tenant, r.Cluster, r.AgentID,
+		seconds(r.CreatedAt), seconds(r.ExpiresAt), r.MaxUses,
+	})
+	mac := hmac.New(sha256.New, key)
+	mac.Write(text)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// SealedWith reports whether the record's seal is good under a key. None is under an empty one.
+func (r *Record) SealedWith(key []byte) bool {
+	return len(key) > 0 && hmac.Equal([]byte(r.Seal), []byte(r.SealWith(key)))
 }
 
 // Hash is the SHA-256 of a token in hex. The secret has 256 random bits, so nobody finds it by trying: a slow hash, as

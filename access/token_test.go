@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,42 @@ func TestTokensHaveTheirFormAndOnlyTheirHashIsKept(t *testing.T) {
 		require.NotEqual(t, record.ID, otherRecord.ID)
 		secret := token[strings.LastIndexByte(token, '_')+1:]
 		require.NotContains(t, string(record.Hash)+record.ID, secret[:16], "the secret is nowhere in what is kept")
+	}
+}
+
+// TestSealHoldsAllThatATokenIsGoodFor changes each field of a sealed record.
+func TestSealHoldsAllThatATokenIsGoodFor(t *testing.T) {
+	t.Parallel()
+	key := []byte("a key")
+	_, record := mint(access.APIToken, 1)
+	record.Name, record.Role, record.Tenant = "ci", access.Operator, "acme"
+	record.CreatedAt = time.Date(2026, time.November, 22, 1, 2, 3, 0, time.UTC)
+	record.Seal = record.SealWith(key)
+	require.True(t, record.SealedWith(key))
+	require.False(t, record.SealedWith([]byte("another key")))
+	require.False(t, record.SealedWith(nil))
+	text, err := json.Marshal(record)
+	require.NoError(t, err)
+	var kept access.Record
+	require.NoError(t, json.Unmarshal(text, &kept))
+	require.True(t, kept.SealedWith(key), "as Temporal keeps it")
+	for name, change := range map[string]func(*access.Record){
+		"id":      func(r *access.Record) { r.ID = "0123456789ab" },
+		"name":    func(r *access.Record) { r.Name = "ops" },
+		"kind":    func(r *access.Record) { r.Kind = access.JoinToken },
+		"hash":    func(r *access.Record) { r.Hash = access.HashOf("another") },
+		"role":    func(r *access.Record) { r.Role = access.Admin },
+		"tenant":  func(r *access.Record) { r.Tenant = "" },
+		"cluster": func(r *access.Record) { r.Cluster = "build" },
+		"agent":   func(r *access.Record) { r.AgentID = "a-1" },
+		"made":    func(r *access.Record) { r.CreatedAt = r.CreatedAt.Add(time.Second) },
+		"expiry":  func(r *access.Record) { r.ExpiresAt = r.CreatedAt.Add(time.Hour) },
+		"uses":    func(r *access.Record) { r.MaxUses = 1 },
+		"seal":    func(r *access.Record) { r.Seal = "" },
+	} {
+		changed := record
+		change(&changed)
+		require.False(t, changed.SealedWith(key), name)
 	}
 }
 

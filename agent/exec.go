@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +30,7 @@ const (
 // ExecPayload is the payload of an exec task.
 type ExecPayload struct {
 	Command []string          `json:"command"`
-	Env     map[string]string `json:"env,omitempty"` // added to the agent's own environment
+	Env     map[string]string `json:"env,omitempty"` // added to what the command inherits
 	Dir     string            `json:"dir,omitempty"`
 }
 
@@ -48,17 +46,19 @@ type ExecResult struct {
 // lease has run out. What the command writes is the attempt's log, and a beacon. Whoever may submit tasks can run
 // anything as the agent's user.
 //
+// Of the agent's environment a command inherits what CommandEnvironment gives for the names.
+//
 // On Linux nothing that a command has started outlives its attempt or its agent, background processes included: the
 // handler runs each command below a guard process, which is the calling program started again. Package proctree stops
 // that program in an init function, before main; init functions of other packages that Go runs earlier run in the
 // guard, too, so they must not do anything but initialise.
-func ExecHandler() Handler {
+func ExecHandler(names ...string) Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
 		payload, err := decodeExec(task.Payload)
 		if err != nil {
 			return nil, NonRetryable(err)
 		}
-		return runCommand(ctx, payload, task)
+		return runCommand(ctx, payload, task, CommandEnvironment(names...))
 	}
 }
 
@@ -85,10 +85,10 @@ func decodeExec(data json.RawMessage) (ExecPayload, error) {
 	return p, nil
 }
 
-func runCommand(ctx context.Context, p ExecPayload, task *Task) (any, error) {
+func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []string) (any, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Dir = p.Dir
-	cmd.Env = WithoutSecrets(os.Environ())
+	cmd.Env = inherited
 	for name, value := range TraceHeaders(ctx) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
 	}
@@ -191,16 +191,4 @@ func (b *headTail) String() string {
 func (b *headTail) tail(limit int) string {
 	all := append(append([]byte(nil), b.head...), b.end()...)
 	return strings.TrimSpace(strings.ToValidUTF8(string(all[max(0, len(all)-limit):]), "?"))
-}
-
-// secretVariables are Mainstay's own secrets, which submitted commands do not inherit. Nothing here limits what else a
-// command can do as this user.
-var secretVariables = []string{"MAINSTAY_JOIN_TOKEN", "MAINSTAY_TOKEN", "MAINSTAY_ADMIN_TOKEN", "MAINSTAY_TOKEN_KEY"}
-
-// WithoutSecrets leaves Mainstay's own secrets out of an environment, for handlers that start processes.
-func WithoutSecrets(environment []string) []string {
-	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
-		name, _, _ := strings.Cut(variable, "=")
-		return slices.Contains(secretVariables, name)
-	})
 }

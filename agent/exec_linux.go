@@ -90,7 +90,7 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 	}
 	defer closeAll(writers)
 	g.process.Args = []string{proctree.Name}
-	g.process.Env = append(WithoutSecrets(os.Environ()), "GOGC=off", "GOMAXPROCS=1") // it hardly allocates
+	g.process.Env = []string{"GOGC=off", "GOMAXPROCS=1"} // it hardly allocates
 	g.process.Stdout, g.process.Stderr, g.process.ExtraFiles = writers[0], writers[1], []*os.File{theirs}
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}
 	if err := g.process.Start(); err != nil {

@@ -10,6 +10,9 @@ import (
 // endsProcessTrees reports whether no process of an exec task can outlive its attempt and its agent.
 func endsProcessTrees() bool { return false }
 
+// HideEnvironment keeps this process's secrets from other processes on Linux. Here it does nothing.
+func HideEnvironment() {}
+
 // endOfProcess translates the error of exec.Cmd into the end of a command.
 func endOfProcess(err error) (commandEnd, error) {
 	var exit *exec.ExitError

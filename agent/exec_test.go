@@ -48,6 +48,24 @@ func TestExecSucceeds(t *testing.T) {
 	require.Equal(t, agent.ExecResult{ExitCode: 0, Stdout: "hello from " + dir + "\n", Stderr: "oops\n"}, out)
 }
 
+// TestCommandsInheritLittle sets a variable that is no plain one and has not been named.
+func TestCommandsInheritLittle(t *testing.T) {
+	t.Setenv("LC_TIME", "C")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary")
+	t.Setenv("NAMED", "yes")
+	payload := json.RawMessage(`{"command":["env"],"env":{"OF_TASK":"1"}}`)
+	out, err := agent.ExecHandler("NAMED", "ABSENT")(t.Context(), &agent.Task{Payload: payload})
+	require.NoError(t, err)
+	names := []string{}
+	for line := range strings.Lines(out.(agent.ExecResult).Stdout) {
+		name, _, _ := strings.Cut(line, "=")
+		names = append(names, name)
+	}
+	require.Subset(t, names, []string{"PATH", "LC_TIME", "NAMED", "OF_TASK"})
+	require.NotContains(t, names, "AWS_SECRET_ACCESS_KEY")
+	require.NotContains(t, names, "ABSENT")
+}
+
 func TestExecFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

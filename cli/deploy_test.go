@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,11 @@ const repository = ".."
 // takes checks a command line as far as it can be without running it: the command is there, and takes these flags.
 func takes(t *testing.T, where string, args []string) {
 	t.Helper()
-	command, rest, err := rootCommand(&app.App{Getenv: func(string) string { return "" }}).Find(args)
+	a := &app.App{Getenv: func(string) string { return "" }}
+	if len(args) > 0 && strings.HasPrefix(args[0], "--") { // of mainstay-agent
+		args = append([]string{"agent", "run"}, args...)
+	}
+	command, rest, err := rootCommand(a).Find(args)
 	require.NoError(t, err, where)
 	require.NotEqual(t, "mainstay", command.Name(), "%s: %v is no command", where, args)
 	require.NoError(t, command.ParseFlags(rest), where)
@@ -50,9 +55,48 @@ type composeFile struct {
 		Volumes     []string
 		DependsOn   yaml.Node `yaml:"depends_on"`
 		Ports       []string
+		Networks    []string
 		Healthcheck struct{ Test []string }
 	}
-	Volumes map[string]any
+	Volumes, Networks map[string]any
+}
+
+// TestAgentsInComposeReachHubsOnly lists what shares a network with agents, whose commands can be anything: parts that
+// talk to agents, and nothing that Temporal or its database listens in.
+func TestAgentsInComposeReachHubsOnly(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"docker-compose.yml", "deploy/compose.dev.yaml"} {
+		text, err := os.ReadFile(filepath.Join(repository, name))
+		require.NoError(t, err)
+		var compose composeFile
+		require.NoError(t, yaml.Unmarshal(text, &compose))
+		members := map[string][]string{}
+		for service, s := range compose.Services {
+			if s.Networks == nil {
+				s.Networks = []string{"default"}
+			}
+			for _, network := range s.Networks {
+				members[network] = append(members[network], service)
+				require.True(t, network == "default" || slices.Contains(slices.Collect(maps.Keys(compose.Networks)), network),
+					"%s: %s is in %s, which is nowhere", name, service, network)
+			}
+		}
+		agents := 0
+		for network, services := range members {
+			isAgent := func(service string) bool { return compose.Services[service].Image == "mainstay-agent" }
+			if !slices.ContainsFunc(services, isAgent) {
+				continue
+			}
+			agents++
+			for _, service := range services {
+				command := strings.Join(compose.Services[service].Command, " ")
+				hub := compose.Services[service].Image == "mainstay" && (strings.HasPrefix(command, "serve --roles hub ") ||
+					strings.HasPrefix(command, "dev ") && !strings.Contains(command, "--temporal"))
+				require.True(t, hub || isAgent(service), "%s: agents can reach %s in the network %s", name, service, network)
+			}
+		}
+		require.Equal(t, 1, agents, "%s: agents are in one network", name)
+	}
 }
 
 // TestComposeFiles checks what can be checked without Docker: that what the files name is there, and that the program
@@ -68,7 +112,8 @@ func TestComposeFiles(t *testing.T) {
 		ports := map[string]string{}
 		for service, s := range compose.Services {
 			where := name + ": " + service
-			if s.Image == "mainstay" {
+			if strings.HasPrefix(s.Image, "mainstay") {
+				require.Equal(t, s.Image == "mainstay-agent", strings.HasPrefix(s.Command[0], "--"), where)
 				takes(t, where, s.Command)
 			}
 			if test := s.Healthcheck.Test; len(test) > 1 && test[1] == "/mainstay" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	library "mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/cli/agent"
 	"mainstay.dev/mainstay/cli/agentrun"
 	"mainstay.dev/mainstay/cli/app"
@@ -26,6 +27,7 @@ import (
 
 // Main runs this process's command line and returns its exit code. version is the program's.
 func Main(version string) int {
+	library.HideEnvironment()
 	a := app.New(version)
 	ctx, stop := a.Signals()
 	defer stop()

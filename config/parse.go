@@ -14,6 +14,9 @@ import (
 
 // Load reads and checks the file at path.
 func Load(path string) (*Config, error) {
+	if path == "" {
+		return Default(), nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)

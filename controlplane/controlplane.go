@@ -30,6 +30,7 @@ import (
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -107,7 +108,7 @@ type Options struct {
 	Metrics   access.Policy
 	Hosts     []string // names under which browsers may reach it; nil: any
 	Page      page.Options
-	Tracing   *telemetry.Tracing   // nil: off
+	Tracing   *tracing.Tracing     // nil: off
 	Registry  *prometheus.Registry // of the process's metrics; nil: one is made
 }
 
@@ -169,7 +170,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		}
 	}
 	clusters := gateway.New(gateway.Options{Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger,
-		Registerer: registry})
+		Key: o.Key, Registerer: registry})
 	p.gateway = clusters
 	if o.Roles.gateway {
 		clusters.Register(api.API())

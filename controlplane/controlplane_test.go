@@ -17,9 +17,11 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/devserver"
 )
@@ -80,25 +82,66 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+const goodSecret = "0123456789abcdef0123456789abcdef"
+
 func TestTokenKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("f", 64)+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(goodSecret+"\n"), 0o600))
 	env := func(value string) func(string) string { return func(string) string { return value } }
-	key, err := LoadTokenKey(file, env("x"))
+	log := zap.NewNop()
+	key, err := LoadTokenKey(file, env("x"), log)
 	require.NoError(t, err)
-	require.Equal(t, strings.Repeat("f", 64), string(key))
-	key, err = LoadTokenKey("", env(strings.Repeat("e", 32)))
+	require.Equal(t, goodSecret, string(key))
+	key, err = LoadTokenKey("", env(goodSecret), log)
 	require.NoError(t, err)
 	require.Len(t, key, 32)
 	for name, c := range map[string]struct{ file, env, wants string }{
-		"none":    {"", "", "openssl rand -hex 32"},
-		"short":   {"", "hunter", "has 6 characters, at least 32"},
-		"no file": {"/no/such", "", "hub.token_key_file"},
+		"none":     {"", "", "openssl rand -hex 32"},
+		"short":    {"", "hunter", "has 6 characters, at least 32"},
+		"guessed":  {"", strings.Repeat("hunter", 6), "only 6 different characters"},
+		"no file":  {"/no/such", "", "hub.token_key_file"},
+		"a folder": {t.TempDir(), "", "hub.token_key_file"},
 	} {
-		_, err := LoadTokenKey(c.file, env(c.env))
+		_, err := LoadTokenKey(c.file, env(c.env), log)
 		require.ErrorContains(t, err, c.wants, name)
 		require.NotContains(t, err.Error(), "hunter", name)
+	}
+}
+
+// TestFirstTokens refuses tokens that others could guess or change, and warns of files that all can read.
+func TestFirstTokens(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		token string
+		mode  os.FileMode
+		wants string // "": it is taken
+		warns int
+	}{
+		"its owner's":            {goodSecret, 0o600, "", 0},
+		"its group's too":        {goodSecret, 0o640, "", 0},
+		"for all to read":        {goodSecret, 0o644, "", 1},
+		"for all to write":       {goodSecret, 0o666, "others can change", 0},
+		"for a group to write":   {goodSecret, 0o660, "others can change", 0},
+		"one letter":             {strings.Repeat("a", 32), 0o600, "only 1 different characters", 0},
+		"a word again and again": {strings.Repeat("admin", 8), 0o600, "only 5 different characters", 0},
+		"short":                  {"0123456789abcdef", 0o600, "at least 32", 0},
+		"two words":              {goodSecret + " " + goodSecret, 0o600, "one word", 0},
+		"nothing":                {"\n", 0o600, "is empty", 0},
+	} {
+		file := filepath.Join(t.TempDir(), "token")
+		require.NoError(t, os.WriteFile(file, []byte(c.token), 0o600))
+		require.NoError(t, os.Chmod(file, c.mode))
+		core, logged := observer.New(zap.WarnLevel)
+		got, err := ReadFirstTokens(config.Security{AdminTokenFile: file}, func(string) string { return "" }, zap.New(core))
+		require.Equal(t, c.warns, logged.Len(), name)
+		if c.wants == "" {
+			require.NoError(t, err, name)
+			require.Equal(t, FirstTokens{Admin: c.token}, got, name)
+			continue
+		}
+		require.ErrorContains(t, err, c.wants, name)
+		require.NotContains(t, err.Error(), strings.TrimSpace(c.token)+".", name)
 	}
 }
 

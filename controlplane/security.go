@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/store"
 )
 
 // adminTokenEnv is the environment's first admin token.
@@ -85,12 +87,19 @@ func TrustedProxies(s config.Security) (*httpapi.Proxies, error) {
 // FirstTokens are the tokens that are known before any was made.
 type FirstTokens struct{ Admin, Join string }
 
+// AdminTokenGiven reports whether a person has chosen a first admin token.
+func AdminTokenGiven(s config.Security, getenv func(string) string) bool {
+	return s.AdminTokenFile != "" || strings.TrimSpace(getenv(adminTokenEnv)) != ""
+}
+
 // ReadFirstTokens reads them from files or the environment; empty: there is none.
-func ReadFirstTokens(s config.Security, getenv func(string) string) (t FirstTokens, err error) {
-	if t.Admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv); err != nil {
+func ReadFirstTokens(
+	s config.Security, getenv func(string) string, log *zap.Logger,
+) (t FirstTokens, err error) {
+	if t.Admin, err = readToken(s.AdminTokenFile, adminTokenEnv, getenv, log); err != nil {
 		return t, err
 	}
-	if t.Join, err = readToken(s.JoinTokenFile, app.JoinTokenEnv, getenv); err != nil {
+	if t.Join, err = readToken(s.JoinTokenFile, app.JoinTokenEnv, getenv, log); err != nil {
 		return t, err
 	}
 	if t.Admin != "" && t.Admin == t.Join {
@@ -100,26 +109,63 @@ func ReadFirstTokens(s config.Security, getenv func(string) string) (t FirstToke
 }
 
 // readToken reads a secret of a person's own making from a file or the environment; empty: there is none.
-func readToken(file, env string, getenv func(string) string) (string, error) {
-	source, text := env, getenv(env)
+func readToken(file, env string, getenv func(string) string, log *zap.Logger) (string, error) {
+	source, text := env, strings.TrimSpace(getenv(env))
 	if file != "" {
-		data, err := os.ReadFile(file)
-		if err != nil {
+		var err error
+		if text, err = readSecret(file, log); err != nil {
 			return "", app.WithExit(app.ExitUsage, fmt.Errorf("read a token: %w", err))
 		}
-		source, text = file, string(data)
+		source = file
 	}
-	text = strings.TrimSpace(text)
 	switch {
 	case text == "" && file != "":
 		return "", app.UsageError("%s is empty; make a token with: openssl rand -hex 32", source)
-	case text != "" && len(text) < access.MinPlainToken:
-		return "", app.UsageError(
-			"the token in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(text), access.MinPlainToken)
+	case text == "":
+		return "", nil
 	case len(text) > access.MaxToken || strings.ContainsAny(text, " \t\r\n"):
 		return "", app.UsageError("the token in %s must be one word of at most %d characters", source, access.MaxToken)
 	}
-	return text, nil
+	return text, checkSecret("token", source, text, access.MinPlainToken)
+}
+
+// readSecret reads a file with a secret. Others must not be able to change it; that they can read it, as in many
+// containers, is only worth a warning.
+func readSecret(file string, log *zap.Logger) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().IsRegular() {
+		switch mode := info.Mode().Perm(); {
+		case mode&0o022 != 0:
+			return "", fmt.Errorf("others can change %s (mode %#o): chmod 600 it", file, mode)
+		case mode&0o004 != 0:
+			log.Warn("Every user of this machine can read a file with a secret: chmod 600 it", zap.String("file", file))
+		}
+	}
+	data, err := os.ReadFile(file)
+	return strings.TrimSpace(string(data)), err
+}
+
+// minDistinct is how many different characters a secret must have. Random ones have fewer once in millions of times.
+const minDistinct = 8
+
+// checkSecret refuses a secret that somebody could guess.
+func checkSecret(what, source, text string, least int) error {
+	distinct := map[rune]bool{}
+	for _, r := range text {
+		distinct[r] = true
+	}
+	switch {
+	case len(text) < least:
+		return app.UsageError("the %s in %s has %d characters, at least %d are needed; "+
+			"make one with: openssl rand -hex 32", what, source, len(text), least)
+	case len(distinct) < minDistinct:
+		return app.UsageError("the %s in %s has only %d different characters and can be guessed; "+
+			"make one with: openssl rand -hex 32", what, source, len(distinct))
+	}
+	return nil
 }
 
 // errNoAdmin is what `serve` says when nobody could do anything.
@@ -153,6 +199,19 @@ func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, 
 	return nil
 }
 
+// checkInsecure refuses to open an installation to everybody that has tokens.
+func checkInsecure(ctx context.Context, temporal client.Client, namespace string) error {
+	tokens, err := store.Store{Client: temporal, Namespace: namespace}.Tokens(ctx)
+	if err != nil {
+		return fmt.Errorf("see whether there are tokens: %w", err)
+	}
+	if len(tokens) > 0 {
+		return app.UsageError("--insecure would open an installation to everybody that has tokens (%d in the namespace %s): "+
+			"leave it out and give an admin token, or name another namespace", len(tokens), namespace)
+	}
+	return nil
+}
+
 // NewGate makes the door of the API.
 func NewGate(
 	s config.Security, t FirstTokens, key []byte, temporal client.Client, log *zap.Logger,
@@ -167,7 +226,7 @@ func NewGate(
 			Joins: c.Join, Cluster: c.Cluster}
 	}
 	return guard.New(guard.Options{
-		Tokens:       guard.FromTemporal(temporal),
+		Tokens:       guard.FromTemporal(temporal, key, log.Named("guard")),
 		Logger:       log.Named("guard"),
 		AdminToken:   t.Admin,
 		JoinToken:    t.Join,
@@ -200,25 +259,19 @@ const (
 	minTokenKey = 32
 )
 
-// LoadTokenKey reads the key that seals session and attempt tokens, from a file or the environment.
-func LoadTokenKey(file string, getenv func(string) string) ([]byte, error) {
-	source, text := TokenKeyEnv, getenv(TokenKeyEnv)
+// LoadTokenKey reads the key that seals tokens, sessions and attempts, from a file or the environment.
+func LoadTokenKey(file string, getenv func(string) string, log *zap.Logger) ([]byte, error) {
+	source, text := TokenKeyEnv, strings.TrimSpace(getenv(TokenKeyEnv))
 	if file != "" {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("hub.token_key_file: %w", err)
+		var err error
+		if text, err = readSecret(file, log); err != nil {
+			return nil, app.WithExit(app.ExitUsage, fmt.Errorf("hub.token_key_file: %w", err))
 		}
-		source, text = file, string(data)
+		source = file
 	}
-	text = strings.TrimSpace(text)
-	switch {
-	case text == "" && file == "":
+	if text == "" && file == "" {
 		return nil, app.UsageError(
-			"a hub needs a secret key, the same for all hubs of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s", TokenKeyEnv)
-	case len(text) < minTokenKey:
-		return nil, app.UsageError(
-			"the key in %s has %d characters, at least %d are needed; make one with: openssl rand -hex 32", source, len(
-				text), minTokenKey)
+			"hubs and gateways need a secret key, the same for all of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s", TokenKeyEnv)
 	}
-	return []byte(text), nil
+	return []byte(text), checkSecret("key", source, text, minTokenKey)
 }

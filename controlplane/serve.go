@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/telemetry/tracing"
 )
 
 // serving is the command line of `serve`.
@@ -49,7 +50,7 @@ the section temporal of the configuration.
 
 Environment:
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; unset: nowhere
-  ` + TokenKeyEnv + `    the secret key of the hubs, unless hub.token_key_file names a file; gateways seal browsers' sessions with it
+  ` + TokenKeyEnv + `    the secret key of hubs and gateways, unless hub.token_key_file names a file; other roles know API tokens by it
   ` + adminTokenEnv + `  the first admin token, unless --admin-token-file names a file
   ` + app.JoinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
 		Example: `  export ` + TokenKeyEnv + `=$(openssl rand -hex 32) ` + adminTokenEnv + `=$(openssl rand -hex 32)
@@ -85,17 +86,17 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		return app.UsageError("--log-level must be debug, info, warn or error, and --log-format text or json")
 	}
 	log := NewLogger(a.Stderr, level, s.logFormat == "json")
-	settings, err := app.LoadConfig(s.configFile)
+	settings, err := config.Load(s.configFile)
 	if err != nil {
-		return err
+		return app.WithExit(app.ExitUsage, err)
 	}
 	o := Options{Version: a.Version, Roles: roles, Logger: log, Hub: HubConfig(settings),
 		Clusters: settings.ClusterConfigs()}
 	if o.HubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}
-	if roles.hub || roles.gateway && (settings.Hub.TokenKeyFile != "" || a.Getenv(TokenKeyEnv) != "") {
-		if o.Key, err = LoadTokenKey(settings.Hub.TokenKeyFile, a.Getenv); err != nil {
+	if roles.hub || roles.gateway && !s.security.insecure || settings.Hub.TokenKeyFile != "" || a.Getenv(TokenKeyEnv) != "" {
+		if o.Key, err = LoadTokenKey(settings.Hub.TokenKeyFile, a.Getenv, log); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	if err := settings.Validate(); err != nil {
 		return app.WithExit(app.ExitUsage, err)
 	}
-	tokens, err := ReadFirstTokens(security, a.Getenv)
+	tokens, err := ReadFirstTokens(security, a.Getenv, log)
 	if err != nil {
 		return err
 	}
@@ -135,11 +136,11 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	options.Logger = ForSDK(log)
 	o.Registry = telemetry.NewRegistry(a.Version)
 	options.MetricsHandler = telemetry.NewSDKMetrics(o.Registry)
-	if o.Tracing, err = telemetry.NewTracing(ctx, a.Getenv, "mainstay", a.Version); err != nil {
+	if o.Tracing, err = tracing.New(ctx, a.Getenv, "mainstay", a.Version); err != nil {
 		return app.WithExit(app.ExitUsage, err)
 	}
 	defer o.Tracing.Close()
-	if options.Interceptors, err = o.Tracing.Interceptors(); err != nil {
+	if options.Interceptors, err = telemetry.Interceptors(o.Tracing); err != nil {
 		return err
 	}
 	if o.Temporal, err = Connect(ctx, options); err != nil {
@@ -150,6 +151,11 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	o.Page = page.Options{TemporalUI: s.temporalUI, Namespace: options.Namespace}
 	if err := EnsureSearchAttributes(ctx, o.Temporal, o.Namespace, log); err != nil {
 		return err
+	}
+	if s.security.insecure {
+		if err := checkInsecure(ctx, o.Temporal, o.Namespace); err != nil {
+			return err
+		}
 	}
 	if o.Proxies, err = TrustedProxies(security); err != nil {
 		return err

@@ -3,8 +3,10 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +126,9 @@ func SpawnedAgent(program string, hubURLs []string, slots int, more ...string) f
 			"--slots", fmt.Sprint(slots), "--allow-exec"}
 		for _, capability := range spec.Capabilities {
 			command = append(command, "--capability", capability)
+		}
+		for _, name := range slices.Sorted(maps.Keys(spec.Environment)) {
+			command = append(command, "--exec-env", name)
 		}
 		return append(command, more...)
 	}

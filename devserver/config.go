@@ -40,7 +40,6 @@ func serverConfig(o Options, ports servicePorts, store *Store) *config.Config {
 	c.DCRedirectionPolicy.Policy = "noop"
 	c.Archival.History.State, c.Archival.Visibility.State = "disabled", "disabled"
 	c.NamespaceDefaults.Archival.History.State, c.NamespaceDefaults.Archival.Visibility.State = "disabled", "disabled"
-	c.PublicClient.HostPort = address
 	service := func(host string, grpc int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: grpc, BindOnIP: host}}
 	}
@@ -49,6 +48,11 @@ func serverConfig(o Options, ports servicePorts, store *Store) *config.Config {
 		string(primitives.HistoryService):  service(internalHost, ports.history),
 		string(primitives.MatchingService): service(internalHost, ports.matching),
 		string(primitives.WorkerService):   service(internalHost, ports.worker),
+	}
+	if o.Key == "" {
+		c.PublicClient.HostPort = address
+	} else {
+		c.Services[string(primitives.InternalFrontendService)] = service(internalHost, ports.internal)
 	}
 	return &c
 }
@@ -68,7 +72,7 @@ func (e *PortInUseError) Error() string {
 func (e *PortInUseError) Unwrap() error { return e.Err }
 
 // servicePorts are the ports that only Temporal's own parts use.
-type servicePorts struct{ history, matching, worker int }
+type servicePorts struct{ history, matching, worker, internal int }
 
 // choosePorts finds distinct ports, a free one where none is chosen: all are held open until the last is found. Its
 // error is a *PortInUseError when the frontend's port is taken.
@@ -80,7 +84,7 @@ func choosePorts(o *Options) (ports servicePorts, err error) {
 	}
 	defer frontend.Close()
 	o.Port = frontend.Addr().(*net.TCPAddr).Port
-	for _, port := range []*int{&ports.history, &ports.matching, &ports.worker} {
+	for _, port := range []*int{&ports.history, &ports.matching, &ports.worker, &ports.internal} {
 		l, err := net.Listen("tcp", net.JoinHostPort(internalHost, "0"))
 		if err != nil {
 			return ports, fmt.Errorf("find a free port on %s: %w", internalHost, err)

@@ -87,6 +87,9 @@ func openSQLite(o Options) (*config.SQL, error) {
 		if err := setupSchema(*conf); err != nil {
 			return nil, err
 		}
+		if err := keepFromOthers(conf.DatabaseName); err != nil {
+			return nil, err
+		}
 	}
 	return conf, addIndexes(conf)
 }
@@ -103,11 +106,27 @@ func setupSchema(conf config.SQL) error {
 	if err := os.Remove(conf.DatabaseName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a half-made database: %w", err)
 	}
+	file, err := os.OpenFile(conf.DatabaseName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the database: %w", err)
+	}
+	_ = file.Close()
 	if err := sqlite.SetupSchema(&conf); err != nil {
 		return fmt.Errorf("make the database schema: %w", err)
 	}
 	if err := os.Rename(conf.DatabaseName, final); err != nil {
 		return fmt.Errorf("put the new database in place: %w", err)
+	}
+	return nil
+}
+
+// keepFromOthers lets only the owner read the files of a database, which has payloads and results. SQLite gives its
+// further files the mode of the first.
+func keepFromOthers(database string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Chmod(database+suffix, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep the database from other users: %w", err)
+		}
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/membership/static"
@@ -38,6 +37,9 @@ type Options struct {
 	Store *Store
 	// Namespace is made if it is not there. Default "default".
 	Namespace string
+	// Key, unless empty, is what clients must show, in each request's header authorization as "Bearer <key>". Temporal's
+	// other ports then refuse everybody but Temporal itself.
+	Key string
 	// Retention is how long closed workflows are kept. Default 72 h. It is fixed when the namespace is made.
 	Retention time.Duration
 	// Logger takes Temporal's warnings and errors; nil drops them.
@@ -67,6 +69,7 @@ func (o Options) withDefaults() Options {
 type Server struct {
 	address   string
 	namespace string
+	key       string
 	temporal  temporal.Server
 	lock      *dirLock
 	stop      sync.Once
@@ -78,6 +81,16 @@ func (s *Server) Address() string { return s.address }
 // Namespace is the namespace that was asked for.
 func (s *Server) Namespace() string { return s.namespace }
 
+// ClientOptions are what a client of the SDK needs to use the server.
+func (s *Server) ClientOptions() client.Options {
+	o := client.Options{HostPort: s.address, Namespace: s.namespace}
+	if s.key != "" {
+		o.Credentials = client.NewAPIKeyStaticCredentials(s.key)
+		o.ConnectionOptions.TLSDisabled = true
+	}
+	return o
+}
+
 // Start checks ports and data directory, starts Temporal, and returns when the frontend answers.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o = o.withDefaults()
@@ -88,7 +101,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace}
+	s := &Server{address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace,
+		key: o.Key}
 	if o.DataDir != "" {
 		if s.lock, err = openDataDir(o.DataDir, o.AcceptOldData); err != nil {
 			return nil, err
@@ -106,7 +120,7 @@ func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error
 	if err != nil {
 		return err
 	}
-	s.temporal, err = newTemporal(serverConfig(o, ports, store), o.Logger)
+	s.temporal, err = newTemporal(serverConfig(o, ports, store), o)
 	if err != nil {
 		return err
 	}
@@ -116,31 +130,23 @@ func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error
 	return s.answers(ctx)
 }
 
-func newTemporal(conf *config.Config, zapLog *zap.Logger) (temporal.Server, error) {
-	logger := log.NewZapLogger(zapLog.WithOptions(zap.IncreaseLevel(zap.WarnLevel)))
-	authorizer, err := authorization.GetAuthorizerFromConfig(&conf.Global.Authorization)
-	if err != nil {
-		return nil, fmt.Errorf("make Temporal's authorizer: %w", err)
-	}
-	claims, err := authorization.GetClaimMapperFromConfig(&conf.Global.Authorization, logger)
-	if err != nil {
-		return nil, fmt.Errorf("make Temporal's claim mapper: %w", err)
-	}
+func newTemporal(conf *config.Config, o Options) (temporal.Server, error) {
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService,
-		primitives.MatchingService, primitives.WorkerService} {
-		rpc := conf.Services[string(service)].RPC
-		hosts[service] = static.SingleLocalHost(net.JoinHostPort(rpc.BindOnIP, strconv.Itoa(rpc.GRPCPort)))
+	for name, service := range conf.Services {
+		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(
+			net.JoinHostPort(service.RPC.BindOnIP, strconv.Itoa(service.RPC.GRPCPort)))
 	}
-	server, err := temporal.NewServer(
+	options, err := withKey(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	server, err := temporal.NewServer(append(options,
 		temporal.WithConfig(conf),
-		temporal.ForServices(temporal.DefaultServices),
+		temporal.ForServices(services(o.Key)),
 		temporal.WithStaticHosts(hosts),
-		temporal.WithLogger(logger),
-		temporal.WithAuthorizer(authorizer),
-		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return claims }),
+		temporal.WithLogger(log.NewZapLogger(o.Logger.WithOptions(zap.IncreaseLevel(zap.WarnLevel)))),
 		temporal.WithDynamicConfigClient(tuning()),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("make the Temporal server: %w", err)
 	}
@@ -150,7 +156,9 @@ func newTemporal(conf *config.Config, zapLog *zap.Logger) (temporal.Server, erro
 // answers waits until the frontend serves the namespace.
 func (s *Server) answers(ctx context.Context) error {
 	for {
-		c, err := client.DialContext(ctx, client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent{}})
+		options := s.ClientOptions()
+		options.Logger = silent{}
+		c, err := client.DialContext(ctx, options)
 		if err == nil {
 			_, err = c.WorkflowService().DescribeNamespace(ctx,
 				&workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})

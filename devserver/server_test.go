@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/dynamicconfig"
 
@@ -25,7 +26,9 @@ func start(t *testing.T, o Options) (*Server, client.Client) {
 	s, err := Start(ctx, o)
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
-	c, err := client.DialContext(ctx, client.Options{HostPort: s.Address(), Namespace: s.Namespace(), Logger: silent{}})
+	options := s.ClientOptions()
+	options.Logger = silent{}
+	c, err := client.DialContext(ctx, options)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return s, c
@@ -51,6 +54,41 @@ func TestMemoryHasSearchAttributesAndUI(t *testing.T) {
 	}
 	s.Stop()
 	s.Stop()
+}
+
+// TestKeyOpensTemporal asks with and without the key, also through the Web UI, which has it.
+func TestKeyOpensTemporal(t *testing.T) {
+	t.Parallel()
+	s, c := start(t, Options{Key: "a key"})
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "kept", TaskQueue: "nobody"}, "Kept")
+	require.NoError(t, err)
+	for name, credentials := range map[string]client.Credentials{
+		"no key": nil, "another key": client.NewAPIKeyStaticCredentials("another key"),
+	} {
+		o := s.ClientOptions()
+		o.Credentials, o.Logger = credentials, silent{}
+		stranger, err := client.NewLazyClient(o)
+		require.NoError(t, err)
+		defer stranger.Close()
+		_, err = stranger.DescribeWorkflowExecution(t.Context(), "kept", "")
+		var denied *serviceerror.PermissionDenied
+		require.ErrorAs(t, err, &denied, name)
+	}
+	ui, err := s.UI()
+	require.NoError(t, err)
+	workflow := "/api/v1/namespaces/default/workflows/kept"
+	for path, text := range map[string]string{
+		"/api/v1/namespaces": `"namespaceInfo"`,
+		workflow:             `"kept"`,
+		workflow + "/run/" + run.GetRunID() + "/history.json": "WorkflowExecutionStarted",
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer of the REST API")
+		ui.ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code, path)
+		require.Contains(t, w.Body.String(), text)
+	}
 }
 
 func TestFileKeepsWorkflows(t *testing.T) {
@@ -110,6 +148,25 @@ func TestDataOfOldWorkflowsIsRefused(t *testing.T) {
 	s.Stop()
 	_, err := Start(t.Context(), Options{DataDir: dir})
 	require.ErrorIs(t, err, ErrOldData, "it is still old")
+}
+
+// TestDatabaseIsItsOwnersAlone has a data directory that is open to others, new and as an earlier version left it.
+func TestDatabaseIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	database := filepath.Join(dir, databaseFile)
+	for _, state := range []string{"new", "left by an earlier version"} {
+		s, c := start(t, Options{DataDir: dir})
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(database + suffix)
+			require.NoError(t, err, state)
+			require.Equal(t, os.FileMode(0o600), info.Mode(), "%s%s, %s", databaseFile, suffix, state)
+		}
+		c.Close()
+		s.Stop()
+		require.NoError(t, os.Chmod(database, 0o644))
+	}
 }
 
 func TestHalfMadeDatabaseIsMadeAnew(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/temporalio/ui-server/v2/server/headers"
 	"github.com/temporalio/ui-server/v2/server/route"
 	"github.com/temporalio/ui-server/v2/ui"
+	"google.golang.org/grpc/metadata"
 )
 
 // UI makes the Web UI. It asks nobody who they are and serves any Host, so the caller must put a guard before it. This
@@ -46,5 +47,13 @@ func (s *Server) UI() (http.Handler, error) {
 		return nil, fmt.Errorf("make the Web UI's pages: %w", err)
 	}
 	route.SetRenderRoute(e, "/")
-	return e, nil
+	if s.key == "" {
+		return e, nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := metadata.AppendToOutgoingContext(r.Context(), "authorization", "Bearer "+s.key)
+		r = r.Clone(ctx) // a few of the UI's requests to Temporal take their headers from the context
+		r.Header.Set("Authorization", "Bearer "+s.key)
+		e.ServeHTTP(w, r)
+	}), nil
 }

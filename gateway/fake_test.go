@@ -349,7 +349,7 @@ func serve(t *testing.T, f *fakeTemporal) http.Handler {
 func serveWith(t *testing.T, f client.Client) http.Handler {
 	t.Helper()
 	s := httpapi.New(httpapi.Options{})
-	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
+	gateway.New(gateway.Options{Client: f, Key: []byte(tokenKey), Registerer: prometheus.NewRegistry()}).Register(s.API())
 	return validated(t, s)
 }
 

@@ -40,6 +40,8 @@ type Options struct {
 	Client    client.Client
 	Namespace string // for the calls the SDK's client has no method for; empty means "default"
 	Logger    *zap.Logger
+	// Key is the installation's, with which tokens are sealed; empty: none can be made.
+	Key []byte
 	// Registerer takes the gateway's metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
 	// FleetEvery is how often the fleet is read for its metrics at most; it is read only when they are asked for.
@@ -51,6 +53,7 @@ type Options struct {
 // Gateway answers the clients' part of the API.
 type Gateway struct {
 	core     *rest.Core
+	key      []byte
 	registry prometheus.Registerer // nil: none
 	tasks    *task.Handlers
 	clusters *cluster.Handlers
@@ -69,6 +72,7 @@ func New(o Options) *Gateway {
 	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger)
 	return &Gateway{
 		core:     core,
+		key:      o.Key,
 		registry: o.Registerer,
 		tasks:    task.New(core, o.Registerer),
 		clusters: &cluster.Handlers{Core: core},
@@ -102,7 +106,7 @@ func (g *Gateway) Register(routes huma.API) {
 		g.events,
 		g.overview,
 		&scaling.Handlers{Core: g.core, Configure: g.clusters.Configure},
-		&token.Handlers{Core: g.core},
+		&token.Handlers{Core: g.core, Key: g.key},
 	} {
 		resource.Register(routes)
 	}

@@ -18,7 +18,10 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-const tokensPath = "/api/v1/agents/tokens"
+const (
+	tokensPath = "/api/v1/agents/tokens"
+	tokenKey   = "the key of these tests"
+)
 
 // withAccess adds the workflow that keeps tokens, as it is after its first start.
 func (f *fakeTemporal) withAccess() {

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/pki"
 )
 
 // TLSFiles name what a server needs for https. Certificate and Key are PEM; the certificate comes first, then those
@@ -79,7 +80,7 @@ func (r *tlsReload) load() error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 		NextProtos: []string{"h2", "http/1.1"}}
 	if r.files.ClientCA != "" {
-		if config.ClientCAs, err = readPool(r.files.ClientCA); err != nil {
+		if config.ClientCAs, err = pki.Authorities(r.files.ClientCA); err != nil {
 			return err
 		}
 		config.ClientAuth = tls.VerifyClientCertIfGiven
@@ -103,42 +104,4 @@ func (r *tlsReload) fileState() string {
 		}
 	}
 	return state
-}
-
-func readPool(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
-	}
-	return pool, nil
-}
-
-// ClientTLS is how a client speaks https: ca (PEM) instead of the system's authorities, and a certificate of its own.
-// All may be empty; nil means the defaults.
-func ClientTLS(ca, certificate, key string) (*tls.Config, error) {
-	if ca == "" && certificate == "" && key == "" {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	var err error
-	if ca != "" {
-		if config.RootCAs, err = readPool(ca); err != nil {
-			return nil, err
-		}
-	}
-	if (certificate == "") != (key == "") {
-		return nil, errors.New("a client certificate needs its key, and a key its certificate")
-	}
-	if certificate != "" {
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			return nil, fmt.Errorf("read the client certificate and key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

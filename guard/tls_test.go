@@ -21,6 +21,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/pki"
 )
 
 // authority signs certificates.
@@ -152,7 +153,7 @@ func TestClientCertificates(t *testing.T) {
 			if c.from != nil {
 				own, ownKey = c.from.issue(t, t.TempDir(), c.name, 7)
 			}
-			config, err := ClientTLS(servers.file, own, ownKey)
+			config, err := pki.Client(servers.file, own, ownKey)
 			require.NoError(t, err)
 			if c.from == strangers { // Go would not show what the server does not ask for
 				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
@@ -175,7 +176,7 @@ func TestClientCertificates(t *testing.T) {
 	_, _, _, err := get(t, url, nil)
 	require.Error(t, err, "the system's authorities do not know this server's")
 	old := &tls.Config{RootCAs: nil, MaxVersion: tls.VersionTLS11} //nolint:gosec // that it is refused is what is tested
-	old.RootCAs, err = readPool(servers.file)
+	old.RootCAs, err = pki.Authorities(servers.file)
 	require.NoError(t, err)
 	_, _, _, err = get(t, url, old)
 	require.Error(t, err, "TLS below 1.2")
@@ -220,7 +221,7 @@ func TestARunningServerTakesANewCertificate(t *testing.T) {
 	servers := newAuthority(t, dir, "servers")
 	certificate, key := servers.issue(t, dir, "mainstay.example", 1)
 	url := serveTLS(t, TLSFiles{Certificate: certificate, Key: key}, newShelf().gate(Options{}))
-	config, err := ClientTLS(servers.file, "", "")
+	config, err := pki.Client(servers.file, "", "")
 	require.NoError(t, err)
 	_, _, serial, err := get(t, url, config)
 	require.NoError(t, err)
@@ -251,10 +252,10 @@ func TestWrongTLSSettings(t *testing.T) {
 	}
 	for name, files := range map[string][3]string{"certificate alone": {"", certificate, ""},
 		"key alone": {"", "", key}, "empty authority": {empty, "", ""}} {
-		_, err := ClientTLS(files[0], files[1], files[2])
+		_, err := pki.Client(files[0], files[1], files[2])
 		require.Error(t, err, name)
 	}
-	config, err := ClientTLS("", "", "")
+	config, err := pki.Client("", "", "")
 	require.NoError(t, err)
 	require.Nil(t, config)
 }

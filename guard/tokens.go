@@ -3,10 +3,13 @@ package guard
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/store"
@@ -29,8 +32,20 @@ var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
 // Reader reads all tokens that there are.
 type Reader func(ctx context.Context) ([]access.Record, error)
 
-// FromTemporal reads them from the workflow that keeps them, which needs no worker.
-func FromTemporal(c client.Client) Reader { return store.Store{Client: c}.Tokens }
+// FromTemporal reads them from the workflow that keeps them, which needs no worker. It leaves out those that were not
+// sealed with the key: somebody else has written them to Temporal, or another key was used then.
+func FromTemporal(c client.Client, key []byte, logger *zap.Logger) Reader {
+	var said atomic.Int64 // how many were left out
+	return func(ctx context.Context) ([]access.Record, error) {
+		all, err := store.Store{Client: c}.Tokens(ctx)
+		sealed := slices.DeleteFunc(slices.Clone(all), func(r access.Record) bool { return !r.SealedWith(key) })
+		if left := int64(len(all) - len(sealed)); said.Swap(left) != left && left > 0 {
+			logger.Error("Tokens in Temporal are ignored, because this installation's token key did not make them: "+
+				"revoke them, and make new ones", zap.Int64("tokens", left))
+		}
+		return sealed, err
+	}
+}
 
 // directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last.
 type directory struct {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,14 +53,15 @@ func (p *Process) start(rec record) (*running, error) {
 	return r, nil
 }
 
-// environment is this process's own, but for what is Mainstay's and Temporal's: agents get none of their secrets.
+// Environment is this process's own, but for what is Mainstay's and Temporal's: agents get none of their secrets.
+func Environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "MAINSTAY_") || strings.HasPrefix(entry, "TEMPORAL_")
+	})
+}
+
 func (p *Process) environment(spec fleet.SpawnSpec) []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "MAINSTAY_") && !strings.HasPrefix(entry, "TEMPORAL_") {
-			env = append(env, entry)
-		}
-	}
+	env := Environment()
 	// Hints to Go programs; nothing holds a process to them. Later entries win.
 	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.FormatInt((milli+999)/1000, 10))

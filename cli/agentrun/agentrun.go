@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/telemetry/tracing"
 )
 
 // Command is `agent run`.
@@ -30,6 +30,7 @@ func Command(a *app.App) *cobra.Command {
 	var providers []string
 	var own app.Access
 	var joinTokenFile string
+	var execEnv []string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run an agent that executes commands",
@@ -59,12 +60,12 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
 			o.State = agent.NewState()
-			tracing, err := telemetry.NewTracing(c.Context(), a.Getenv, "mainstay", a.Version)
+			traces, err := tracing.New(c.Context(), a.Getenv, "mainstay", a.Version)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}
-			defer tracing.Close()
-			o.TracerProvider = tracing.Provider()
+			defer traces.Close()
+			o.TracerProvider = traces.Provider()
 			runner, err := agent.New(o)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
@@ -79,7 +80,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 					"this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
 			}
 			if allowExec {
-				runner.Handle(agent.ExecType, agent.ExecHandler())
+				runner.Handle(agent.ExecType, agent.ExecHandler(execEnv...))
 			}
 			if demoRoot != "" {
 				handler, err := checksum.Handler(demoRoot)
@@ -121,6 +122,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
+	flags.StringSliceVar(&execEnv, "exec-env", nil,
+		"variable of this agent's environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks before it hands them back")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/guard"
+	"mainstay.dev/mainstay/pki"
 )
 
 const (
@@ -125,6 +125,6 @@ func (c *Access) Fill(getenv func(string) string) {
 
 // TLS is nil where the system's defaults do.
 func (c *Access) TLS() (*tls.Config, error) {
-	config, err := guard.ClientTLS(c.ca, c.cert, c.key)
+	config, err := pki.Client(c.ca, c.cert, c.key)
 	return config, WithExit(ExitUsage, err)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -159,13 +158,4 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 		return nil, UsageError("%s is not JSON: %w", flag, err)
 	}
 	return any, nil
-}
-
-// LoadConfig reads the configuration, or its defaults without a file.
-func LoadConfig(path string) (*config.Config, error) {
-	if path == "" {
-		return config.Default(), nil
-	}
-	c, err := config.Load(path)
-	return c, WithExit(ExitUsage, err)
 }

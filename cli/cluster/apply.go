@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -42,9 +43,9 @@ be repeated.`,
 		Example: "  mainstay cluster apply mainstay.yaml --dry-run\n  mainstay cluster apply mainstay.yaml",
 		Args:    app.Exactly("a configuration file"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		settings, err := app.LoadConfig(args[0])
+		settings, err := config.Load(args[0])
 		if err != nil {
-			return err
+			return app.WithExit(app.ExitUsage, err)
 		}
 		wanted := settings.ClusterConfigs()
 		if len(wanted) == 0 {

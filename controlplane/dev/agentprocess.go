@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/spawner"
 )
 
 // agentsFile lists the agents' processes in the data directory, so that the next `dev` finds them when this one was
@@ -114,7 +114,7 @@ func (l *agentLauncher) Launch(id string) (process, error) {
 	}
 	defer func() { _ = log.Close() }()
 	command := exec.Command(l.program, l.args(id)...)
-	command.Env = append(agent.WithoutSecrets(os.Environ()), l.env...)
+	command.Env = append(spawner.Environment(), l.env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {

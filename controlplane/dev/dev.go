@@ -28,6 +28,7 @@ type flags struct {
 	acceptOldData      bool
 	agents, slots      int
 	allowExec          bool
+	execEnv            []string
 	durability         string
 	configFile         string
 	cpuProfile         string
@@ -44,8 +45,8 @@ func Command(a *app.App) *cobra.Command {
 agents as processes of their own, which are started again when they die.
 
 The agents run commands (task type exec) because only this machine can reach the API, Temporal and its Web UI. When others
-can reach one of them too, or an admin token is set, every request to the API and the Web UI needs a token, and agents run
-commands only with --allow-exec. Temporal itself asks for no token: docs/SECURITY.md.
+can reach one of them too, or an admin token is set, every request to the API and the Web UI needs a token, Temporal needs the key
+in the data directory (temporal-key), and agents run commands only with --allow-exec.
 
 Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
 over by the next "mainstay dev" on the same data directory.`,
@@ -53,9 +54,9 @@ over by the next "mainstay dev" on the same data directory.`,
   mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off`,
 		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			settings, err := app.LoadConfig(f.configFile)
+			settings, err := config.Load(f.configFile)
 			if err != nil {
-				return err
+				return app.WithExit(app.ExitUsage, err)
 			}
 			o, err := f.options(settings, c.Flags().Changed)
 			if err != nil {
@@ -81,7 +82,9 @@ over by the next "mainstay dev" on the same data directory.`,
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
 	flags.BoolVar(&f.allowExec, "allow-exec", false,
-		"let agents run commands although others than this machine can reach the API, Temporal or its Web UI")
+		"let agents run commands although security is on: they run as this user")
+	flags.StringSliceVar(&f.execEnv, "exec-env", nil,
+		"variable of this environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability),
 		"what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
 	f.security.AddTo(flags)
@@ -133,6 +136,7 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 		Hub:          controlplane.HubConfig(c),
 		Clusters:     withDevCluster(c.ClusterConfigs()),
 		allowExec:    f.allowExec,
+		execEnv:      f.execEnv,
 		security:     c.Security,
 	}
 	var err error

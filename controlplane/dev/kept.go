@@ -63,8 +63,9 @@ func keptTokens(dir string, given controlplane.FirstTokens) (controlplane.FirstT
 	return given, nil
 }
 
-// Names of the tokens' files in the data directory.
+// Names of the secrets' files in the data directory.
 const (
-	adminTokenName = "admin-token"
-	joinTokenName  = "join-token"
+	adminTokenName  = "admin-token"
+	joinTokenName   = "join-token"
+	temporalKeyName = "temporal-key"
 )

@@ -27,7 +27,9 @@ type Report struct {
 	// AdminTokenFile and JoinTokenFile are where the tokens are that `dev` has made.
 	AdminTokenFile string `json:"admin_token_file,omitempty"`
 	JoinTokenFile  string `json:"join_token_file,omitempty"`
-	// OpenTemporal: others than this machine can reach Temporal, which asks nobody who they are.
+	// TemporalKeyFile has the key that Temporal asks for while security is on.
+	TemporalKeyFile string `json:"temporal_key_file,omitempty"`
+	// OpenTemporal: others than this machine can reach Temporal.
 	OpenTemporal bool `json:"temporal_open_to_others,omitempty"`
 }
 
@@ -52,6 +54,9 @@ func (d *Run) Report() Report {
 	r.Security, r.OpenTemporal = d.tokens.Admin != "", !onlyHere(d.Temporal.Address())
 	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.Admin), d.madeToken(joinTokenName,
 		d.tokens.Join)
+	if r.Security {
+		r.TemporalKeyFile = filepath.Join(d.dir, temporalKeyName)
+	}
 	if !d.temporary {
 		r.DataDir = d.dir
 	}

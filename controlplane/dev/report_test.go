@@ -49,8 +49,10 @@ Try in another terminal:
 
 	out.Reset()
 	r.Temporal, r.OpenTemporal, r.Security = "192.0.2.1:7233", true, true
+	r.TemporalKeyFile = "/x/.mainstay/temporal-key"
 	require.NoError(t, r.write(&out, "mainstay"))
 	require.Contains(t, out.String(), "Warning    others than this machine can reach Temporal on 192.0.2.1:7233, ")
+	require.Contains(t, out.String(), "need the key in /x/.mainstay/temporal-key")
 
 	out.Reset()
 	r.Agents, r.URL, r.DataDir, r.UIURL = nil, "http://127.0.0.1:9", "", ""

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/telemetry/tracing"
 )
 
 const (
@@ -49,7 +49,8 @@ type Options struct {
 	tokenKeyFile string // empty: as hubID
 	Hub          hub.Config
 	Clusters     []fleet.ClusterConfig
-	allowExec    bool // although others can reach the API, Temporal or its Web UI
+	allowExec    bool     // although security is on
+	execEnv      []string // variables that commands see
 	security     config.Security
 	Open         bool   // without security whatever the environment says: the demo, on this machine alone
 	DemoRoot     string // folder for the agents' demo handlers; empty: none
@@ -70,6 +71,7 @@ func Aside(agents, slots int) Options {
 type Run struct {
 	dir       string // absolute
 	temporary bool
+	openDir   bool // other users of the machine can look into dir, or change it
 	URL       string
 	hubID     string
 	slots     int
@@ -81,7 +83,7 @@ type Run struct {
 	ui        *webUI // nil: none
 	Client    client.Client
 	registry  *prometheus.Registry
-	tracing   *telemetry.Tracing
+	tracing   *tracing.Tracing
 	plane     *controlplane.Plane
 	launcher  *agentLauncher
 	agents    *supervisor
@@ -109,21 +111,20 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 		}
 	}
 	d.exposed = o.exposed(listener, d.ui)
-	d.exec = o.DemoRoot == "" && (o.allowExec || len(d.exposed) == 0)
-	if !d.exec && o.Agents > 0 && o.DemoRoot == "" {
-		return nil, app.UsageError(
-			"others than this machine can reach %s, and could run any command through the agents: "+
-				"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed,
-				" and "))
+	if err := d.decideExec(o, a.Getenv); err != nil {
+		return nil, err
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err
 	}
+	if d.openDir {
+		fmt.Fprintf(a.Stderr, "Warning: the data directory is open to other users of this machine: chmod 700 %s\n", d.dir)
+	}
 	log := controlplane.NewLogger(d.log, zapcore.InfoLevel, false)
-	if err := d.takeTokens(o, a.Getenv); err != nil {
+	if err := d.takeTokens(o, a.Getenv, log); err != nil {
 		return nil, err
 	}
-	if d.tracing, err = telemetry.NewTracing(ctx, a.Getenv, "mainstay", a.Version); err != nil {
+	if d.tracing, err = tracing.New(ctx, a.Getenv, "mainstay", a.Version); err != nil {
 		return nil, app.WithExit(app.ExitUsage, err)
 	}
 	if err := d.startTemporal(ctx, a.Version, o, log); err != nil {
@@ -184,6 +185,11 @@ func (d *Run) prepareDir(dir string) error {
 	if err := os.MkdirAll(filepath.Join(d.dir, "logs"), 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
+	info, err := os.Stat(d.dir)
+	if err != nil {
+		return fmt.Errorf("look at the data directory: %w", err)
+	}
+	d.openDir = info.Mode().Perm()&0o077 != 0
 	if d.log, err = controlplane.OpenLog(filepath.Join(d.dir, "logs", "control-plane.log")); err != nil {
 		return fmt.Errorf("open the control plane's log: %w", err)
 	}
@@ -198,22 +204,26 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 		o.Temporal.DataDir = d.dir
 	}
 	var err error
+	if d.tokens.Admin != "" {
+		if o.Temporal.Key, err = kept(d.dir, temporalKeyName, func() (string, error) { return randomHex(32) }); err != nil {
+			return fmt.Errorf("the key of Temporal: %w", err)
+		}
+	}
 	if d.Temporal, err = devserver.Start(ctx, o.Temporal); err != nil {
 		return err
 	}
 	d.registry = telemetry.NewRegistry(version)
-	interceptors, err := d.tracing.Interceptors()
+	interceptors, err := telemetry.Interceptors(d.tracing)
 	if err != nil {
 		return err
 	}
-	d.Client,
-		err = client.DialContext(ctx, client.Options{HostPort: d.Temporal.Address(), Namespace: d.Temporal.Namespace(),
-		Identity:       controlplane.Identity(),
-		Logger:         controlplane.ForSDK(log),
-		MetricsHandler: telemetry.NewSDKMetrics(d.registry),
-		Interceptors:   interceptors,
-		// it is in this process
-		ConnectionOptions: client.ConnectionOptions{GrpcCompression: &client.GrpcCompressionNone{}}})
+	options := d.Temporal.ClientOptions()
+	options.Identity = controlplane.Identity()
+	options.Logger = controlplane.ForSDK(log)
+	options.MetricsHandler = telemetry.NewSDKMetrics(d.registry)
+	options.Interceptors = interceptors
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{} // it is in this process
+	d.Client, err = client.DialContext(ctx, options)
 	if err != nil {
 		return fmt.Errorf("connect to the embedded Temporal: %w", err)
 	}
@@ -257,7 +267,7 @@ func (d *Run) planeOptions(
 	}
 	d.hubID = p.HubID
 	if o.tokenKeyFile != "" || a.Getenv(controlplane.TokenKeyEnv) != "" {
-		p.Key, err = controlplane.LoadTokenKey(o.tokenKeyFile, a.Getenv)
+		p.Key, err = controlplane.LoadTokenKey(o.tokenKeyFile, a.Getenv, log)
 		return p, err
 	}
 	key, err := kept(d.dir, "token-key", func() (string, error) { return randomHex(32) })
@@ -286,6 +296,9 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 			fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
 		if d.exec {
 			args = append(args, "--allow-exec")
+		}
+		for _, name := range o.execEnv {
+			args = append(args, "--exec-env", name)
 		}
 		if o.DemoRoot != "" {
 			args = append(args, "--demo-handlers", o.DemoRoot)

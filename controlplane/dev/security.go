@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/controlplane"
 )
 
@@ -25,13 +28,29 @@ func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
 	return parts
 }
 
+// decideExec decides whether agents run commands: while security is on, only if that was asked for. Commands run as this
+// user, who can read the tokens in the data directory.
+func (d *Run) decideExec(o Options, getenv func(string) string) error {
+	given := !o.Open && controlplane.AdminTokenGiven(o.security, getenv)
+	d.exec = o.DemoRoot == "" && (o.allowExec || len(d.exposed) == 0 && !given)
+	switch {
+	case d.exec, o.Agents == 0, o.DemoRoot != "":
+		return nil
+	case len(d.exposed) > 0:
+		return app.UsageError("others than this machine can reach %s, and could run any command through the agents: "+
+			"add --allow-exec if you want that, else --agents 0, or listen on 127.0.0.1", strings.Join(d.exposed, " and "))
+	}
+	return app.UsageError("an admin token is set, and who may submit tasks could run any command as you, " +
+		"and so read that token: add --allow-exec if you want that, else --agents 0")
+}
+
 // takeTokens decides whether `dev` asks who one is: unless all that it serves is for this machine alone and no token is
 // set. Then there are tokens.
-func (d *Run) takeTokens(o Options, getenv func(string) string) error {
+func (d *Run) takeTokens(o Options, getenv func(string) string, log *zap.Logger) error {
 	if o.Open {
 		return nil
 	}
-	given, err := controlplane.ReadFirstTokens(o.security, getenv)
+	given, err := controlplane.ReadFirstTokens(o.security, getenv, log)
 	if err != nil {
 		return err
 	}
@@ -77,9 +96,14 @@ func (r *Report) writeSecurity(row func(name, text string)) {
 	default:
 		row("Security", "on, with the admin token that was given")
 	}
+	row("", "clients of Temporal need the key in "+r.TemporalKeyFile)
+	if r.Exec {
+		row("Warning", "commands run as this user, who can read these tokens and keys:")
+		row("", "whoever may submit tasks can become an admin")
+	}
 	if r.OpenTemporal {
-		row("Warning", "others than this machine can reach Temporal on "+r.Temporal+", and it asks nobody who they are:")
-		row("", "they can see, stop and start everything, and run commands on the agents")
+		row("Warning", "others than this machine can reach Temporal on "+r.Temporal+", and it speaks no TLS:")
+		row("", "who reads its key on the way can do everything, and run commands on the agents")
 	}
 }
 

@@ -22,7 +22,11 @@ import (
 )
 
 // Handlers answer the requests.
-type Handlers struct{ *rest.Core }
+type Handlers struct {
+	*rest.Core
+	// Key seals tokens; without it none can be made.
+	Key []byte
+}
 
 type createTokenInput struct{ Body api.TokenRequest }
 
@@ -102,6 +106,10 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	if r.ExpiresIn != 0 && (r.ExpiresIn.Std() < time.Minute || r.ExpiresIn.Std() > maxTokenLife) {
 		return api.NewToken{}, rest.Invalid("body.expires_in", errors.New("must lie between 1m and 87600h"))
 	}
+	if len(h.Key) == 0 {
+		return api.NewToken{}, httpapi.Problem(protocol.CodeConflict,
+			"this gateway has no key to seal tokens with: give it the installation's MAINSTAY_TOKEN_KEY")
+	}
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
 	kind := r.Kind
@@ -120,6 +128,7 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	if field, err := record.Validate(); err != nil {
 		return api.NewToken{}, rest.Invalid("body."+field, err)
 	}
+	record.Seal = record.SealWith(h.Key)
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if record.Cluster != "" {

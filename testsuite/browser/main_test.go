@@ -123,9 +123,9 @@ var theDev = sync.OnceValues(func() (devReport, error) { return startDev("--agen
 
 // theSecuredDev asks who one is.
 var theSecuredDev = sync.OnceValues(func() (devReport, error) {
-	admin, adminFile, joinFile := strings.Repeat("admin", 8), filepath.Join(shared.dir,
+	admin, adminFile, joinFile := strings.Repeat("first-admin", 4), filepath.Join(shared.dir,
 		"admin"), filepath.Join(shared.dir, "join")
-	for path, secret := range map[string]string{adminFile: admin, joinFile: strings.Repeat("join", 10)} {
+	for path, secret := range map[string]string{adminFile: admin, joinFile: strings.Repeat("first-join-token", 3)} {
 		if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
 			return devReport{}, err
 		}

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,10 +26,13 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/pki"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -49,7 +53,7 @@ func newSecured(t *testing.T, o plane.NodeOptions, certificates ...guard.Certifi
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, audit.Close()) })
 	o.Gate = guard.New(guard.Options{
-		Tokens:       guard.FromTemporal(plane.Temporal(t)),
+		Tokens:       guard.FromTemporal(plane.Temporal(t), plane.Key, zap.NewNop()),
 		AdminToken:   firstAdmin,
 		SessionKey:   plane.Key,
 		Certificates: certificates,
@@ -73,6 +77,38 @@ func (s *secured) token(t *testing.T, request api.TokenRequest) api.NewToken {
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tokens", request, &token)
 	require.Equal(t, http.StatusCreated, status, "%+v", p)
 	return token
+}
+
+// TestWhoWritesToTemporalMakesNoToken hands records of admins to the workflow that keeps tokens, past the gateway: one
+// without a seal, one sealed with another key, and one that was a viewer's.
+func TestWhoWritesToTemporalMakesNoToken(t *testing.T) {
+	t.Parallel()
+	s := newSecured(t, plane.NodeOptions{})
+	viewer := s.token(t, api.TokenRequest{Name: "looker", Role: access.Viewer})
+	records, err := (store.Store{Client: plane.Temporal(t)}).Tokens(t.Context())
+	require.NoError(t, err)
+	promoted := records[slices.IndexFunc(records, func(r access.Record) bool { return r.ID == viewer.ID })]
+	for name, change := range map[string]func(*access.Record){
+		"no seal":        func(r *access.Record) { r.Seal = "" },
+		"another key":    func(r *access.Record) { r.Seal = r.SealWith([]byte("another key")) },
+		"no key":         func(r *access.Record) { r.Seal = r.SealWith(nil) },
+		"another's seal": func(r *access.Record) { r.Seal = promoted.Seal },
+	} {
+		var random [access.RandomBytes]byte
+		_, _ = rand.Read(random[:])
+		secret, record := access.Mint(access.APIToken, random)
+		record.Name, record.Role, record.CreatedAt = "evil", access.Admin, time.Now().UTC()
+		change(&record)
+		_, err := store.Update(t.Context(), store.Store{Client: plane.Temporal(t)}, contract.CreateTokenUpdate,
+			contract.AccessWorkflowID, record)
+		require.NoError(t, err, name)
+		status, p := s.ask(t, secret, http.MethodGet, "/tokens", nil, nil)
+		require.Equal(t, http.StatusUnauthorized, status, name)
+		require.Equal(t, protocol.CodeUnauthorized, p.Code, name)
+		_, err = store.Update(t.Context(), store.Store{Client: plane.Temporal(t)}, contract.RevokeTokenUpdate,
+			contract.AccessWorkflowID, contract.RevokeTokenRequest{ID: record.ID})
+		require.NoError(t, err, name)
+	}
 }
 
 // TestTwoTenants has two tenants share a cluster: each is served, and neither sees or touches what is the other's.
@@ -229,7 +265,7 @@ func TestOverTLS(t *testing.T) {
 		if name != "" {
 			own, ownKey = ca.issue(t, dir, name)
 		}
-		config, err := guard.ClientTLS(ca.file, own, ownKey)
+		config, err := pki.Client(ca.file, own, ownKey)
 		require.NoError(t, err)
 		return config
 	}

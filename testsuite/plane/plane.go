@@ -32,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/telemetry"
+	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -45,9 +46,9 @@ var (
 	stopWork func()
 	startErr error
 
-	// tracing is that of all processes of the binary; spans has what it recorded.
-	tracing *telemetry.Tracing
-	spans   = tracetest.NewInMemoryExporter()
+	// traces is the tracing of all processes of the binary; spans has what it recorded.
+	traces *tracing.Tracing
+	spans  = tracetest.NewInMemoryExporter()
 
 	// shared takes the metrics of what all tests of the binary share: the worker, and the client's.
 	shared = prometheus.NewRegistry()
@@ -64,7 +65,7 @@ func Temporal(t testing.TB) client.Client {
 func start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	interceptors, err := tracing.Interceptors()
+	interceptors, err := telemetry.Interceptors(traces)
 	if err != nil {
 		return err
 	}
@@ -94,14 +95,14 @@ func WorkerRegistry(t testing.TB) *prometheus.Registry {
 func RecordTraces() {
 	sampler := sdktrace.ParentBased(sdktrace.NeverSample())
 	var err error
-	if tracing, err = telemetry.NewTracingTo(context.Background(), "test", "", sdktrace.WithSyncer(spans),
+	if traces, err = tracing.NewTo(context.Background(), "test", "", sdktrace.WithSyncer(spans),
 		sdktrace.WithSampler(sampler)); err != nil {
 		panic(err) //nolint:forbidigo // before any test
 	}
 }
 
 // Tracer makes spans that Spans returns.
-func Tracer() trace.TracerProvider { return tracing.Provider() }
+func Tracer() trace.TracerProvider { return traces.Provider() }
 
 // Spans are the recorded spans of a trace that have ended.
 func Spans(traceID string) tracetest.SpanStubs {
@@ -213,7 +214,7 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 		Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
 	n.Hub.Register(api.API())
-	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log,
+	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Key: Key,
 		Registerer: n.Registry, FleetEvery: 200 * time.Millisecond})
 	n.gateway.Register(api.API())
 	n.http = api.HTTPServer()

@@ -24,6 +24,7 @@ type devReport struct {
 	URL      string `json:"url"`
 	UIURL    string `json:"ui_url"`
 	Temporal string `json:"temporal_address"`
+	KeyFile  string `json:"temporal_key_file"`
 	Agents   []struct {
 		ID  string `json:"id"`
 		PID int    `json:"pid"`
@@ -33,7 +34,13 @@ type devReport struct {
 // startDev runs `dev` on a data directory and waits until it reports. Whatever it leaves is killed with the test.
 func startDev(t *testing.T, dir, address string, more ...string) (*program, devReport) {
 	t.Helper()
-	p := start(t, nil, append(devArgs(dir, address), more...)...)
+	return startDevIn(t, nil, dir, address, more...)
+}
+
+// startDevIn is startDev with variables in its environment.
+func startDevIn(t *testing.T, env []string, dir, address string, more ...string) (*program, devReport) {
+	t.Helper()
+	p := start(t, env, append(devArgs(dir, address), more...)...)
 	t.Cleanup(func() { killAgents(dir) })
 	var report devReport
 	require.Eventually(t, func() bool { return json.Unmarshal([]byte(p.stdout.String()), &report) == nil }, patience,

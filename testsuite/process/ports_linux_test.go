@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -19,6 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // foreigner is a request that a web page of another site causes in the browser of a person who runs `dev`.
@@ -81,6 +89,68 @@ func TestNoPortOfDevIsForWebPages(t *testing.T) {
 	}}
 	address := strings.TrimPrefix(report.UIURL, "http://")
 	require.Equal(t, http.StatusOK, own.ask(t, address, "", "own"), "the Web UI's own page can start a workflow")
+}
+
+// TestNoPortOfSecuredDevIsForLocalUsers calls each of Temporal's services on every port that a secured `dev` and its
+// agents listen on, as every user of the machine can: in plain gRPC and in TLS, without the key and with made-up ones.
+func TestNoPortOfSecuredDevIsForLocalUsers(t *testing.T) {
+	t.Parallel()
+	admin := strings.Repeat("0123456789abcdef", 4)
+	p, report := startDevIn(t, []string{"MAINSTAY_ADMIN_TOKEN=" + admin}, t.TempDir(), "127.0.0.1:0",
+		"--ui", "127.0.0.1:0", "--allow-exec")
+	info, err := os.Stat(report.KeyFile)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	key, err := os.ReadFile(report.KeyFile)
+	require.NoError(t, err)
+	addresses := listening(t, p.pid())
+	require.Contains(t, addresses, report.Temporal)
+	require.Greater(t, len(addresses), 5, "the API, the Web UI, and Temporal's services")
+	transports := map[string]credentials.TransportCredentials{
+		"plain": insecure.NewCredentials(),
+		"TLS":   credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),
+	}
+	for _, address := range addresses {
+		for name, transport := range transports {
+			for _, header := range []string{"", "Bearer ", "Bearer " + admin, strings.TrimSpace(string(key))} {
+				for method, code := range callTemporal(t, address, transport, header) {
+					assert.Contains(t, refusals, code, "%s on %s, %s", method, address, name)
+				}
+			}
+		}
+	}
+	answers := callTemporal(t, report.Temporal, transports["plain"], "Bearer "+strings.TrimSpace(string(key)))
+	require.Equal(t, codes.OK, answers["/temporal.api.workflowservice.v1.WorkflowService/ListNamespaces"])
+}
+
+// refusals are the codes of ports where the method is not served, or not to everybody.
+var refusals = []codes.Code{codes.Unavailable, codes.PermissionDenied, codes.Unimplemented}
+
+// callTemporal calls methods of Temporal's services without arguments, and returns what came of each.
+func callTemporal(
+	t *testing.T, address string, transport credentials.TransportCredentials, header string,
+) map[string]codes.Code {
+	t.Helper()
+	c, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport))
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if header != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
+	}
+	answers := map[string]codes.Code{}
+	for _, method := range []string{
+		"/temporal.api.workflowservice.v1.WorkflowService/ListNamespaces",
+		"/temporal.api.operatorservice.v1.OperatorService/ListClusters",
+		"/temporal.server.api.adminservice.v1.AdminService/DescribeCluster",
+		"/temporal.server.api.historyservice.v1.HistoryService/DescribeHistoryHost",
+		"/temporal.server.api.matchingservice.v1.MatchingService/DescribeTaskQueue",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+	} {
+		answers[method] = status.Code(c.Invoke(ctx, method, &emptypb.Empty{}, &emptypb.Empty{}))
+	}
+	return answers
 }
 
 // ask sends the request and returns the answer's status; 0 when there is no answer in HTTP, as of a port that speaks

@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -12,12 +13,57 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestCommandsGainNoSecrets has an operator of one tenant look for secrets: in what a command inherits and in the
+// environment of the processes above it, and by a control plane of its own on the same Temporal.
+func TestCommandsGainNoSecrets(t *testing.T) {
+	t.Parallel()
+	secrets := map[string]string{}
+	env := []string{"GIVEN=to-commands"}
+	for i, name := range []string{"MAINSTAY_ADMIN_TOKEN", "MAINSTAY_JOIN_TOKEN", "MAINSTAY_TOKEN_KEY", "TEMPORAL_API_KEY",
+		"OTEL_EXPORTER_OTLP_HEADERS", "AWS_SECRET_ACCESS_KEY", "DATABASE_URL"} {
+		secrets[name] = fmt.Sprintf("canary-0123456789-abcdef-number-%d", i)
+		env = append(env, name+"="+secrets[name])
+	}
+	_, report := startDevIn(t, env, t.TempDir(), "127.0.0.1:0", "--agents", "1", "--allow-exec", "--exec-env", "GIVEN")
+	mainstay := func(token string, args ...string) (int, string) {
+		c := start(t, []string{"MAINSTAY_TOKEN=" + token, "MAINSTAY_SERVER=" + report.URL}, args...)
+		return c.exit(t), c.stdout.String() + c.stderr.String()
+	}
+	code, created := mainstay(secrets["MAINSTAY_ADMIN_TOKEN"], "token", "create", "acme", "--role", "operator",
+		"--tenant", "acme", "-o", "json")
+	require.Equal(t, 0, code, created)
+	var acme struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(created), &acme))
+	run := func(command ...string) (int, string) {
+		return mainstay(acme.Token, append([]string{"task", "submit", "--wait", "--"}, command...)...)
+	}
+
+	code, seen := run("sh", "-c", `env; p=$$; for above in 1 2 3 4; do
+		echo "process $above:"; tr '\0' '\n' </proc/$p/environ
+		p=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$p/status)
+	done`)
+	require.Equal(t, 0, code, seen)
+	require.Contains(t, seen, "process 4:")
+	require.Contains(t, seen, "GIVEN=to-commands")
+	require.Contains(t, seen, "PATH=")
+	for name, value := range secrets {
+		require.NotContains(t, seen, value, name)
+	}
+
+	program, err := binary()
+	require.NoError(t, err)
+	code, said := run("env", "TEMPORAL_ADDRESS="+report.Temporal, program, "serve", "--roles", "gateway", "--insecure",
+		"--http", "127.0.0.1:0", "--audit-log", "off")
+	require.NotEqual(t, 0, code)
+	require.Contains(t, said, "Request unauthorized")
+}
+
 // TestDevForOthersAsksWhoTheyAre runs `dev` on all addresses: it makes an admin token, its own agents join, and nobody
 // else gets in; and what a task runs sees none of the secrets.
 func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	secret := "MAINSTAY_TOKEN_KEY=" + strings.Repeat("k", 40)
+	secret := "MAINSTAY_TOKEN_KEY=" + strings.Repeat("01234567", 5)
 	args := append(devArgs(dir, "0.0.0.0:0"), "--agents", "1", "--allow-exec", "--ui", "0.0.0.0:0")
 	p := start(t, []string{secret}, args...)
 	t.Cleanup(func() { killAgents(dir) })

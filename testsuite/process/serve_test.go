@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,6 +99,23 @@ func TestKilledControlPlaneComesBack(t *testing.T) {
 	require.Len(t, lines(dir+"/ledger"), 1, "it ran again")
 }
 
+// TestInsecureServeLeavesSecuredInstallationsAlone makes a token in the Temporal of a secured `dev`, which nobody may
+// then open to everybody, not even with Temporal's key.
+func TestInsecureServeLeavesSecuredInstallationsAlone(t *testing.T) {
+	t.Parallel()
+	const admin = "an-admin-token-of-tests-has-no-blanks"
+	_, report := startDevIn(t, []string{"MAINSTAY_ADMIN_TOKEN=" + admin}, t.TempDir(), "127.0.0.1:0", "--agents", "0")
+	made := start(t, []string{"MAINSTAY_TOKEN=" + admin, "MAINSTAY_SERVER=" + report.URL}, "token", "create", "ci",
+		"--role", "viewer")
+	require.Equal(t, 0, made.exit(t), "%s", &made.stderr)
+	key, err := os.ReadFile(report.KeyFile)
+	require.NoError(t, err)
+	env := []string{"TEMPORAL_ADDRESS=" + report.Temporal, "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=" +
+		strings.TrimSpace(string(key))}
+	fails(t, env, 2, []string{"--insecure would open an installation to everybody that has tokens (1 in the namespace"},
+		"serve", "--insecure", "--roles", "gateway", "--http", "127.0.0.1:0")
+}
+
 func TestServeRefusesToStart(t *testing.T) {
 	t.Parallel()
 	server, err := temporal()
@@ -115,8 +133,10 @@ func TestServeRefusesToStart(t *testing.T) {
 			[]string{"cannot reach Temporal at 127.0.0.1:", "TEMPORAL_ADDRESS"}},
 		"no namespace": {[]string{here, tokenKey, word, "TEMPORAL_NAMESPACE=none"}, nil, 1,
 			[]string{`has no namespace "none"`, "temporal operator namespace create"}},
-		"no key": {[]string{here}, nil, 2, []string{"a hub needs a secret key", "openssl rand -hex 32",
+		"no key": {[]string{here}, nil, 2, []string{"hubs and gateways need a secret key", "openssl rand -hex 32",
 			"MAINSTAY_TOKEN_KEY"}},
+		"a gateway's key": {[]string{here, word}, []string{"--roles", "gateway"}, 2,
+			[]string{"hubs and gateways need a secret key"}},
 		"short key": {[]string{here, "MAINSTAY_TOKEN_KEY=hunter2"}, nil, 2,
 			[]string{"the key in MAINSTAY_TOKEN_KEY has 7 characters, at least 32 are needed"}},
 		"busy address": {[]string{here, tokenKey}, []string{"--http", busy}, 1,

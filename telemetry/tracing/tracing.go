@@ -1,4 +1,5 @@
-package telemetry
+// Package tracing sends the spans of a process to where the environment says.
+package tracing
 
 import (
 	"context"
@@ -13,8 +14,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	"go.temporal.io/sdk/contrib/opentelemetry"
-	"go.temporal.io/sdk/interceptor"
 )
 
 // Tracing is a process's tracing. The zero value is off, and costs nothing.
@@ -22,9 +21,9 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 }
 
-// NewTracing sets tracing up as the standard OTEL_ variables say. It is off unless OTEL_TRACES_EXPORTER is otlp, or an
+// New sets tracing up as the standard OTEL_ variables say. It is off unless OTEL_TRACES_EXPORTER is otlp, or an
 // OTLP endpoint is named. The SDK itself reads the sampler, the limits and what else there is.
-func NewTracing(ctx context.Context, getenv func(string) string, service, version string) (*Tracing, error) {
+func New(ctx context.Context, getenv func(string) string, service, version string) (*Tracing, error) {
 	if on, err := wanted(getenv); err != nil || !on {
 		return &Tracing{}, err
 	}
@@ -32,11 +31,11 @@ func NewTracing(ctx context.Context, getenv func(string) string, service, versio
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	return NewTracingTo(ctx, service, version, sdktrace.WithBatcher(exporter))
+	return NewTo(ctx, service, version, sdktrace.WithBatcher(exporter))
 }
 
-// NewTracingTo is tracing with the options given, such as another exporter.
-func NewTracingTo(
+// NewTo is tracing with the options given, such as another exporter.
+func NewTo(
 	ctx context.Context, service, version string, options ...sdktrace.TracerProviderOption,
 ) (*Tracing, error) {
 	described, err := resource.New(ctx,
@@ -88,24 +87,6 @@ func (t *Tracing) Provider() trace.TracerProvider {
 		return noop.NewTracerProvider()
 	}
 	return t.provider
-}
-
-// Interceptors carry traces through Temporal: give them to the client, which hands them to its workers. There are none
-// while tracing is off. Queries are left out: metrics and pages ask them all the time.
-func (t *Tracing) Interceptors() ([]interceptor.ClientInterceptor, error) {
-	if !t.On() {
-		return nil, nil
-	}
-	tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
-		Tracer:                  t.provider.Tracer("mainstay.dev/mainstay"),
-		DisableQueryTracing:     true,
-		DisableBaggage:          true,
-		AllowInvalidParentSpans: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("trace calls of Temporal: %w", err)
-	}
-	return []interceptor.ClientInterceptor{tracing}, nil
 }
 
 // Stop hands on what is left. It may be called twice.

@@ -1,4 +1,4 @@
-package telemetry
+package tracing
 
 import (
 	"context"
@@ -35,16 +35,13 @@ func TestTracingByTheEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tracing, err := NewTracing(t.Context(), func(name string) string { return c.env[name] }, "mainstay", "v1")
+			tracing, err := New(t.Context(), func(name string) string { return c.env[name] }, "mainstay", "v1")
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, c.on, tracing.On())
-			interceptors, err := tracing.Interceptors()
-			require.NoError(t, err)
-			require.Equal(t, c.on, len(interceptors) == 1)
 			_, span := tracing.Provider().Tracer("").Start(t.Context(), "x")
 			require.Equal(t, c.on, span.IsRecording())
 			ctx, cancel := context.WithCancel(context.Background())
@@ -66,10 +63,10 @@ func TestTracesAreExported(t *testing.T) {
 	}))
 	defer collector.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
-	tracing, err := NewTracing(t.Context(), func(string) string { return collector.URL }, "mainstay", "v1")
+	tracing, err := New(t.Context(), func(string) string { return collector.URL }, "mainstay", "v1")
 	require.ErrorContains(t, err, "OTEL_TRACES_EXPORTER", "the same value for all is none for this")
 	require.False(t, tracing.On())
-	tracing, err = NewTracing(t.Context(), func(name string) string {
+	tracing, err = New(t.Context(), func(name string) string {
 		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL}[name]
 	}, "mainstay", "v1")
 	require.NoError(t, err)
@@ -85,7 +82,7 @@ func TestTheEnvironmentNamesTheService(t *testing.T) {
 		if want != "mainstay" {
 			t.Setenv("OTEL_SERVICE_NAME", want)
 		}
-		tracing, err := NewTracingTo(t.Context(), "mainstay", "v1", sdktrace.WithSyncer(spans))
+		tracing, err := NewTo(t.Context(), "mainstay", "v1", sdktrace.WithSyncer(spans))
 		require.NoError(t, err)
 		_, span := tracing.Provider().Tracer("").Start(t.Context(), "x")
 		span.End()
