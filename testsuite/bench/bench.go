@@ -29,7 +29,7 @@ ports and in a temporary folder, and leaves nothing behind. What is measured, an
 	}
 	command.PersistentPreRunE = a.StopUnread
 	for _, b := range []benchmark{throughputBenchmark(), failoverBenchmark(), idleBenchmark(), healingBenchmark(),
-		drainBenchmark(), queueBenchmark(), gatewayBenchmark()} {
+		drainBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
 	command.AddCommand(bareGatewayCommand(), agentCommand(a), temporalCommand(a))
