@@ -58,4 +58,3 @@ func TestRecordJob(t *testing.T) {
 	closed(t, c, id)
 	save(t, c, contract.JobWorkflow, "life", id)
 }
-
