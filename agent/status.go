@@ -2,7 +2,11 @@ package agent
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -84,17 +88,34 @@ func (a *Agent) Status() Status {
 }
 
 // HealthHandler serves the agent's status for probes: /health and /readyz answer 200 when it is healthy, else 503;
-// /healthz always 200. Use /healthz for liveness, since a restart of the agent does not bring a hub back.
+// /healthz always 200. Use /healthz for liveness, since a restart of the agent does not bring a hub back. Who the agent is
+// and what it does is told to this machine only. Requests for another host's name are refused, because web pages make
+// such ones.
 func (a *Agent) HealthHandler() http.Handler {
 	serve := func(always bool) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if !ownHost(r.Host) {
+				http.Error(w, "ask for this by an address, or by the name of this machine", http.StatusForbidden)
+				return
+			}
 			status := a.Status()
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Cache-Control", "no-store")
 			if !always && status.Status != StatusHealthy {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
-			_ = json.NewEncoder(w).Encode(status) // the client went away
+			var body any = status
+			if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+				body = struct {
+					Status                 string     `json:"status"`
+					UptimeSeconds          int64      `json:"uptime_seconds"`
+					LastHeartbeatSuccess   bool       `json:"last_heartbeat_success"`
+					LastHeartbeat          *time.Time `json:"last_heartbeat,omitempty"`
+					MetadataStoreConnected bool       `json:"metadata_store_connected"`
+				}{status.Status, status.UptimeSeconds, status.LastHeartbeatSuccess, status.LastHeartbeat,
+					status.MetadataStoreConnected}
+			}
+			_ = json.NewEncoder(w).Encode(body) // the client went away
 		}
 	}
 	mux := http.NewServeMux()
@@ -102,4 +123,14 @@ func (a *Agent) HealthHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", serve(false))
 	mux.HandleFunc("GET /healthz", serve(true))
 	return mux
+}
+
+// ownHost reports whether the host of a request is an address, or a name that this machine has itself.
+func ownHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	own, _ := os.Hostname()
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost") || own != "" && strings.EqualFold(host, own)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +23,9 @@ import (
 func probe(t *testing.T, a *agent.Agent, path string) (int, agent.Status) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	a.HealthHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9091"+path, nil)
+	r.RemoteAddr = "127.0.0.1:5000"
+	a.HealthHandler().ServeHTTP(w, r)
 	var status agent.Status
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &status))
 	return w.Code, status
@@ -56,6 +60,35 @@ func TestAgentHealth(t *testing.T) {
 	code, status = probe(t, b.agent, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Equal(t, agent.StatusUnhealthy, status.Status)
+}
+
+// TestAgentHealthForOthers asks from another machine, and as a web page that has renamed its host.
+func TestAgentHealthForOthers(t *testing.T) {
+	t.Parallel()
+	a, err := agent.New(agent.Options{ID: "canary-id", Cluster: "canary-cluster", HubURLs: []string{"http://127.0.0.1:1"}})
+	require.NoError(t, err)
+	own, err := os.Hostname()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		from, host string
+		status     int
+		all        bool
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:9091", http.StatusServiceUnavailable, true},
+		{"[::1]:5000", "localhost:9091", http.StatusServiceUnavailable, true},
+		{"[::ffff:127.0.0.1]:5000", own + ":9091", http.StatusServiceUnavailable, true},
+		{"192.0.2.7:5000", "192.0.2.1:9091", http.StatusServiceUnavailable, false},
+		{"192.0.2.7:5000", "[2001:db8::1]:9091", http.StatusServiceUnavailable, false},
+		{"127.0.0.1:5000", "attacker.example:9091", http.StatusForbidden, false},
+		{"127.0.0.1:5000", "", http.StatusForbidden, false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/health", nil)
+		r.RemoteAddr, r.Host = c.from, c.host
+		w := httptest.NewRecorder()
+		a.HealthHandler().ServeHTTP(w, r)
+		require.Equal(t, c.status, w.Code, c.host)
+		require.Equal(t, c.all, strings.Contains(w.Body.String(), "canary"), "%s asks %s: %s", c.from, c.host, w.Body)
+	}
 }
 
 // An agent that no hub answers is unhealthy once a hub would give it up, and healthy again with the next answer.

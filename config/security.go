@@ -38,7 +38,8 @@ type Security struct {
 
 // ClientCertificate is what the holder of a client certificate may do.
 type ClientCertificate struct {
-	// Subject is the certificate's common name, or one of its DNS names, mail addresses or URIs.
+	// Subject is one of the certificate's names: its common name or a DNS name, a mail address if it has an @, or a URI if
+	// it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
 	Subject string `yaml:"subject"`
 	// Role is viewer, operator or admin. Default: none.
 	Role string `yaml:"role"`

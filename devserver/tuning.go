@@ -39,6 +39,8 @@ func tuning() dynamicconfig.StaticClient {
 		{dynamicconfig.EnableCancelActivityWorkerCommand.Key(), true,
 			"a cancelled task's agent hears at once, not with the next attempt heartbeat"},
 		{dynamicconfig.WorkerCommandsEnabled.Key(), true, "as above"},
+		{dynamicconfig.MemoSizeLimitWarn.Key(), 256 << 10,
+			"the memo of the tokens is larger than the 2 kB of the default, and its warnings would hide others"},
 		{dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8_096, "bounds the memory of a long-lived process"},
 	}
 	values := dynamicconfig.StaticClient{}

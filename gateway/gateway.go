@@ -83,7 +83,7 @@ func New(o Options) *Gateway {
 			Failovers: (&failover.Handlers{Core: core}).Newest,
 			Every:     o.FleetEvery,
 		},
-		events: events.New(events.Options{Store: core.Store, Logger: o.Logger, AskHub: readEvents(core)}),
+		events: events.New(events.Options{Store: core.Store, Logger: o.Logger, Key: o.Key, AskHub: readEvents(core)}),
 	}
 }
 

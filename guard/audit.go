@@ -19,7 +19,8 @@ import (
 // it.
 type Entry struct {
 	Time      time.Time         `json:"time"`
-	RequestID string            `json:"request_id"`
+	RequestID string            `json:"request_id"` // ours: no other request has it
+	ClientID  string            `json:"client_request_id,omitempty"`
 	Method    string            `json:"method"`
 	Route     string            `json:"route"`
 	Operation string            `json:"operation,omitempty"`
@@ -105,6 +106,7 @@ func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.
 	return &Entry{
 		Time:      at.UTC(),
 		RequestID: httpapi.RequestID(r.Context()),
+		ClientID:  httpapi.ClientRequestID(r.Context()),
 		Method:    r.Method,
 		Route:     route.Path,
 		Operation: route.Operation,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -106,7 +107,8 @@ func (g *Gate) record(ctx context.Context, id string, anew bool) (access.Record,
 
 // Certificate gives the holders of certificates a role, or lets them register agents.
 type Certificate struct {
-	// Subject is the certificate's common name, or one of its DNS names, addresses of mail or URIs.
+	// Subject is one of the certificate's names: its common name or a DNS name, an address of mail if it has an @, or a
+	// URI if it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
 	Subject string
 	Role    access.Role
 	Tenant  string
@@ -117,26 +119,42 @@ type Certificate struct {
 
 // identityOfCertificate finds the first entry that a certificate meets.
 func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.Identity, bool) {
-	names := append([]string{c.Subject.CommonName}, c.DNSNames...)
-	names = append(names, c.EmailAddresses...)
-	for _, uri := range c.URIs {
-		names = append(names, uri.String())
-	}
 	for _, entry := range entries {
-		for _, name := range names {
-			if name != "" && name == entry.Subject {
-				return access.Identity{
-					Kind:   access.KindCertificate,
-					ID:     entry.Subject,
-					Name:   c.Subject.CommonName,
-					Role:   entry.Role,
-					Tenant: entry.Tenant,
-					Joins:  entry.Joins, Cluster: entry.Cluster,
-				}, true
-			}
+		if entry.names(c) {
+			return access.Identity{
+				Kind:   access.KindCertificate,
+				ID:     entry.Subject,
+				Name:   c.Subject.CommonName,
+				Role:   entry.Role,
+				Tenant: entry.Tenant,
+				Joins:  entry.Joins, Cluster: entry.Cluster,
+			}, true
 		}
 	}
 	return access.Identity{}, false
+}
+
+// names reports whether the entry's subject is one of the certificate's names, of the same kind: an authority may check
+// one kind and not another.
+func (e *Certificate) names(c *x509.Certificate) bool {
+	uris := make([]string, len(c.URIs))
+	for i, uri := range c.URIs {
+		uris[i] = uri.String()
+	}
+	kind, name, _ := strings.Cut(e.Subject, ":")
+	switch {
+	case kind == "cn":
+		return name != "" && name == c.Subject.CommonName
+	case kind == "dns":
+		return slices.Contains(c.DNSNames, name)
+	case kind == "mail":
+		return slices.Contains(c.EmailAddresses, name)
+	case strings.Contains(e.Subject, "://"):
+		return slices.Contains(uris, e.Subject)
+	case strings.Contains(e.Subject, "@"):
+		return slices.Contains(c.EmailAddresses, e.Subject)
+	}
+	return e.Subject != "" && (e.Subject == c.Subject.CommonName || slices.Contains(c.DNSNames, e.Subject))
 }
 
 // heldLook is how often the token of a request that is still being answered is looked at again. Tokens are read anew

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,6 +117,36 @@ func get(t *testing.T, url string, config *tls.Config) (status int, body string,
 	text := make([]byte, 4096)
 	n, _ := response.Body.Read(text)
 	return response.StatusCode, string(text[:n]), response.TLS.PeerCertificates[0].SerialNumber.Int64(), nil
+}
+
+// TestSubjectsNameTheirKind has certificates with one name each, of each kind.
+func TestSubjectsNameTheirKind(t *testing.T) {
+	t.Parallel()
+	const name, mail, uri = "ops.example.com", "ops@example.com", "spiffe://example.com/ops"
+	parsed, err := url.Parse(uri)
+	require.NoError(t, err)
+	certificates := map[string]*x509.Certificate{
+		"cn":              {Subject: pkix.Name{CommonName: name}},
+		"dns":             {DNSNames: []string{name}},
+		"mail":            {EmailAddresses: []string{mail}},
+		"mail like a dns": {EmailAddresses: []string{name}},
+		"uri":             {URIs: []*url.URL{parsed}},
+		"cn like a mail":  {Subject: pkix.Name{CommonName: mail}},
+		"cn like a uri":   {Subject: pkix.Name{CommonName: uri}},
+		"nameless":        {},
+	}
+	for subject, wants := range map[string][]string{
+		name: {"cn", "dns"}, "cn:" + name: {"cn"}, "dns:" + name: {"dns"}, mail: {"mail"}, "mail:" + mail: {"mail"},
+		uri: {"uri"}, "": nil, "cn:": nil, "dns:": nil, "mail:": nil, "mail:" + name: {"mail like a dns"},
+	} {
+		var met []string
+		for kind, c := range certificates {
+			if _, known := identityOfCertificate([]Certificate{{Subject: subject, Role: access.Viewer}}, c); known {
+				met = append(met, kind)
+			}
+		}
+		require.ElementsMatch(t, wants, met, subject)
+	}
 }
 
 func TestClientCertificates(t *testing.T) {

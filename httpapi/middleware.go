@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -50,7 +51,11 @@ func loggerOf(ctx context.Context) *zap.Logger {
 func observe(m *metrics, logger *zap.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
-		logger := logger.With(zap.String("request_id", RequestID(c.Request.Context())))
+		ids := requestIDsOf(c.Request.Context())
+		logger := logger.With(zap.String("request_id", ids.own))
+		if ids.client != "" {
+			logger = logger.With(zap.String("client_request_id", ids.client))
+		}
 		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), loggerKey{}, logger))
 		strictHeaders(c)
 		c.Next()
@@ -125,6 +130,14 @@ func limitUnreadBody(c *gin.Context) {
 	}
 }
 
+// closeChunked closes a connection of HTTP/1 after a body without a length. A proxy could read such a request in another
+// way, above all one that names a length too, and take what follows for another client's request.
+func closeChunked(c *gin.Context) {
+	if len(c.Request.TransferEncoding) > 0 && c.Request.ProtoMajor == 1 {
+		c.Header("Connection", "close")
+	}
+}
+
 // drained is how much of a body that nobody reads is waited for, in bytes, so that the connection can be used again.
 const drained = 16 << 10
 
@@ -188,7 +201,7 @@ func strictHeaders(c *gin.Context) {
 	}
 }
 
-// RequestIDHeader names a request: a client may send its own name, and every answer has one.
+// RequestIDHeader names a request: a client may send its own name, which comes back, and every answer has one.
 const RequestIDHeader = "X-Request-Id"
 
 // maxRequestID bounds what a client may send.
@@ -196,20 +209,28 @@ const maxRequestID = 128
 
 type requestIDKey struct{}
 
-// RequestID is the name of the request that ctx belongs to, or "".
-func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
+// requestIDs are our name of a request, which no other has, and the client's, which may be anything harmless or empty.
+type requestIDs struct{ own, client string }
+
+func requestIDsOf(ctx context.Context) requestIDs {
+	ids, _ := ctx.Value(requestIDKey{}).(requestIDs)
+	return ids
 }
+
+// RequestID is our name of the request that ctx belongs to, or "".
+func RequestID(ctx context.Context) string { return requestIDsOf(ctx).own }
+
+// ClientRequestID is the name that the client gave the request that ctx belongs to, or "".
+func ClientRequestID(ctx context.Context) string { return requestIDsOf(ctx).client }
 
 // identify names a request and its answer. What the client sent counts if it is harmless in a log.
 func identify(c *gin.Context) {
-	id := c.GetHeader(RequestIDHeader)
-	if !harmless(id) {
-		id = strings.ToLower(rand.Text())
+	ids := requestIDs{own: strings.ToLower(rand.Text())}
+	if id := c.GetHeader(RequestIDHeader); harmless(id) {
+		ids.client = id
 	}
-	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), requestIDKey{}, id))
-	c.Header(RequestIDHeader, id)
+	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), requestIDKey{}, ids))
+	c.Header(RequestIDHeader, cmp.Or(ids.client, ids.own))
 	c.Next()
 }
 

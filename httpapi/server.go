@@ -100,7 +100,7 @@ func New(o Options) *Server {
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody,
-		plainBody, s.admit)
+		closeChunked, plainBody, s.admit)
 	if o.Tracer != nil {
 		engine.Use(traced(o.Tracer))
 	}

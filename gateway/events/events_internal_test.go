@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -91,6 +92,27 @@ func TestPositionKeepsWhatIsRecent(t *testing.T) {
 	require.True(t, got.clusters["new"].created.Equal(now.Add(-time.Hour)))
 	require.Equal(t, hubMark{process: "abcdef12", seq: 99, at: got.at}, got.hubs["hub-1"])
 	require.True(t, got.from().Equal(now.Add(-positionWindow)))
+}
+
+// TestEventIDsAreSealed has gateways with one key and another read an id.
+func TestEventIDsAreSealed(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	p := position{at: now, tasks: now, hubs: map[string]hubMark{"hub-1": {process: "abcdef12", seq: 99, at: now}}}
+	ours, same, other, none := newSeal([]byte("a")), newSeal([]byte("a")), newSeal([]byte("b")), newSeal(nil)
+	id := ours.close(p.String())
+	require.NotEqual(t, id, ours.close(p.String()), "not even that two are the same")
+	raw, err := base64.RawURLEncoding.DecodeString(id[2:])
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "hub-1")
+	require.Equal(t, p.String(), same.open(id))
+	require.Equal(t, p.String(), ours.open(p.String()), "of an older gateway")
+	require.Equal(t, p.String(), none.open(none.close(p.String())))
+	for name, text := range map[string]string{"another key": other.open(id), "no key": none.open(id),
+		"changed": ours.open(id[:20] + "A" + id[21:]), "cut": ours.open(id[:8]), "no base64": ours.open("2.*")} {
+		_, err := parsePosition(text)
+		require.Error(t, err, name)
+	}
 }
 
 func FuzzParsePosition(f *testing.F) {

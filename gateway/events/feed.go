@@ -35,6 +35,8 @@ const (
 type Options struct {
 	Store  store.Store
 	Logger *zap.Logger
+	// Key hides what the ids of events say from listeners; the same in all gateways. Empty: it is there to read.
+	Key []byte
 	// AskHub asks a hub for what it saw. answered is false when it does not answer in time. An error with the code
 	// not_supported says that this Temporal cannot ask hubs at all.
 	AskHub func(ctx context.Context, hub string, in contract.ReadEventsInput) (read contract.ReadEventsResult,
@@ -45,6 +47,7 @@ type Options struct {
 type Feed struct {
 	store  store.Store
 	logger *zap.Logger
+	seal   seal
 	askHub func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
 
 	mu        sync.Mutex
@@ -79,7 +82,8 @@ type feedRun struct {
 
 // New makes a feed. It asks for nothing until somebody listens.
 func New(o Options) *Feed {
-	return &Feed{store: o.Store, logger: o.Logger, askHub: o.AskHub, listeners: map[*listener]struct{}{}}
+	return &Feed{store: o.Store, logger: o.Logger, seal: newSeal(o.Key), askHub: o.AskHub,
+		listeners: map[*listener]struct{}{}}
 }
 
 // listen registers a listener, which gets what happens from now on: everything after the run is ready.
@@ -101,7 +105,7 @@ func (f *Feed) listen(filter eventFilter) (*listener, *feedRun, error) {
 		run.idle.Stop()
 		run.idle = nil
 	}
-	l := newListener(filter, run.position.String())
+	l := newListener(filter, f.seal.close(run.position.String()))
 	f.listeners[l] = struct{}{}
 	return l, run, nil
 }
@@ -187,7 +191,7 @@ func (r *feedRun) publish(events []told, advance func(p *position)) {
 			fresh = append(fresh, e)
 		}
 	}
-	at := r.position.String()
+	at := f.seal.close(r.position.String())
 	for l := range f.listeners {
 		l.offer(fresh, at)
 	}

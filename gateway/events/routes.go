@@ -60,7 +60,7 @@ func (f *Feed) Register(routes huma.API) {
 				in.Task = fleet.Qualify(id.Tenant, in.Task)
 			}
 		}
-		request, err := readRequest(in, time.Now())
+		request, err := readRequest(in, f.seal, time.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +78,7 @@ func (f *Feed) Register(routes huma.API) {
 	})
 }
 
-func readRequest(in *watchInput, now time.Time) (*watchRequest, error) {
+func readRequest(in *watchInput, s seal, now time.Time) (*watchRequest, error) {
 	types, err := parseTypes(in.Type)
 	if err != nil {
 		return nil, httpapi.InvalidField("query.type", err.Error())
@@ -96,7 +96,7 @@ func readRequest(in *watchInput, now time.Time) (*watchRequest, error) {
 	}
 	switch {
 	case last != "":
-		p, err := parsePosition(last)
+		p, err := parsePosition(s.open(last))
 		if r.lost = err != nil; !r.lost {
 			r.from = &p
 		}
