@@ -50,7 +50,9 @@ type Record struct {
 	AgentID   string    `json:"agent_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by,omitempty"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// CreatedByID is the id of the token, or the certificate's subject, that made it. Names can be given anew, ids not.
+	CreatedByID string    `json:"created_by_id,omitempty"`
+	ExpiresAt   time.Time `json:"expires_at,omitzero"`
 	// MaxUses is how many agents may join with a join token; 0: any number. Its cluster counts them.
 	MaxUses int `json:"max_uses,omitempty"`
 	// Seal shows that a gateway with the installation's key has made the record, so that writing to Temporal alone
@@ -68,7 +70,7 @@ func (r *Record) SealWith(key []byte) string {
 	}
 	text, _ := json.Marshal([]any{ // plain values: cannot fail
 		"token", r.ID, r.Name, r.Kind, r.Hash, r.Role, r.Tenant, r.Cluster, r.AgentID,
-		seconds(r.CreatedAt), seconds(r.ExpiresAt), r.MaxUses,
+		seconds(r.CreatedAt), seconds(r.ExpiresAt), r.MaxUses, r.CreatedByID,
 	})
 	mac := hmac.New(sha256.New, key)
 	mac.Write(text)
@@ -161,6 +163,22 @@ func Redact(text string) string {
 		return map[TokenKind]string{APIToken: apiPrefix, JoinToken: joinPrefix}[kind] + id + "_…"
 	}
 	return text
+}
+
+// Descendants are the tokens that a token has made, those that these have made, and so on.
+func Descendants(tokens []Record, id string) []Record {
+	var found []Record
+	made := map[string]bool{id: true}
+	for again := true; again; {
+		again = false
+		for i := range tokens {
+			if t := &tokens[i]; made[t.CreatedByID] && !made[t.ID] {
+				made[t.ID], again = true, true
+				found = append(found, *t)
+			}
+		}
+	}
+	return found
 }
 
 // MaxTokens is how many tokens an installation keeps.

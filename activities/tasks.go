@@ -50,10 +50,15 @@ func (a *Control) openPlace(
 	if place.Lane != contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
 		return place, nil
 	}
-	if err := a.clusters().OpenLane(ctx, view, spec.RequiredCapabilities); err != nil {
+	if err := a.clusters().OpenLane(ctx, view, spec.RequiredCapabilities, spec.Tenant); err != nil {
 		return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
 	}
 	return place, nil
+}
+
+// UsedLanes finds the lanes that tasks use.
+func (a *Control) UsedLanes(ctx context.Context, in contract.UsedLanesInput) ([]string, error) {
+	return a.clusters().UsedLanes(ctx, in.Cluster, in.Lanes, in.Since)
 }
 
 // Reprioritize changes the priority of a delivery that waits in its lane: Temporal queues it again. One that an agent

@@ -23,6 +23,8 @@ type List[T any] struct {
 	key    string // the field of the answer that has the items
 	query  url.Values
 	more   bool
+	// missing are the clusters that did not answer, by the pages that were read.
+	missing []string
 }
 
 func list[T any](c *Client, path, key string, query url.Values) *List[T] {
@@ -31,6 +33,9 @@ func list[T any](c *Client, path, key string, query url.Values) *List[T] {
 
 // More reports whether there are items after those that were read. Of a list that was not read it is true.
 func (l *List[T]) More() bool { return l.more }
+
+// Missing are the clusters that did not answer, by the pages that Take has read: what is theirs is not in the list.
+func (l *List[T]) Missing() []string { return l.missing }
 
 // All are the items from where Take left the list, and leaves it there. An error ends them.
 func (l *List[T]) All(ctx context.Context) iter.Seq2[T, error] {
@@ -71,7 +76,13 @@ func (l *List[T]) Take(ctx context.Context, n int) ([]T, error) {
 		items = append(items, page...)
 	}
 	if l.client.raw != nil { // json.Marshal would escape what came
-		*l.client.raw = slices.Concat([]byte(`{"`+l.key+`":[`), bytes.Join(raw, []byte(",")), []byte("]}"))
+		missing := []byte(nil)
+		if len(l.missing) > 0 {
+			names, _ := json.Marshal(l.missing) // cannot fail
+			missing = slices.Concat([]byte(`,"missing_clusters":`), names)
+		}
+		*l.client.raw = slices.Concat([]byte(`{"`+l.key+`":[`), bytes.Join(raw, []byte(",")), []byte("]"), missing,
+			[]byte("}"))
 	}
 	return items, nil
 }
@@ -90,9 +101,14 @@ func (l *List[T]) page(ctx context.Context) (raw []json.RawMessage, items []T, e
 	if l.client.raw != nil {
 		err = decode(page[l.key], &raw)
 	}
-	if err = errors.Join(err, decode(page[l.key], &items), decode(page["next_page_token"], &next)); err != nil {
+	var missing []string
+	if err = errors.Join(err, decode(page[l.key], &items), decode(page["next_page_token"], &next),
+		decode(page["missing_clusters"], &missing)); err != nil {
 		return nil, nil, l.client.strange(err)
 	}
+	l.missing = append(l.missing, missing...)
+	slices.Sort(l.missing)
+	l.missing = slices.Compact(l.missing)
 	l.more = next != ""
 	l.query.Set("page_token", next)
 	return raw, items, nil

@@ -50,10 +50,11 @@ func (t Tokens) Create(ctx context.Context, r api.TokenRequest) (*api.NewToken, 
 	return post[api.NewToken](ctx, t.c, path("tokens"), r)
 }
 
-// Revoke revokes a token. endSessions: those of the agents that registered with a join token end too.
-func (t Tokens) Revoke(ctx context.Context, id string, endSessions bool) (*api.RevokedToken, error) {
+// Revoke revokes a token. endSessions: those of the agents that registered with a join token end too. withChildren: the
+// tokens that it has made are revoked too, and those that these have made.
+func (t Tokens) Revoke(ctx context.Context, id string, endSessions, withChildren bool) (*api.RevokedToken, error) {
 	return do[api.RevokedToken](ctx, t.c, request{method: http.MethodDelete, path: path("tokens", id),
-		query: values("end_sessions", endSessions)})
+		query: values("end_sessions", endSessions, "with_children", withChildren)})
 }
 
 // Status says how healing stands.

@@ -30,6 +30,8 @@ type Security struct {
 	RateBurst int     `yaml:"rate_burst"`
 	// AuditLog takes one line for each change: log (the process's own log), off, or a file. Default log.
 	AuditLog string `yaml:"audit_log"`
+	// AuditReads also writes a line for each thing that was read. Default false.
+	AuditReads bool `yaml:"audit_reads"`
 	// OpenMetrics lets everybody read /metrics. Default false: a viewer's token is needed.
 	OpenMetrics bool `yaml:"open_metrics"`
 }

@@ -42,6 +42,8 @@ var (
 	DirectActivity = Activity[Directive, None]{"Direct"}
 	// ReleaseBrakeActivity runs on a hub's own queue and gives up the agents that the mass-loss brake held on to.
 	ReleaseBrakeActivity = Activity[ReleaseBrakeRequest, None]{"ReleaseBrake"}
+	// UsedLanesActivity finds the lanes that are used.
+	UsedLanesActivity = Activity[UsedLanesInput, []string]{"UsedLanes"}
 	// ReadLoadsActivity reads how many tasks each agent of the cluster of this name runs.
 	ReadLoadsActivity = Activity[string, map[string]int]{"ReadLoads"}
 )
@@ -82,6 +84,15 @@ type (
 // OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
 type OpenLaneRequest struct {
 	Capabilities []string `json:"capabilities"`
+	// Tenant has the task that needs it; empty: none.
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// UsedLanesInput asks which lanes of capabilities a cluster's tasks use, or have used since a time.
+type UsedLanesInput struct {
+	Cluster string    `json:"cluster"`
+	Lanes   []string  `json:"lanes"`
+	Since   time.Time `json:"since"`
 }
 
 // Directive tells hubs how a cluster's lanes are served. A hub keeps the newest.

@@ -43,6 +43,15 @@ func OpenTaskQuery(f *fleet.TaskFilter) string {
 	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 }
 
+// LaneUsersQuery is the visibility query for what may use a cluster's lane of capabilities: tasks that wait there, and
+// all runs of jobs, which do not tell their steps' lanes; if they have not ended, or not before a time.
+func LaneUsersQuery(cluster, lane string, since time.Time) string {
+	return Equals(AttrCluster.GetName(), cluster) + " AND (" +
+		Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane)) +
+		" OR " + Equals("WorkflowType", RunWorkflow) + ") AND (" +
+		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " OR CloseTime >= " + quoteTime(since) + ")"
+}
+
 // TaskWaiting is a status for filters only: queued or retry_wait.
 const TaskWaiting fleet.TaskStatus = "waiting"
 

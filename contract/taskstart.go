@@ -28,8 +28,12 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	if spec.Tenant != "" {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
-	if len(spec.Labels) > 0 {
-		attributes = append(attributes, AttrLabels.ValueSet(LabelList(spec.Labels)))
+	terms := LabelList(spec.Labels)
+	if len(spec.RequiredCapabilities) > 0 {
+		terms = append(terms, LaneTerm(fleet.CapabilityLane(spec.RequiredCapabilities)))
+	}
+	if len(terms) > 0 {
+		attributes = append(attributes, AttrLabels.ValueSet(terms))
 	}
 	memo := map[string]any{}
 	if len(spec.RequiredCapabilities) > 0 {

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"strings"
@@ -70,6 +72,35 @@ func ParseLabelTerm(term string) (name, value string) {
 		value = plain
 	}
 	return name, value
+}
+
+// maxLaneTerm bounds a LaneTerm, in bytes: what visibility stores take for one word.
+const maxLaneTerm = 200
+
+// LaneTerm is a lane of capabilities as the search attribute AttrLabels of its tasks has it, beside their labels: so
+// the tasks of a lane are found. Unlike a label it has no "=".
+func LaneTerm(lane string) string {
+	if len(lane) <= maxLaneTerm {
+		return lane
+	}
+	sum := sha256.Sum256([]byte(lane))
+	return "cap/#" + hex.EncodeToString(sum[:])
+}
+
+// LabelsOf are the labels among the terms of AttrLabels; nil: there are none.
+func LabelsOf(terms []string) map[string]string {
+	var labels map[string]string
+	for _, term := range terms {
+		if !strings.Contains(term, "=") {
+			continue // a LaneTerm
+		}
+		if labels == nil {
+			labels = make(map[string]string, len(terms))
+		}
+		name, value := ParseLabelTerm(term)
+		labels[name] = value
+	}
+	return labels
 }
 
 // awkward: SQLite's store does not undo the escaping of quotes and backslashes, and splits lists at the heart.

@@ -232,14 +232,19 @@ func NewGate(
 		JoinToken:    t.Join,
 		SessionKey:   key,
 		Certificates: certificates,
-		Rate:         s.RateLimit, Burst: s.RateBurst, Audit: audit, Sessions: hub.SessionsOf(key),
+		Rate:         s.RateLimit,
+		Burst:        s.RateBurst,
+		Audit:        audit,
+		AuditReads:   s.AuditReads,
+		Sessions:     hub.SessionsOf(key),
+		EndSession:   guard.SessionEnder(temporal),
 	}), audit, nil
 }
 
 // APIGate is the gate of the API; g is nil while security is off.
 func APIGate(g *guard.Gate, key []byte) httpapi.Gate {
 	if g == nil {
-		return guard.Unlocked{Sessions: hub.SessionsOf(key)}
+		return guard.NewUnlocked(hub.SessionsOf(key))
 	}
 	return g
 }

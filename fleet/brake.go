@@ -36,6 +36,16 @@ func (p BrakePolicy) Validate() error {
 	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
 }
 
+// DefaultBrakeStanding is how long an agent must have been online for its loss to count for the brake, unless it had
+// work.
+const DefaultBrakeStanding = 2 * time.Minute
+
+// CountsForBrake reports whether the loss of an agent tells something of the network: one that came a moment ago and
+// never had work may be made up, to keep failovers from happening. standing is DefaultBrakeStanding but in tests.
+func CountsForBrake(online time.Duration, worked bool, standing time.Duration) bool {
+	return worked || online >= standing
+}
+
 // AgentLoss is one agent that vanished and is not back.
 type AgentLoss struct {
 	AgentID string    `json:"agent_id"`

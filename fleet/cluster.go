@@ -49,7 +49,7 @@ type AgentProfile struct {
 	Zone         string            `json:"zone,omitempty" maxLength:"63"`
 	Group        string            `json:"group,omitempty" maxLength:"63"`
 	Version      string            `json:"version,omitempty" maxLength:"63"`
-	Metadata     map[string]string `json:"metadata,omitempty"`
+	Metadata     map[string]string `json:"metadata,omitempty" maxProperties:"64" doc:"At most 64 entries, and 4 KiB of JSON in all."`
 	// EndsProcessTrees: no process that an exec task started outlives its attempt or its agent.
 	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
 }
@@ -110,6 +110,8 @@ type Cluster struct {
 	Version int64 `json:"version"`
 	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
+	// LaneUses are those of the sets' lanes that are given back when no task uses them, sorted by lane.
+	LaneUses []LaneUse `json:"lane_uses,omitempty"`
 
 	// Leader is the serving agent of an active_passive cluster; LeaderEpoch is the epoch of its leadership.
 	Leader      string    `json:"leader,omitempty"`
@@ -153,9 +155,6 @@ type Cluster struct {
 	Departures Departures `json:"departures,omitempty"`
 }
 
-// MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name.
-const MaxCapabilitySets = 256
-
 // Join is a request of one agent process for membership.
 type Join struct {
 	AgentProfile
@@ -189,6 +188,9 @@ const (
 	RefusedUses    = "token_used_up"   // its join token has let in as many agents as it may
 	RefusedRevoked = "session_revoked" // its session was ended together with its join token
 	RefusedResume  = "not_a_member"    // it has no session to resume
+
+	RefusedProfile  = "profile"  // what it tells of itself is too much
+	RefusedProfiles = "profiles" // what the cluster's agents tell of themselves is too much together
 )
 
 // Transition is one change of a member's status or health that its hub saw. It is ignored unless Instance and Epoch are

@@ -65,3 +65,33 @@ func TestJSONOutline(t *testing.T) {
 		require.Equal(t, want, got, "in pieces of %d", size)
 	}
 }
+
+// FuzzCheckJSONDepth compares with the parser that reads the text afterwards.
+func FuzzCheckJSONDepth(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,{"b":"[{\"\\"}]}`, "[[[[]]]]", `"[`, `{"a\u0062":{}}`, "[1,2", "]]]["} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		const most = 3
+		err := CheckJSONDepth([]byte(text), most)
+		if !json.Valid([]byte(text)) {
+			return // what reads it afterwards refuses it
+		}
+		depth, deepest := 0, 0
+		for tokens := json.NewDecoder(strings.NewReader(text)); ; {
+			token, end := tokens.Token()
+			if end != nil {
+				break
+			}
+			if mark, is := token.(json.Delim); is && strings.ContainsRune("[{", rune(mark)) {
+				depth++
+				deepest = max(deepest, depth)
+			} else if is {
+				depth--
+			}
+		}
+		if (err != nil) != (deepest > most) {
+			t.Fatalf("depth %d: %v", deepest, err)
+		}
+	})
+}

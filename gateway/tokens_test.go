@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +37,18 @@ func (f *fakeTemporal) withAccess() {
 			tokens = append(tokens, arg.(access.Record))
 			return nil, nil
 		}
-		for i := range tokens {
-			if tokens[i].ID == arg.(contract.RevokeTokenRequest).ID {
-				tokens = append(tokens[:i], tokens[i+1:]...)
-				return nil, nil
+		request := arg.(contract.RevokeTokenRequest)
+		i := slices.IndexFunc(tokens, func(r access.Record) bool { return r.ID == request.ID })
+		if i >= 0 {
+			revoked := contract.RevokedToken{Record: tokens[i]}
+			if request.WithChildren {
+				revoked.Children = access.Descendants(tokens, request.ID)
 			}
+			tokens = slices.DeleteFunc(tokens, func(r access.Record) bool {
+				return r.ID == request.ID || slices.ContainsFunc(revoked.Children,
+					func(c access.Record) bool { return c.ID == r.ID })
+			})
+			return revoked, nil
 		}
 		return nil, temporal.NewApplicationError("canary", contract.UnknownToken)
 	}
@@ -183,4 +191,37 @@ func TestAJoinTokenIsRevokedWhereItIsCounted(t *testing.T) {
 	delete(f.executions, contract.ClusterWorkflowID("build"))
 	answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+orphan.ID, ""), http.StatusOK)
 	require.Empty(t, list())
+}
+
+// TestChildrenGoWithTheirParent revokes a token with what it has made. A join token's cluster hears.
+func TestChildrenGoWithTheirParent(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withAccess()
+	create := f.executions[contract.AccessWorkflowID].update
+	for _, r := range []access.Record{
+		{ID: "0000000000aa", Name: "leaked", Kind: access.APIToken, Role: access.Admin, CreatedByID: "first-admin"},
+		{ID: "0000000000bb", Name: "backdoor", Kind: access.APIToken, Role: access.Admin, CreatedByID: "0000000000aa"},
+		{ID: "0000000000cc", Name: "agents", Kind: access.JoinToken, Cluster: "build", CreatedByID: "0000000000bb"},
+		{ID: "0000000000dd", Name: "good", Kind: access.APIToken, Role: access.Viewer, CreatedByID: "first-admin"},
+	} {
+		_, err := create(contract.CreateTokenUpdate.Name, r)
+		require.NoError(t, err)
+	}
+	var asked []contract.RevokeJoinTokenRequest
+	cluster.update = func(_ string, arg any) (any, error) {
+		asked = append(asked, arg.(contract.RevokeJoinTokenRequest))
+		return contract.RevokedJoinToken{Agents: []string{"a"}}, nil
+	}
+	h := serve(t, f)
+	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete,
+		tokensPath+"/0000000000aa?with_children=true&end_sessions=true", ""), http.StatusOK)
+	require.Equal(t, api.RevokedToken{ID: "0000000000aa", EndedSessions: []string{"a"},
+		Children: []string{"0000000000bb", "0000000000cc"}}, revoked)
+	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: "0000000000cc", EndSessions: true}}, asked)
+	left := answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
+	require.Len(t, left, 1)
+	require.Equal(t, "good", left[0].Name)
+	require.Equal(t, "first-admin", left[0].CreatedByID)
 }

@@ -28,6 +28,23 @@ func entries(t *testing.T, file string) (list []Entry, text string) {
 	return list, string(data)
 }
 
+// TestReadsAreWrittenDownIfAsked does not write what agents ask all day, nor probes.
+func TestReadsAreWrittenDownIfAsked(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	audit, err := OpenAudit(file, zap.NewNop())
+	require.NoError(t, err)
+	s := newShelf()
+	token, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
+	g := s.gate(Options{Audit: audit, AuditReads: true})
+	ask(t, g, access.View.Scoped(), request(http.MethodGet, token))
+	ask(t, g, access.Open, request(http.MethodGet, token))
+	ask(t, g, access.Session, request(http.MethodPost, "sealed-by-a-hub"))
+	list, _ := entries(t, file)
+	require.Len(t, list, 1)
+	require.Equal(t, []any{record.ID, http.MethodGet, "done"}, []any{list[0].ID, list[0].Method, list[0].Outcome})
+}
+
 func TestEveryChangeIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -36,6 +53,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	s := newShelf()
 	token, record := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Operator, Tenant: "acme"})
 	g := s.gate(Options{Audit: audit, Rate: 1000, Burst: 1000})
+	begun := s.now
 
 	ask(t, g, access.Operate.Scoped(), request(http.MethodPost, token))
 	ask(t, g, access.Administer, request(http.MethodDelete, token))
@@ -53,7 +71,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	require.Equal(t, "done", list[0].Outcome)
 	require.Equal(t, []any{record.ID, "ci", access.Operator, "acme", http.MethodPost, "/x", 200},
 		[]any{list[0].ID, list[0].Name, list[0].Role, list[0].Tenant, list[0].Method, list[0].Route, list[0].Status})
-	require.Equal(t, s.now, list[0].Time)
+	require.Equal(t, begun, list[0].Time)
 	require.Equal(t, []any{"refused", 403, record.ID}, []any{list[1].Outcome, list[1].Status, list[1].ID})
 	require.Equal(t, []any{"refused", 401, ""}, []any{list[2].Outcome, list[2].Status, list[2].ID})
 

@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Defaults of the rate limits, in requests.
@@ -23,6 +24,10 @@ const (
 	// failedRate and failedBurst bound what one address may try without proving who it is.
 	failedRate  = 20.0
 	failedBurst = 200
+	// joinRate and joinBurst bound the registrations with one token. All agents of a large cluster may come at once, as
+	// after a restart of its hub.
+	joinRate  = 20.0
+	joinBurst = 1000
 )
 
 // Options are what a Gate needs.
@@ -40,8 +45,11 @@ type Options struct {
 	// Rate and Burst bound the requests of one token; Rate 0: no limit.
 	Rate  float64
 	Burst int
-	// Audit takes the changes; nil: nobody does.
-	Audit *Audit
+	// Audit takes the changes; nil: nobody does. With AuditReads it takes what is read too.
+	Audit      *Audit
+	AuditReads bool
+	// EndSession keeps that a browser's session was signed out; nil: it ends at this process alone.
+	EndSession func(context.Context, access.EndedSession) error
 	// Sessions returns the agent that an agent's session token was made for, and whether it is good; see
 	// hub.SessionsOf. nil: no session token is, as where there is no hub.
 	Sessions func(token string) (agent string, good bool)
@@ -54,9 +62,13 @@ type Gate struct {
 	fixed        []access.Record // tokens known beforehand
 	sessions     sessionSeal
 	certificates []Certificate
-	callers      *limiter // by token
-	strangers    *limiter // by address
+	callers      *ratelimit.Limiter // by token
+	strangers    *ratelimit.Limiter // by address
+	joining      *ratelimit.Limiter // registrations, by token
+	inFlight     *inFlight
 	audit        *Audit
+	auditReads   bool
+	endSession   func(context.Context, access.EndedSession) error
 	agents       func(token string) (agent string, good bool)
 	now          func() time.Time
 }
@@ -71,12 +83,18 @@ func New(o Options) *Gate {
 		tokens:       &directory{read: o.Tokens, now: time.Now, pause: pause},
 		sessions:     newSessionSeal(o.SessionKey),
 		certificates: o.Certificates,
-		callers:      newLimiter(o.Rate, o.Burst),
-		strangers:    newLimiter(failedRate, failedBurst),
-		audit:        o.Audit, agents: o.Sessions, now: time.Now,
+		callers:      ratelimit.New(o.Rate, o.Burst),
+		strangers:    ratelimit.New(failedRate, failedBurst),
+		joining:      ratelimit.New(joinRate, joinBurst),
+		inFlight:     newInFlight(),
+		audit:        o.Audit,
+		auditReads:   o.AuditReads,
+		endSession:   o.EndSession,
+		agents:       o.Sessions,
+		now:          time.Now,
 	}
 	if o.Rate <= 0 {
-		g.strangers = newLimiter(0, 0)
+		g.strangers, g.joining = ratelimit.New(0, 0), ratelimit.New(0, 0)
 	}
 	if o.AdminToken != "" {
 		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken,
@@ -101,7 +119,7 @@ func (g *Gate) Admit(
 	if route.Policy.IsSession() {
 		err = checkSession(g.agents, r, params["id"])
 	} else {
-		id, of, err = g.identify(r)
+		id, of, err = g.identify(r, route.Policy.Role() == access.Admin)
 	}
 	targets := access.NewTargets(params)
 	finished := func(status int) { g.finish(r, route, &id, targets, at, status) }
@@ -118,8 +136,29 @@ func (g *Gate) Admit(
 		return ctx, finished, httpapi.Problem(protocol.CodeForbidden,
 			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
 	}
+	landed, err := g.takeOff(r, route, &id, params["id"])
+	if err != nil {
+		return ctx, nil, err
+	}
 	ctx, answered := g.whileGood(ctx, of)
-	return access.WithTargets(access.With(ctx, id), targets), func(status int) { answered(); finished(status) }, nil
+	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
+		landed()
+		answered()
+		finished(status)
+	}, nil
+}
+
+// takeOff counts a request among what its client has under way. agent is the one that a session's request is of.
+func (g *Gate) takeOff(
+	r *http.Request, route httpapi.Route, id *access.Identity, agent string,
+) (landed func(), err error) {
+	switch {
+	case route.Policy.IsSession():
+		return g.inFlight.begin("agent "+agent, r, route, maxHeld, maxAgentBytes)
+	case id.Known():
+		return g.inFlight.begin(string(id.Kind)+" "+id.ID, r, route, maxHeld, maxBytes)
+	}
+	return g.inFlight.begin(addressKey(httpapi.ClientOf(r).Address), r, route, maxHeld, maxStrangerBytes)
 }
 
 // failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
@@ -127,22 +166,24 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err
 	}
-	if wait := g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now()); wait > 0 {
+	if wait := g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), g.now()); wait > 0 {
 		return tooMany(wait)
 	}
 	return err
 }
 
-// limit counts a request. Agents are not held back: a hub has many, and their polls are its heartbeat. Nor are probes.
+// limit counts a request. Agents' polls are not held back: they are its heartbeat. Nor are probes.
 func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) error {
 	var wait time.Duration
 	switch {
-	case route.Policy.IsSession(), route.Policy.IsJoin() && id.Known():
+	case route.Policy.IsSession():
+	case route.Policy.IsJoin() && id.Joins:
+		wait = g.joining.Take(string(id.Kind)+" "+id.ID, g.now())
 	case id.Known():
-		wait = g.callers.take(string(id.Kind)+" "+id.ID, g.now())
+		wait = g.callers.Take(string(id.Kind)+" "+id.ID, g.now())
 	case route.Policy.IsOpen() && !mutates(r.Method):
 	default:
-		wait = g.strangers.take(addressKey(httpapi.ClientOf(r).Address), g.now())
+		wait = g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), g.now())
 	}
 	if wait > 0 {
 		return tooMany(wait)
@@ -183,8 +224,8 @@ func refusal(p access.Policy, id *access.Identity) error {
 	return httpapi.Problem(protocol.CodeForbidden, "nobody may use this while security is on: it does not say who may")
 }
 
-// finish writes the audit log: every change, and every refusal for want of a right. What agents report all day is the
-// work itself and is not written; that an agent registered is.
+// finish writes the audit log: every change, every refusal for want of a right, and if asked what people and programs
+// read. What agents report all day is the work itself and is not written; that an agent registered is.
 func (g *Gate) finish(
 	r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int,
 ) {
@@ -192,11 +233,12 @@ func (g *Gate) finish(
 		return // a flood must not become one in the log
 	}
 	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
-	if !refused && (!mutates(r.Method) || route.Policy.IsSession()) {
+	read := g.auditReads && route.Policy.Role() != ""
+	if !refused && (!mutates(r.Method) && !read || route.Policy.IsSession()) {
 		return
 	}
 	if status == http.StatusForbidden && route.Policy.IsSession() &&
-		g.strangers.take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
+		g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)
@@ -234,21 +276,31 @@ func checkSession(sessions func(token string) (agent string, good bool), r *http
 }
 
 // Unlocked is the gate while security is off: everybody may do everything, but agents still prove that a session is
-// theirs before a body of theirs is read.
+// theirs before a body of theirs is read, and what one address has under way is bounded.
 type Unlocked struct {
-	// Sessions is as in Options.
-	Sessions func(token string) (agent string, good bool)
+	sessions func(token string) (agent string, good bool)
+	inFlight *inFlight
+}
+
+// NewUnlocked makes the gate. sessions is as in Options.
+func NewUnlocked(sessions func(token string) (agent string, good bool)) *Unlocked {
+	return &Unlocked{sessions, newInFlight()}
 }
 
 // Admit implements httpapi.Gate.
-func (u Unlocked) Admit(
+func (u *Unlocked) Admit(
 	r *http.Request, route httpapi.Route, params map[string]string,
 ) (context.Context, func(int), error) {
-	ctx := r.Context()
+	ctx, client, most := r.Context(), addressKey(httpapi.ClientOf(r).Address), int64(maxBytes)
 	if route.Policy.IsSession() {
-		if err := checkSession(u.Sessions, r, params["id"]); err != nil {
+		if err := checkSession(u.sessions, r, params["id"]); err != nil {
 			return ctx, nil, err
 		}
+		client, most = "agent "+params["id"], maxAgentBytes
 	}
-	return access.With(ctx, access.Local), nil, nil
+	landed, err := u.inFlight.begin(client, r, route, maxHeldLocal, most)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return access.With(ctx, access.Local), func(int) { landed() }, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type shelf struct {
 	mu     sync.Mutex
 	now    time.Time
 	tokens []access.Record
+	ended  []access.EndedSession
 	err    error
 	reads  int
 	hold   chan struct{} // unless nil, a reading waits for it
@@ -28,19 +30,19 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)} }
 
-func (s *shelf) read(ctx context.Context) ([]access.Record, error) {
+func (s *shelf) read(ctx context.Context) ([]access.Record, []access.EndedSession, error) {
 	s.mu.Lock()
 	s.reads++
-	hold, tokens, err := s.hold, append([]access.Record(nil), s.tokens...), s.err
+	hold, tokens, ended, err := s.hold, slices.Clone(s.tokens), slices.Clone(s.ended), s.err
 	s.mu.Unlock()
 	if hold != nil {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
-	return tokens, err
+	return tokens, ended, err
 }
 
 func (s *shelf) clock() time.Time {

@@ -42,7 +42,7 @@ func behindProxy(t *testing.T) (direct, proxied, audit string) {
 	proxies := httpapi.NewProxies([]netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")})
 	gate := New(Options{
 		AdminToken: "0123456789-the-first-admin-token-0123", Rate: DefaultRate, Burst: DefaultBurst, Audit: log,
-		Tokens: func(context.Context) ([]access.Record, error) { return nil, nil },
+		Tokens: func(context.Context) ([]access.Record, []access.EndedSession, error) { return nil, nil, nil },
 	})
 	api := httpapi.New(httpapi.Options{Gate: gate, Proxies: proxies})
 	RegisterSession(api.API(), gate)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -22,7 +23,7 @@ import (
 const maxSignIn = 4 << 10
 
 // sessionLife is how long a browser stays signed in.
-const sessionLife = 12 * time.Hour
+const sessionLife = access.MaxSession
 
 // sessionSeal makes the values of cookies: base64url(json ‖ HMAC-SHA256(json)). A cookie names a token and does not
 // hold it.
@@ -39,11 +40,16 @@ func newSessionSeal(key []byte) sessionSeal {
 }
 
 type sessionClaims struct {
-	Token string `json:"t"` // its id
+	ID    string `json:"i"` // the session's own
+	Token string `json:"t"` // the token's id
 	// Print is the beginning of the token's hash: a session ends with the secret that it was opened with.
 	Print   string `json:"p"`
+	Opened  int64  `json:"o"` // seconds since 1970
 	Expires int64  `json:"e"` // seconds since 1970
 }
+
+func (c *sessionClaims) opened() time.Time  { return time.Unix(c.Opened, 0) }
+func (c *sessionClaims) expires() time.Time { return time.Unix(c.Expires, 0) }
 
 func (s sessionSeal) seal(c sessionClaims) string {
 	body, _ := json.Marshal(c) // plain fields: cannot fail
@@ -68,22 +74,23 @@ func (s sessionSeal) mac(body []byte) []byte {
 
 func printOf(record *access.Record) string { return string(record.Hash[:16]) }
 
-// openSession returns the token that a cookie stands for, if it is still good, and when the session ends.
-func (g *Gate) openSession(ctx context.Context, value string) (access.Record, time.Time, error) {
-	over := httpapi.Problem(protocol.CodeUnauthorized, "the session is over, or its token was revoked: sign in again")
+// openSession returns the token that a cookie stands for, if it is still good, and the session.
+func (g *Gate) openSession(ctx context.Context, value string, anew bool) (access.Record, sessionClaims, error) {
+	over := httpapi.Problem(protocol.CodeUnauthorized,
+		"the session is over, signed out, or its token was revoked: sign in again")
 	claims, ok := g.sessions.open(value)
-	expires := time.Unix(claims.Expires, 0)
-	if !ok || !g.now().Before(expires) {
-		return access.Record{}, expires, over
+	if !ok || claims.ID == "" || !g.now().Before(claims.expires()) {
+		return access.Record{}, claims, over
 	}
-	record, err := g.record(ctx, claims.Token)
+	record, err := g.record(ctx, claims.Token, anew)
 	if err != nil {
-		return access.Record{}, expires, err
+		return access.Record{}, claims, err
 	}
-	if record.Kind != access.APIToken || record.Expired(g.now()) || printOf(&record) != claims.Print {
-		return access.Record{}, expires, over
+	if record.Kind != access.APIToken || record.Expired(g.now()) || printOf(&record) != claims.Print ||
+		g.tokens.over(ctx, claims.ID, claims.Token, claims.opened()) {
+		return access.Record{}, claims, over
 	}
-	return record, expires, nil
+	return record, claims, nil
 }
 
 func sessionOf(id *access.Identity) api.Session {
@@ -140,24 +147,59 @@ func RegisterSession(api huma.API, gate *Gate) {
 			id := access.From(ctx)
 			out := &shownSession{CacheControl: "no-store", Body: sessionOf(&id)}
 			if id.Cookie {
-				if _, expires, err := gate.openSession(ctx, in.Cookie); err == nil {
+				if _, claims, err := gate.openSession(ctx, in.Cookie, false); err == nil {
+					expires := claims.expires()
 					out.Body.ExpiresAt = &expires
 				}
 			}
 			return out, nil
 		})
-	out := operation("sign-out", http.MethodDelete, "Sign a browser out", "")
+	out := operation("sign-out", http.MethodDelete, "Sign a browser out",
+		"Ends the session: its cookie is worth nothing from then on, at other gateways within 5 s.")
 	out.DefaultStatus = http.StatusNoContent
-	httpapi.Register(api, access.Open, out, func(ctx context.Context, _ *struct{}) (*signOutOutput, error) {
+	httpapi.Register(api, access.Open, out, func(ctx context.Context, in *cookieInput) (*signOutOutput, error) {
+		if err := gate.signOut(ctx, in.Cookie); err != nil {
+			return nil, err
+		}
 		return &signOutOutput{SetCookie: cookie("", -1, https(ctx))}, nil
 	})
+}
+
+// signOutTimeout bounds keeping that a session ended.
+const signOutTimeout = 4500 * time.Millisecond
+
+// signOut ends the session of a cookie, if there is one.
+func (g *Gate) signOut(ctx context.Context, value string) error {
+	if g == nil {
+		return nil
+	}
+	record, claims, err := g.openSession(ctx, value, false)
+	if code, _ := httpapi.Code(err); code == protocol.CodeUnauthorized {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	access.Touch(ctx, "token", record.ID)
+	ended := access.EndedSession{ID: claims.ID, Token: record.ID, Expires: claims.expires()}
+	if g.endSession != nil {
+		ctx, cancel := context.WithTimeout(ctx, signOutTimeout)
+		defer cancel()
+		if err := g.endSession(ctx, ended); err != nil {
+			g.logger.Warn("A session cannot be ended", zap.Error(err))
+			return httpapi.Problem(protocol.CodeUnavailable,
+				"the session cannot be ended now: Temporal does not answer; try again")
+		}
+	}
+	g.tokens.end(ended)
+	return nil
 }
 
 func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, error) {
 	if g == nil {
 		return &sessionOutput{SetCookie: cookie("", -1, https(ctx)), Body: sessionOf(&access.Local)}, nil
 	}
-	record, err := g.verify(ctx, in.Body.Token)
+	record, err := g.verify(ctx, in.Body.Token, false)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +207,8 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 		return nil, httpapi.Problem(protocol.CodeForbidden,
 			"a join token only registers agents: sign in with an API token")
 	}
-	expires := g.now().Add(sessionLife)
+	opened := g.now()
+	expires := opened.Add(sessionLife)
 	if !record.ExpiresAt.IsZero() && record.ExpiresAt.Before(expires) {
 		expires = record.ExpiresAt
 	}
@@ -174,7 +217,8 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 	body := sessionOf(&id)
 	expires = expires.UTC().Truncate(time.Second)
 	body.ExpiresAt = &expires
-	value := g.sessions.seal(sessionClaims{Token: record.ID, Print: printOf(&record), Expires: expires.Unix()})
+	value := g.sessions.seal(sessionClaims{ID: rand.Text(), Token: record.ID, Print: printOf(&record),
+		Opened: opened.Unix(), Expires: expires.Unix()})
 	return &sessionOutput{SetCookie: cookie(value, int(expires.Sub(g.now())/time.Second), https(ctx)), Body: body}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -60,6 +61,44 @@ func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
 	s.pass(tokensFresh)
 	_, code = ask(t, g, access.View.Scoped(), browser(http.MethodGet, c))
 	require.Equal(t, protocol.CodeUnauthorized, code, "a revoked token takes its sessions along")
+}
+
+// TestASignedOutSessionIsOver signs one of two sessions of a token out: here, and at another gateway.
+func TestASignedOutSessionIsOver(t *testing.T) {
+	t.Parallel()
+	const admin = "0123456789-the-first-admin-token-0123"
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	o := Options{SessionKey: []byte("of all gateways"), AdminToken: admin}
+	o.EndSession = func(_ context.Context, ended access.EndedSession) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended = access.EndSession(s.ended, ended, s.now)
+		return nil
+	}
+	here, elsewhere := s.gate(o), s.gate(o)
+	looks := func(g *Gate, c *http.Cookie) string {
+		_, code := ask(t, g, access.View, browser(http.MethodGet, c))
+		return code
+	}
+	for _, of := range []string{token, admin} {
+		c, other := signIn(t, here, of), signIn(t, here, of)
+		require.NotEqual(t, c.Value, other.Value)
+		require.Empty(t, looks(here, c))
+		require.Empty(t, looks(elsewhere, c))
+		require.NoError(t, here.signOut(t.Context(), c.Value))
+		require.NoError(t, here.signOut(t.Context(), c.Value), "once more is no mistake")
+		require.Equal(t, protocol.CodeUnauthorized, looks(here, c))
+		s.pass(tokensFresh)
+		require.Equal(t, protocol.CodeUnauthorized, looks(elsewhere, c))
+		require.Empty(t, looks(elsewhere, other), "the other session goes on")
+	}
+	c := signIn(t, here, token)
+	here.endSession = func(context.Context, access.EndedSession) error { return errAway }
+	code, _ := httpapi.Code(here.signOut(t.Context(), c.Value))
+	require.Equal(t, protocol.CodeUnavailable, code)
+	require.Empty(t, looks(here, c), "who is told so is signed in yet")
+	require.NoError(t, here.signOut(t.Context(), "forged"), "there is nothing to end")
 }
 
 func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
@@ -150,4 +189,19 @@ func TestPagesFromElsewhereDoNotAct(t *testing.T) {
 			require.Equal(t, tt.code, code)
 		})
 	}
+}
+
+// FuzzSessionSeal opens what browsers may send as a cookie: only what was sealed is opened.
+func FuzzSessionSeal(f *testing.F) {
+	seal := newSessionSeal([]byte("of all gateways"))
+	good := seal.seal(sessionClaims{ID: "i", Token: "t", Print: "p", Opened: 1, Expires: 2})
+	for _, seed := range []string{good, good[1:], good + "A", "", "%%", strings.Repeat("A", 100)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		claims, ok := seal.open(value)
+		if ok && seal.seal(claims) != good {
+			t.Fatalf("%q was opened as %+v", value, claims)
+		}
+	})
 }

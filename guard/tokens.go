@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -20,30 +21,42 @@ const (
 	tokensFresh = 5 * time.Second
 	// tokensGap is the least time between two readings, and tokensRetry that after one that failed. Made-up tokens
 	// cause readings, so they must be rare.
-	tokensGap   = 100 * time.Millisecond
+	tokensGap = 100 * time.Millisecond
+	// anewGap is tokensGap for readings that those with a good token ask for.
+	anewGap     = 5 * time.Millisecond
 	tokensRetry = time.Second
 	// tokensTimeout bounds one reading; a request waits for it.
 	tokensTimeout = 2 * time.Second
+	// endedKept is how many sessions that ended here are remembered beside those that were read.
+	endedKept = 1000
 )
 
 // errTokensUnknown says that it cannot be told now whether there is such a token.
 var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
 
-// Reader reads all tokens that there are.
-type Reader func(ctx context.Context) ([]access.Record, error)
+// Reader reads all tokens that there are, and the browsers' sessions that were signed out.
+type Reader func(ctx context.Context) ([]access.Record, []access.EndedSession, error)
 
-// FromTemporal reads them from the workflow that keeps them, which needs no worker. It leaves out those that were not
+// FromTemporal reads them from the workflow that keeps them, which needs no worker. It leaves out tokens that were not
 // sealed with the key: somebody else has written them to Temporal, or another key was used then.
 func FromTemporal(c client.Client, key []byte, logger *zap.Logger) Reader {
 	var said atomic.Int64 // how many were left out
-	return func(ctx context.Context) ([]access.Record, error) {
-		all, err := store.Store{Client: c}.Tokens(ctx)
+	return func(ctx context.Context) ([]access.Record, []access.EndedSession, error) {
+		all, ended, err := store.Store{Client: c}.Access(ctx)
 		sealed := slices.DeleteFunc(slices.Clone(all), func(r access.Record) bool { return !r.SealedWith(key) })
 		if left := int64(len(all) - len(sealed)); said.Swap(left) != left && left > 0 {
 			logger.Error("Tokens in Temporal are ignored, because this installation's token key did not make them: "+
 				"revoke them, and make new ones", zap.Int64("tokens", left))
 		}
-		return sealed, err
+		return sealed, ended, err
+	}
+}
+
+// SessionEnder ends browsers' sessions in that workflow.
+func SessionEnder(c client.Client) func(context.Context, access.EndedSession) error {
+	return func(ctx context.Context, s access.EndedSession) error {
+		_, err := store.UpdateAccess(ctx, store.Store{Client: c}, contract.EndSessionUpdate, s)
+		return err
 	}
 }
 
@@ -53,18 +66,20 @@ type directory struct {
 	now   func() time.Time
 	pause func(ctx context.Context, d time.Duration)
 
-	mu      sync.Mutex
-	tokens  map[string]access.Record // by id
-	readAt  time.Time                // when the reading of tokens began; zero: never
-	triedAt time.Time                // when the last reading began
-	failed  bool                     // the last reading
-	reading chan struct{}            // closed when the reading under way ends; nil: none is
+	mu        sync.Mutex
+	tokens    map[string]access.Record // by id
+	ended     []access.EndedSession
+	endedHere []access.EndedSession // by this process, of the last moments: a reading may not have them yet
+	readAt    time.Time             // when the reading of tokens began; zero: never
+	triedAt   time.Time             // when the last reading began
+	failed    bool                  // the last reading
+	reading   chan struct{}         // closed when the reading under way ends; nil: none is
 }
 
 // find returns the token with an id. known is false when there certainly is none: that is only said by a reading that
 // began after the request had come, so that a token works as soon as it was made. An error means that nobody can tell
-// now.
-func (d *directory) find(ctx context.Context, id string) (token access.Record, known bool, err error) {
+// now. With anew a token is known only by such a reading too.
+func (d *directory) find(ctx context.Context, id string, anew bool) (token access.Record, known bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	came := d.now()
@@ -72,23 +87,27 @@ func (d *directory) find(ctx context.Context, id string) (token access.Record, k
 		token, known = d.tokens[id]
 		read := !d.readAt.IsZero()
 		switch age := d.now().Sub(d.readAt); {
-		case known && age < tokensFresh:
+		case known && age < tokensFresh && !anew:
 			return token, true, nil
-		case !known && read && d.readAt.After(came):
-			return token, false, nil
+		case (!known || anew) && read && d.readAt.After(came):
+			return token, known, nil
 		case ctx.Err() != nil, d.failed && d.now().Sub(d.triedAt) < tokensRetry:
-			if !known {
+			if !known || anew {
 				return token, false, errTokensUnknown
 			}
 			return token, true, nil // the last known ones stay
 		}
-		d.refresh(ctx)
+		gap := tokensGap
+		if anew {
+			gap = anewGap
+		}
+		d.refresh(ctx, gap)
 	}
 }
 
 // refresh reads the tokens anew, waits for the reading that another request has begun, or until one may begin. The
 // mutex is held; it is let go meanwhile.
-func (d *directory) refresh(ctx context.Context) {
+func (d *directory) refresh(ctx context.Context, gap time.Duration) {
 	if reading := d.reading; reading != nil {
 		d.mu.Unlock()
 		defer d.mu.Lock()
@@ -99,7 +118,7 @@ func (d *directory) refresh(ctx context.Context) {
 		return
 	}
 	begun := d.now()
-	if wait := d.triedAt.Add(tokensGap).Sub(begun); wait > 0 && !d.triedAt.IsZero() {
+	if wait := d.triedAt.Add(gap).Sub(begun); wait > 0 && !d.triedAt.IsZero() {
 		d.mu.Unlock()
 		defer d.mu.Lock()
 		d.pause(ctx, wait)
@@ -110,7 +129,7 @@ func (d *directory) refresh(ctx context.Context) {
 	d.mu.Unlock()
 	// Others wait for it, so one client that goes away must not end it.
 	readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokensTimeout)
-	list, err := d.read(readCtx)
+	list, ended, err := d.read(readCtx)
 	cancel()
 	d.mu.Lock()
 	d.reading, d.failed = nil, err != nil
@@ -119,10 +138,32 @@ func (d *directory) refresh(ctx context.Context) {
 		d.triedAt = d.now()
 		return
 	}
+	d.ended = ended
 	d.tokens, d.readAt = make(map[string]access.Record, len(list)), begun
 	for _, token := range list {
 		d.tokens[token.ID] = token
 	}
+}
+
+// over reports whether a session of a token was signed out, by a reading that is as fresh as find's.
+func (d *directory) over(ctx context.Context, id, token string, opened time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.now().Sub(d.readAt) >= tokensFresh && ctx.Err() == nil &&
+		!(d.failed && d.now().Sub(d.triedAt) < tokensRetry) {
+		d.refresh(ctx, anewGap)
+	}
+	return access.EndsSession(d.ended, id, token, opened) || access.EndsSession(d.endedHere, id, token, opened)
+}
+
+// end notes that a session was signed out here.
+func (d *directory) end(s access.EndedSession) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.endedHere) >= endedKept {
+		d.endedHere = d.endedHere[1:]
+	}
+	d.endedHere = append(d.endedHere, s)
 }
 
 // pause waits for d or until ctx ends.

@@ -37,6 +37,33 @@ func TestATokenWorksAtOnceAndARevokedOneForSecondsMore(t *testing.T) {
 	require.Equal(t, protocol.CodeUnauthorized, looks(one))
 }
 
+// TestARevokedAdminMakesNothingMore revokes an admin's token: what admins alone may do ends at once.
+func TestARevokedAdminMakesNothingMore(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	admin, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	g := s.gate(Options{})
+	code := func(policy access.Policy, r *http.Request) string {
+		_, code := ask(t, g, policy, r)
+		return code
+	}
+	cookie := signIn(t, g, admin)
+	require.Empty(t, code(access.Administer, request(http.MethodPost, admin)))
+	s.set(nil)
+	require.Empty(t, code(access.View, request(http.MethodGet, admin)), "looking goes on for some seconds")
+	require.Equal(t, protocol.CodeUnauthorized, code(access.Administer, request(http.MethodPost, admin)))
+	s.set(nil, record)
+	require.Empty(t, code(access.Administer, request(http.MethodPost, admin)))
+	s.set(nil)
+	require.Equal(t, protocol.CodeUnauthorized, code(access.Administer, browser(http.MethodPost, cookie)))
+	s.set(nil, record)
+	require.Empty(t, code(access.Administer, request(http.MethodPost, admin)))
+	s.set(errAway)
+	s.pass(tokensGap)
+	require.Equal(t, protocol.CodeUnavailable, code(access.Administer, request(http.MethodPost, admin)),
+		"nobody can tell, so it is not let in")
+}
+
 func TestMadeUpTokensDoNotCauseManyReadings(t *testing.T) {
 	t.Parallel()
 	s := newShelf()

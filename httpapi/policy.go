@@ -27,6 +27,10 @@ type Route struct {
 	Policy access.Policy
 	// Operation is its id in the OpenAPI document; empty for routes that are not in it.
 	Operation string
+	// MaxBody bounds what is read of a request's body, in bytes; 0: it takes none.
+	MaxBody int64
+	// Held says that its answers have no end.
+	Held bool
 }
 
 const policyKey = "mainstay.policy"
@@ -148,11 +152,15 @@ type notingAdapter struct {
 // Handle implements huma.Adapter.
 func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
-	a.api.server.addRoute(Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID})
-	if streaming(op) {
+	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
+	taken := Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID, Held: streaming(op)}
+	if body != nil {
+		taken.MaxBody = bodyLimit(op)
+	}
+	a.api.server.addRoute(taken)
+	if taken.Held {
 		a.api.server.streams[op.Path] = true
 	}
-	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
 	if a.api.single {
 		a.api.body = body
 	}

@@ -22,7 +22,10 @@ import (
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.
-const DefaultMaxBody = 2 << 20
+const DefaultMaxBody = 256 << 10
+
+// PayloadMaxBody is MaxBodyBytes of operations that take a task's payload or result.
+const PayloadMaxBody = 2 << 20
 
 // Limits of the connection. A poll or a wait is held for up to a minute, so the write timeout lies well above it.
 const (

@@ -174,7 +174,7 @@ func TestBodyLimit(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
 	p := problemOf(t, w)
 	require.Equal(t, protocol.CodePayloadTooLarge, p.Code)
-	require.Contains(t, p.Detail, "2097152 bytes")
+	require.Contains(t, p.Detail, "262144 bytes")
 }
 
 func TestRoutesAndFailures(t *testing.T) {

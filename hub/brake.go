@@ -22,12 +22,17 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 	online := map[string]int{}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
+		counts := fleet.CountsForBrake(now.Sub(s.openedAt), s.worked, h.config.BrakeStanding)
 		switch h.judgeLocked(s, now) {
 		case fleet.Suspect, fleet.Lost:
-			b.Lost(s.agent, now)
+			if counts {
+				b.Lost(s.agent, now)
+			}
 		default:
 			b.Back(s.agent)
-			online[s.cluster]++
+			if counts {
+				online[s.cluster]++
+			}
 		}
 	}
 	engaged := map[string]bool{}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -174,8 +176,56 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 	})
 }
 
-func TestBrakeIsReleasedByHand(t *testing.T) {
+// TestFakesDoNotEngageTheBrake has agents that register and fall silent at once, beside one that works.
+func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		real := b.register("real", 1)
+		b.queue("lane/c", task("t1"))
+		given := (<-real.poll()).Assignments
+		require.Len(t, given, 1)
+		real.poll(lists(given[0]))
+		for i := range 12 {
+			fake := b.register(fmt.Sprintf("fake-%d", i), 1)
+			fake.poll()
+			fake.hangUp()
+		}
+		real.hangUp()
+		b.pass(3 * b.config.Timing.DisconnectGrace)
+		require.Nil(t, real.session())
+		require.Len(t, b.reported(), 1, "its work moves")
+		require.Nil(t, b.brakeTold())
+	})
+}
+
+// TestAnAgentIDRegistersSeldom registers one id again and again.
+func TestAnAgentIDRegistersSeldom(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		process := func(i int) protocol.Register {
+			return protocol.Register{AgentID: "a", InstanceID: fmt.Sprintf("instance-%d", i), Cluster: "c",
+				AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+		}
+		taken := 0
+		var refused error
+		for i := range 2 * registerBurst {
+			_, err := b.openSession(t.Context(), process(i), fleet.JoinToken{}, false)
+			if err == nil {
+				taken++
+			} else {
+				refused = err
+			}
+		}
+		require.Equal(t, registerBurst, taken)
+		code, _ := httpapi.Code(refused)
+		require.Equal(t, protocol.CodeRateLimited, code)
+		b.register("b", 1) // another is not held back
+		b.pass(time.Second)
+		_, err := b.openSession(t.Context(), process(-1), fleet.JoinToken{}, false)
+		require.NoError(t, err)
+	})
+}
+
+func TestBrakeIsReleasedByHand(t *testing.T) {
+	inBubble(t, Config{BrakeStanding: time.Nanosecond}, func(t *testing.T, b *bench) {
 		var peers []*peer
 		for _, id := range []string{"a", "b", "d"} {
 			p := b.register(id, 1)

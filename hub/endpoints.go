@@ -19,6 +19,8 @@ const (
 	maxPollBytes = 8 << 20
 	// maxLogBytes bounds log lines: a character of text may take six bytes of JSON.
 	maxLogBytes = 6*fleet.MaxLogBytes + 128<<10
+	// maxRegisterBytes bounds a registration: a process that comes back lists what it runs, with tokens.
+	maxRegisterBytes = 8 << 20
 	// maxStateBytes bounds an agent's report of its state: its manifest, or a part of the entries.
 	maxStateBytes = 2 << 20
 )
@@ -71,8 +73,10 @@ func (h *Hub) Register(api huma.API) {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary,
 			Tags: []string{"agent protocol"}}
 	}
-	httpapi.Register(api, access.Join, operation("register-agent", http.MethodPost, protocol.RegisterPath,
-		"Open or re-attach an agent's session"), e.registerAgent)
+	register := operation("register-agent", http.MethodPost, protocol.RegisterPath,
+		"Open or re-attach an agent's session")
+	register.MaxBodyBytes = maxRegisterBytes
+	httpapi.Register(api, access.Join, register, e.registerAgent)
 	poll := operation("poll-agent", http.MethodPost, protocol.PollPath,
 		"Heartbeat, and wait for assignments and commands")
 	poll.MaxBodyBytes = maxPollBytes
@@ -92,6 +96,7 @@ func (h *Hub) Register(api huma.API) {
 		"Go on with a session at a hub that does not know it")
 	resume.Description = "For an agent that registered with a join token whose time is over, or that was revoked " +
 		"since, and whose hub was restarted. The body is that of registering, by the same process."
+	resume.MaxBodyBytes = maxRegisterBytes
 	httpapi.Register(api, access.Session, resume, e.resumeSession)
 	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath, "Say goodbye")
 	goodbye.DefaultStatus = http.StatusNoContent

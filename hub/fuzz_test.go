@@ -178,7 +178,7 @@ func TestBodiesOverTheirLimits(t *testing.T) {
 	t.Parallel()
 	w := wire(t)
 	for target, limit := range map[string]int{
-		protocol.RegisterPath: httpapi.DefaultMaxBody, path(protocol.PollPath): maxPollBytes,
+		protocol.RegisterPath: maxRegisterBytes, path(protocol.PollPath): maxPollBytes,
 		path(protocol.ResultPath): 2 * fleet.MaxPayloadBytes, path(protocol.LogPath): maxLogBytes,
 		path(protocol.StatePath): maxStateBytes,
 	} {

@@ -29,6 +29,7 @@ import (
 	"mainstay.dev/mainstay/hub/registry"
 	"mainstay.dev/mainstay/hub/statesync"
 	"mainstay.dev/mainstay/hub/tasklog"
+	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.
@@ -46,6 +47,9 @@ type Config struct {
 	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
 	// writes constantly does not fill the cluster's history. Default 5 s.
 	StateSpacing time.Duration
+	// BrakeStanding is how long an agent without work must have been online for its loss to count for the mass-loss
+	// brake. Default fleet.DefaultBrakeStanding.
+	BrakeStanding time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -55,6 +59,7 @@ func (c Config) withDefaults() Config {
 	c.HealthInterval = cmp.Or(c.HealthInterval, time.Second)
 	c.LanePollers = cmp.Or(c.LanePollers, 16)
 	c.StateSpacing = cmp.Or(c.StateSpacing, 5*time.Second)
+	c.BrakeStanding = cmp.Or(c.BrakeStanding, fleet.DefaultBrakeStanding)
 	return c
 }
 
@@ -105,9 +110,11 @@ type Hub struct {
 	// registering counts, by agent, registrations under way: the cluster may count the agent on this hub before it has
 	// a session.
 	registering map[string]int
-	brakes      map[string]*fleet.Brake // by cluster
-	conns       map[net.Conn]*connection
-	stopping    bool
+	// registrations bounds how often each agent id registers.
+	registrations *ratelimit.Limiter
+	brakes        map[string]*fleet.Brake // by cluster
+	conns         map[net.Conn]*connection
+	stopping      bool
 
 	run    context.Context // ends when the hub stops; for work outside requests
 	cancel context.CancelFunc
@@ -144,11 +151,13 @@ func New(o Options) (*Hub, error) {
 		seal:        sealer{key: o.Key},
 		sessions:    map[string]*session{},
 		registering: map[string]int{},
-		lanes:       map[string]*lane{},
-		directives:  map[string]contract.Directive{},
-		brakes:      map[string]*fleet.Brake{},
-		conns:       map[net.Conn]*connection{},
-		wg:          part.NewGroup(),
+
+		registrations: ratelimit.New(registerRate, registerBurst),
+		lanes:         map[string]*lane{},
+		directives:    map[string]contract.Directive{},
+		brakes:        map[string]*fleet.Brake{},
+		conns:         map[net.Conn]*connection{},
+		wg:            part.NewGroup(),
 	}
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)

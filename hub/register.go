@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,12 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// Registrations of one agent id: so many a second, and so many at once.
+const (
+	registerRate  = 1.0
+	registerBurst = 20
+)
+
 // openSession joins the cluster and opens, or re-attaches, the session. token is the join token or, with resume, the
 // agent's session token.
 func (e endpoints) openSession(
@@ -22,6 +29,10 @@ func (e endpoints) openSession(
 ) (protocol.Registered, error) {
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
+	}
+	if wait := e.hub.registrations.Take(reg.AgentID, time.Now()); wait > 0 {
+		return protocol.Registered{}, httpapi.RetryAfter(wait,
+			"this agent id registers too often: wait for as long as Retry-After says")
 	}
 	if err := e.refuseForeign(ctx, reg); err != nil {
 		return protocol.Registered{}, err
@@ -91,6 +102,10 @@ var refusals = map[string][2]string{
 		"the join token has let in as many agents as it may (max_uses): ask an admin for another"},
 	fleet.RefusedResume: {protocol.CodeUnauthorized,
 		"the cluster does not know the session any more: register with a join token"},
+	fleet.RefusedProfile: {protocol.CodeInvalidRequest,
+		"the agent tells too much of itself: less metadata, task types or capabilities"},
+	fleet.RefusedProfiles: {protocol.CodeClusterFull,
+		"the cluster's agents tell too much of themselves together: register with less metadata, task types or capabilities"},
 	fleet.RefusedFull: {protocol.CodeClusterFull, "the cluster has its maximum of agents: raise max_agents, or stop one"},
 }
 
@@ -122,15 +137,9 @@ func validateRegistration(reg protocol.Register) error {
 	if err := fleet.ValidateID("cluster", reg.Cluster); err != nil {
 		return invalidField("cluster", err)
 	}
-	for i, c := range reg.Capabilities {
-		if err := fleet.ValidateID("capability", c); err != nil {
-			return invalidField(fmt.Sprintf("capabilities[%d]", i), err)
-		}
-	}
-	for i, t := range reg.TaskTypes {
-		if err := fleet.ValidateID("task type", t); err != nil {
-			return invalidField(fmt.Sprintf("task_types[%d]", i), err)
-		}
+	var wrong *fleet.FieldError
+	if err := reg.AgentProfile.Validate(); errors.As(err, &wrong) {
+		return invalidField(wrong.Field, wrong.Err)
 	}
 	if err := reg.Providers.Validate(); err != nil {
 		return invalidField("providers", err)

@@ -54,6 +54,7 @@ type session struct {
 
 	free        int // slots its lanes may count on
 	busy        bool
+	worked      bool      // it ever had work
 	workedAt    time.Time // when it last had work, or was opened
 	lanes       []*lane
 	health      *health.Record // what it did within the last minutes
@@ -168,7 +169,7 @@ func (s *session) markWork(now time.Time) {
 	had := s.busy
 	s.busy = len(s.attempts)+s.occupied() > 0
 	if had || s.busy {
-		s.workedAt = now
+		s.worked, s.workedAt = true, now
 	}
 }
 

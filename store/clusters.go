@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,15 +151,34 @@ func UpdateCluster[In, Out any](
 	return Update(ctx, s.Store, u, id, in)
 }
 
-// OpenLane has hubs poll the lane of a set of capabilities, unless the cluster's view says that they do.
-func (s Clusters) OpenLane(ctx context.Context, view *contract.ClusterView, capabilities []string) error {
-	lane := fleet.CapabilityLane(capabilities)
-	if slices.ContainsFunc(view.CapabilitySets, func(set []string) bool { return fleet.CapabilityLane(set) == lane }) {
+// OpenLane has hubs poll the lane of a set of capabilities for a tenant's task, unless the cluster's view says that
+// they do.
+func (s Clusters) OpenLane(
+	ctx context.Context, view *contract.ClusterView, capabilities []string, tenant string,
+) error {
+	if view.LaneOpen(fleet.CapabilityLane(capabilities)) {
 		return nil
 	}
-	request := contract.OpenLaneRequest{Capabilities: capabilities}
+	request := contract.OpenLaneRequest{Capabilities: capabilities, Tenant: tenant}
 	_, err := contract.OpenLaneUpdate.Send(ctx, s.Client, contract.ClusterWorkflowID(view.Config.Name), request)
 	return err
+}
+
+// UsedLanes are those of a cluster's lanes of capabilities that an open task uses, or one that ended since a time.
+func (s Clusters) UsedLanes(
+	ctx context.Context, cluster string, lanes []string, since time.Time,
+) (used []string, err error) {
+	counts, errs := make([]int64, len(lanes)), make([]error, len(lanes))
+	parallel.Each(len(lanes), atOnce, func(i int) {
+		query := contract.LaneUsersQuery(cluster, lanes[i], since)
+		counts[i], errs[i] = s.Count(ctx, query)
+	})
+	for i, lane := range lanes {
+		if counts[i] > 0 {
+			used = append(used, lane)
+		}
+	}
+	return used, errors.Join(errs...)
 }
 
 // clusterID is the id of a cluster's workflow; there is none of a name that no cluster can have.

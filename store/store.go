@@ -161,20 +161,47 @@ func (s Store) Start(ctx context.Context, start *Start, input any) (runID string
 }
 
 // Tokens are the API's tokens, from the memo of the workflow that keeps them, which needs no worker.
-func (s Store) Tokens(ctx context.Context) (tokens []access.Record, err error) {
+func (s Store) Tokens(ctx context.Context) ([]access.Record, error) {
+	tokens, _, err := s.Access(ctx)
+	return tokens, err
+}
+
+// Access are the API's tokens as by Tokens, and the browsers' sessions that were signed out.
+func (s Store) Access(ctx context.Context) (tokens []access.Record, ended []access.EndedSession, err error) {
 	info, err := s.Describe(ctx, contract.AccessWorkflowID)
 	if KindOf(err) == NotFound {
-		return nil, nil // no token was made yet
+		return nil, nil, nil // no token was made yet
 	}
 	if err != nil {
-		return nil, fmt.Errorf("describe the workflow of the tokens: %w", err)
+		return nil, nil, fmt.Errorf("describe the workflow of the tokens: %w", err)
 	}
-	field := info.GetMemo().GetFields()[contract.MemoTokens]
-	if field == nil {
-		return nil, nil // it has just been started
+	for name, into := range map[string]any{contract.MemoTokens: &tokens, contract.MemoEnded: &ended} {
+		field := info.GetMemo().GetFields()[name]
+		if field == nil {
+			continue // it has just been started, or no session was ended
+		}
+		if err := converter.GetDefaultDataConverter().FromPayload(field, into); err != nil {
+			return nil, nil, fmt.Errorf("read the tokens: %w", err)
+		}
 	}
-	if err := converter.GetDefaultDataConverter().FromPayload(field, &tokens); err != nil {
-		return nil, fmt.Errorf("read the tokens: %w", err)
+	return tokens, ended, nil
+}
+
+// UpdateAccess changes the workflow that keeps the tokens. The first change starts it.
+func UpdateAccess[In, Out any](ctx context.Context, s Store, u contract.Update[In, Out], in In) (out Out, err error) {
+	out, err = Update(ctx, s, u, contract.AccessWorkflowID, in)
+	if KindOf(err) != NotFound {
+		return out, err
 	}
-	return tokens, nil
+	_, err = s.Start(ctx, &Start{
+		Type:    contract.AccessWorkflow,
+		ID:      contract.AccessWorkflowID,
+		Summary: "the API's tokens",
+		Memo:    map[string]any{contract.MemoTokens: []access.Record{}},
+		Join:    true,
+	}, contract.AccessInput{})
+	if err != nil && KindOf(err) != Exists {
+		return out, err
+	}
+	return Update(ctx, s, u, contract.AccessWorkflowID, in)
 }

@@ -74,14 +74,9 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 		ClosedAt:   TimeOf(info.GetCloseTime()),
 	}}
 	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &t.MarkedAt)
-	var labels []string
-	if contract.Decode(attributes[contract.AttrLabels.GetName()], &labels) && len(labels) > 0 {
-		t.Labels = make(map[string]string, len(labels))
-		for _, label := range labels {
-			name, value := contract.ParseLabelTerm(label)
-			t.Labels[name] = value
-		}
-	}
+	var terms []string
+	contract.Decode(attributes[contract.AttrLabels.GetName()], &terms)
+	t.Labels = contract.LabelsOf(terms)
 	t.readMemo(info)
 	return t
 }

@@ -16,9 +16,14 @@ const accessEvents = 500
 // Access is the single writer of the API's tokens: hashes, never secrets. Its memo has them, where gateways and hubs
 // read them.
 func Access(ctx workflow.Context, in contract.AccessInput) error {
-	r := &accessRun{tokens: in.Tokens}
+	r := &accessRun{tokens: in.Tokens, ended: in.Ended}
 	if err := r.publish(ctx); err != nil {
 		return err
+	}
+	if len(r.ended) > 0 {
+		if err := r.publishEnded(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.setUpdateHandlers(ctx); err != nil {
 		return err
@@ -27,21 +32,31 @@ func Access(ctx workflow.Context, in contract.AccessInput) error {
 	if err != nil {
 		return err
 	}
-	return workflow.NewContinueAsNewError(ctx, contract.AccessWorkflow, contract.AccessInput{Tokens: r.tokens})
+	return workflow.NewContinueAsNewError(ctx, contract.AccessWorkflow, contract.AccessInput{Tokens: r.tokens, Ended: r.ended})
 }
 
-type accessRun struct{ tokens []access.Record }
+type accessRun struct {
+	tokens []access.Record
+	ended  []access.EndedSession
+}
 
 func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
 	err := contract.CreateTokenUpdate.Handle(ctx, r.create, func(token access.Record) error {
 		if _, err := token.Validate(); err != nil {
 			return Refuse("%s", err)
 		}
+		if slices.ContainsFunc(r.tokens, func(t access.Record) bool { return t.Name == token.Name && t.ID != token.ID }) {
+			return Refuse("there is a token of this name: choose another name, or revoke that one first")
+		}
 		if len(r.tokens) >= access.MaxTokens {
 			return Refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	err = contract.EndSessionUpdate.Handle(ctx, contract.NoAnswer(r.endSession), nil)
 	if err != nil {
 		return err
 	}
@@ -68,14 +83,28 @@ func (r *accessRun) create(ctx workflow.Context, token access.Record) (access.Re
 	return token, r.publish(ctx)
 }
 
-func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest) (access.Record, error) {
+func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest) (contract.RevokedToken, error) {
 	i := r.find(req.ID)
 	if i < 0 {
-		return access.Record{}, temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+		return contract.RevokedToken{}, temporal.NewApplicationError("there is no such token", contract.UnknownToken)
 	}
-	token := r.tokens[i]
-	r.tokens = slices.Delete(slices.Clone(r.tokens), i, i+1)
-	return token, r.publish(ctx)
+	revoked := contract.RevokedToken{Record: r.tokens[i]}
+	if req.WithChildren {
+		revoked.Children = access.Descendants(r.tokens, req.ID)
+	}
+	r.tokens = slices.DeleteFunc(slices.Clone(r.tokens), func(t access.Record) bool {
+		return t.ID == req.ID || slices.ContainsFunc(revoked.Children, func(c access.Record) bool { return c.ID == t.ID })
+	})
+	return revoked, r.publish(ctx)
+}
+
+func (r *accessRun) endSession(ctx workflow.Context, session access.EndedSession) error {
+	r.ended = access.EndSession(r.ended, session, workflow.Now(ctx))
+	return r.publishEnded(ctx)
+}
+
+func (r *accessRun) publishEnded(ctx workflow.Context) error {
+	return workflow.UpsertMemo(ctx, map[string]any{contract.MemoEnded: r.ended})
 }
 
 func (r *accessRun) publish(ctx workflow.Context) error {

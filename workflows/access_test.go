@@ -29,9 +29,15 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	env := workflowtest.NewEnvironment()
 	worker.RegisterWorkflows(env)
 	var published [][]string
+	var over [][]access.EndedSession
 	env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
 		ids := []string{}
-		for _, token := range args.Get(0).(map[string]any)[contract.MemoTokens].([]access.Record) {
+		memo := args.Get(0).(map[string]any)
+		if ended, only := memo[contract.MemoEnded]; only {
+			over = append(over, ended.([]access.EndedSession))
+			return
+		}
+		for _, token := range memo[contract.MemoTokens].([]access.Record) {
 			ids = append(ids, token.ID)
 		}
 		published = append(published, ids)
@@ -51,11 +57,25 @@ func TestAccessKeepsTokensInItsMemo(t *testing.T) {
 	send("no role", contract.CreateTokenUpdate.Name, access.Record{ID: "x", Kind: access.APIToken})
 	send("revoked", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
 	send("unknown", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "one"})
+	same, child, grandchild := viewerToken("same"), viewerToken("child"), viewerToken("grandchild")
+	same.Name, child.CreatedByID, grandchild.CreatedByID = "two", "two", "child"
+	send("same name", contract.CreateTokenUpdate.Name, same)
+	send("child", contract.CreateTokenUpdate.Name, child)
+	send("grandchild", contract.CreateTokenUpdate.Name, grandchild)
+	session := access.EndedSession{ID: "s", Token: "two", Expires: env.Now().Add(time.Hour)}
+	send("session", contract.EndSessionUpdate.Name, session)
+	send("family", contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: "two", WithChildren: true})
 	env.RegisterDelayedCallback(env.CancelWorkflow, at+time.Minute)
 	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{old}})
 	require.True(t, env.IsWorkflowCompleted())
-	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}}, published,
+	require.Equal(t, [][]string{{"old"}, {"one"}, {"one", "two"}, {"two"}, {"two", "child"},
+		{"two", "child", "grandchild"}, {}}, published,
 		"what is over for long is dropped, and a repeated request changes nothing")
+	require.True(t, answers["same name"].Refused)
+	require.Len(t, over, 1)
+	require.Equal(t, session.ID, over[0][0].ID)
+	family := answers["family"].Value.(contract.RevokedToken)
+	require.Equal(t, []string{"child", "grandchild"}, []string{family.Children[0].ID, family.Children[1].ID})
 	require.NoError(t, answers["again"].Err)
 	require.True(t, answers["no role"].Refused)
 	require.True(t, answers["unknown"].Refused)
@@ -97,11 +117,12 @@ func TestAccessCarriesTokensOn(t *testing.T) {
 		env.UpdateWorkflow(contract.RevokeTokenUpdate.Name, "", &workflowtest.Answer{},
 			contract.RevokeTokenRequest{ID: "none"})
 	}, time.Hour)
-	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{})
+	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Ended: []access.EndedSession{{ID: "s"}}})
 	var next *workflow.ContinueAsNewError
 	require.True(t, errors.As(env.GetWorkflowError(), &next))
 	var input contract.AccessInput
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
 	require.Equal(t, "last", input.Tokens[0].ID)
+	require.Equal(t, "s", input.Ended[0].ID)
 	require.Equal(t, access.HashOf("last"), input.Tokens[0].Hash)
 }

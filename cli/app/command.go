@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,6 +74,9 @@ func PrintList[T any](
 		}
 		if list.More() {
 			fmt.Fprintln(a.Stderr, "There are more: raise --limit.")
+		}
+		if missing := list.Missing(); len(missing) > 0 {
+			fmt.Fprintf(a.Stderr, "Not all is listed: no answer from cluster %s.\n", strings.Join(missing, ", "))
 		}
 		return nil
 	})

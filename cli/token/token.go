@@ -106,35 +106,41 @@ func known(n *int) string {
 }
 
 func revokeCommand(a *app.App) *cobra.Command {
-	var endSessions bool
+	var endSessions, withChildren bool
 	command := app.Show(a, &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
 		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
 A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
-for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.`,
-		Example: "  mainstay token revoke 3f0c5e8a91b2\n  mainstay token revoke 95b0832ac43e --end-sessions",
+for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.
+The tokens that a token has made stay, unless --with-children is given: use it when an admin's token has leaked.`,
+		Example: "  mainstay token revoke 3f0c5e8a91b2 --with-children\n  mainstay token revoke 95b0832ac43e --end-sessions",
 		Args:    app.Exactly("a token's id"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.RevokedToken, error) {
 		id := args[0]
 		if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
 			id = named
 		}
-		return s.Tokens.Revoke(ctx, id, endSessions)
+		return s.Tokens.Revoke(ctx, id, endSessions, withChildren)
 	}, func(a *app.App, t *api.RevokedToken) error { return printRevoked(a, t, endSessions) })
 	command.Flags().BoolVar(&endSessions, "end-sessions", false,
 		"also end the sessions of the agents that registered with a join token")
+	command.Flags().BoolVar(&withChildren, "with-children", false,
+		"also revoke the tokens that it has made, and those that these have made")
 	return command
 }
 
 func printRevoked(a *app.App, t *api.RevokedToken, endSessions bool) error {
 	ended := ""
+	if len(t.Children) > 0 {
+		ended = fmt.Sprintf(" So are its children: %s.", strings.Join(t.Children, ", "))
+	}
 	switch n := len(t.EndedSessions); {
 	case n == 1:
-		ended = " The session of agent " + t.EndedSessions[0] + " ends."
+		ended += " The session of agent " + t.EndedSessions[0] + " ends."
 	case n > 1:
-		ended = fmt.Sprintf(" The sessions of %d agents end: %s.", n, strings.Join(t.EndedSessions, ", "))
+		ended += fmt.Sprintf(" The sessions of %d agents end: %s.", n, strings.Join(t.EndedSessions, ", "))
 	case endSessions:
-		ended = " No agent that registered with it is connected."
+		ended += " No agent that registered with it is connected."
 	}
 	return a.Sayf("Token %s is revoked.%s\n", t.ID, ended)
 }

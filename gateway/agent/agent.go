@@ -82,6 +82,7 @@ type listAgentsOutput struct {
 	Body struct {
 		Agents        []api.Agent `json:"agents"`
 		NextPageToken string      `json:"next_page_token,omitempty"`
+		rest.Missing
 	}
 }
 
@@ -113,7 +114,7 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 	var live store.Live
 	var beside sync.WaitGroup
 	beside.Go(func() { live = h.Live(ctx) })
-	views, err := h.Views(ctx, in.Cluster)
+	views, missing, err := h.Views(ctx, in.Cluster)
 	beside.Wait()
 	if err != nil {
 		return nil, err
@@ -127,6 +128,7 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 		agents = append(agents, found...)
 	}
 	out := &listAgentsOutput{}
+	out.Body.Missing.Clusters = missing
 	out.Body.Agents, out.Body.NextPageToken, err = rest.Page(agents, in.PageToken, in.PageSize,
 		func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
 	return out, err

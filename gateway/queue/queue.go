@@ -34,6 +34,7 @@ type lanesOutput struct {
 	Body struct {
 		Lanes         []api.Lane `json:"lanes"`
 		NextPageToken string     `json:"next_page_token,omitempty"`
+		rest.Missing
 	}
 }
 
@@ -61,7 +62,7 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 	var beside sync.WaitGroup
 	beside.Go(func() { pinned, pinnedErr = h.Store.Tasks().Pinned(ctx, only) })
 	beside.Go(func() { live = h.Live(ctx) })
-	views, err := h.Views(ctx, only)
+	views, missing, err := h.Views(ctx, only)
 	beside.Wait()
 	if err == nil {
 		err = h.Answer(pinnedErr, "list pinned tasks", protocol.CodeNotFound)
@@ -74,7 +75,7 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 		return nil, err
 	}
 	out := &lanesOutput{}
-	out.Body.Lanes, out.Body.NextPageToken = lanes, next
+	out.Body.Lanes, out.Body.NextPageToken, out.Body.Missing.Clusters = lanes, next, missing
 	if lanes == nil {
 		out.Body.Lanes = []api.Lane{}
 	}

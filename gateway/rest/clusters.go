@@ -53,9 +53,9 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLane makes sure that hubs poll the lane of a set of capabilities. One request at a time asks for it: a cluster
+// OpenLane makes sure that hubs poll the lane of a set of capabilities, for a task of a tenant. One request at a time asks for it: a cluster
 // takes ten updates at a time, and a batch may bring many tasks for a new lane.
-func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string) error {
+func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string, tenant string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
 	if c.laneOpen(cluster, lane) {
 		return nil
@@ -73,7 +73,7 @@ func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []stri
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Clusters().OpenLane(ctx, &view, capabilities); err != nil {
+	if err := c.Store.Clusters().OpenLane(ctx, &view, capabilities, tenant); err != nil {
 		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
 	if known, ok := c.clusters.get(cluster); ok {
@@ -119,29 +119,37 @@ func (c *Core) ViewEach(
 	return views, errs
 }
 
-// Views asks all clusters how they stand, or only the one named; sorted by name. A cluster that does not answer fails
-// the request: agents must not seem gone because no worker runs.
-func (c *Core) Views(ctx context.Context, only string) ([]contract.ClusterView, error) {
+// Views asks all clusters how they stand, or only the one named; sorted by name. missing are those that do not answer.
+// If none of them does, or not the one named, that is an error: agents must not seem gone because no worker runs.
+func (c *Core) Views(ctx context.Context, only string) (views []contract.ClusterView, missing []string, err error) {
 	clusters := []store.ListedCluster{{Name: only}}
 	if only == "" {
-		var err error
 		if clusters, err = c.ListClusters(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	views, errs := c.ViewEach(ctx, clusters)
-	kept := views[:0]
-	for i := range views {
+	asked, errs := c.ViewEach(ctx, clusters)
+	for i := range asked {
 		code, _ := Code(errs[i])
 		switch {
 		case errs[i] == nil:
-			kept = append(kept, views[i])
+			views = append(views, asked[i])
 		case code != protocol.CodeUnknownCluster || only != "": // deleted since it was listed
-			return nil, errs[i]
+			missing = append(missing, clusters[i].Name)
+			err = errs[i]
 		}
 	}
-	slices.SortFunc(kept, func(a, b contract.ClusterView) int { return strings.Compare(a.Config.Name, b.Config.Name) })
-	return kept, nil
+	if len(views) == 0 && err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(missing)
+	slices.SortFunc(views, func(a, b contract.ClusterView) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	return views, missing, nil
+}
+
+// Missing is part of a list over all clusters.
+type Missing struct {
+	Clusters []string `json:"missing_clusters,omitempty" doc:"Clusters that did not answer: the list lacks what is theirs."`
 }
 
 // cache remembers things by name for a short time.

@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -52,7 +53,7 @@ func (c *Core) ClusterOfAgent(ctx context.Context, id string) (*contract.Cluster
 			return &view, live, nil
 		}
 	}
-	views, err := c.Views(ctx, "")
+	views, missing, err := c.Views(ctx, "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +63,11 @@ func (c *Core) ClusterOfAgent(ctx context.Context, id string) (*contract.Cluster
 			best = i
 		}
 	}
-	if best < 0 {
+	switch {
+	case best < 0 && len(missing) > 0:
+		return nil, nil, httpapi.Problem(protocol.CodeUnavailable,
+			"no cluster that answers has this agent, and not all clusters answer now: try again")
+	case best < 0:
 		return nil, nil, Unknown(protocol.CodeUnknownAgent)
 	}
 	return &views[best], live, nil

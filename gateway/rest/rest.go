@@ -88,6 +88,12 @@ func WithStatus(status int, o huma.Operation) huma.Operation {
 	return o
 }
 
+// WithPayload gives an operation room for a task's payload or result in its body.
+func WithPayload(o huma.Operation) huma.Operation {
+	o.MaxBodyBytes = httpapi.PayloadMaxBody
+	return o
+}
+
 // Known is a time in UTC, nil when it is not known.
 func Known(t time.Time) *time.Time {
 	if t.IsZero() {

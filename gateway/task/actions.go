@@ -62,8 +62,9 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 				Priority: in.Body.Priority, Reason: in.Body.Reason,
 			})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("review-task", "review", "Decide about a task in review",
-		"A task is in review when running it again may not be safe."),
+	review := rest.WithPayload(action("review-task", "review", "Decide about a task in review",
+		"A task is in review when running it again may not be safe."))
+	httpapi.Register(routes, access.Operate.Scoped(), review,
 		func(ctx context.Context, in *reviewInput) (*rest.Output[api.Task], error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {
 				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")

@@ -14,10 +14,17 @@ import (
 )
 
 // waitForTask returns the task as soon as it is settled, or as it stands when wait is over. It looks again and again:
-// history long polls miss a completion now and then.
+// history long polls miss a completion now and then. Its first and its last look are its own, the others are shared by
+// all that wait for the task.
 func (h *Handlers) waitForTask(ctx context.Context, id string, wait time.Duration) (task api.Task, err error) {
+	start, first := time.Now(), true
 	err = h.WaitUntil(ctx, wait, "wait for a task", func(ctx context.Context, last bool) (bool, error) {
-		found, err := h.describeTask(ctx, id)
+		age := min(time.Since(start)/16, maxLookAge)
+		if first || last {
+			age = 0
+		}
+		first = false
+		found, err := h.describeSince(ctx, id, age)
 		if err != nil || !last && !found.Status.Settled() {
 			return false, err
 		}
@@ -34,13 +41,18 @@ func (h *Handlers) task(ctx context.Context, id string) (api.Task, error) {
 
 // describeTask is a task as Temporal itself knows it.
 func (h *Handlers) describeTask(ctx context.Context, id string) (store.Task, error) {
+	return h.describeSince(ctx, id, 0)
+}
+
+// describeSince is describeTask by a look that another request may have taken, up to age ago.
+func (h *Handlers) describeSince(ctx context.Context, id string, age time.Duration) (store.Task, error) {
 	id, err := rest.OwnTask(ctx, id)
 	if err != nil {
 		return store.Task{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	task, err := h.Store.Tasks().Describe(ctx, id)
+	task, err := h.looks.at(ctx, id, age, h.Store.Tasks().Describe)
 	if err != nil {
 		return store.Task{}, h.Answer(err, "describe a task", protocol.CodeUnknownTask)
 	}

@@ -27,6 +27,7 @@ import (
 type Handlers struct {
 	*rest.Core
 	submitted *prometheus.CounterVec
+	looks     looks
 }
 
 // New makes the handlers; registerer, if there is one, takes their metrics.
@@ -38,7 +39,7 @@ func New(core *rest.Core, registerer prometheus.Registerer) *Handlers {
 	if registerer != nil {
 		registerer.MustRegister(submitted)
 	}
-	return &Handlers{core, submitted}
+	return &Handlers{Core: core, submitted: submitted, looks: looks{tasks: map[string]*look{}}}
 }
 
 type submitInput struct {
@@ -51,7 +52,7 @@ func (h *Handlers) Register(routes huma.API) {
 	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
 	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
-		Summary: "Submit a task", DefaultStatus: http.StatusAccepted,
+		Summary: "Submit a task", DefaultStatus: http.StatusAccepted, MaxBodyBytes: httpapi.PayloadMaxBody,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "It was submitted before",
@@ -116,7 +117,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	place := contract.PlaceOf(&cluster, spec, id)
 	needs := spec.RequiredCapabilities
 	if len(needs) > 0 && place.Lane == contract.CapabilityLane(spec.Cluster, needs) {
-		if err := h.OpenLane(ctx, spec.Cluster, needs); err != nil {
+		if err := h.OpenLane(ctx, spec.Cluster, needs, spec.Tenant); err != nil {
 			return api.Task{}, err
 		}
 	}

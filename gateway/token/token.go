@@ -38,6 +38,7 @@ type newTokenOutput struct {
 type revokeTokenInput struct {
 	ID          string `path:"id" doc:"The token's id, which is also its second part."`
 	EndSessions bool   `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
+	Children    bool   `query:"with_children" doc:"Also revoke the tokens that it has made, those that these have made, and so on."`
 }
 
 type listTokensOutput struct {
@@ -83,7 +84,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"Revoke a token",
 		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise."),
 		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
-			return rest.Reply(h.revokeToken(ctx, in.ID, in.EndSessions))
+			return rest.Reply(h.revokeToken(ctx, in))
 		})
 }
 
@@ -94,7 +95,7 @@ func tokenOf(r *access.Record, now time.Time) api.Token {
 	return api.Token{
 		ID: r.ID, Name: r.Name, Kind: r.Kind, Role: r.Role, Tenant: r.Tenant, Cluster: r.Cluster, AgentID: r.AgentID,
 		CreatedAt: r.CreatedAt.UTC(),
-		CreatedBy: r.CreatedBy,
+		CreatedBy: r.CreatedBy, CreatedByID: r.CreatedByID,
 		ExpiresAt: rest.Known(r.ExpiresAt),
 		Expired:   r.Expired(now),
 		MaxUses:   r.MaxUses,
@@ -121,7 +122,7 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	record.Name, record.Role = r.Name, r.Role
 	record.Tenant, record.Cluster, record.AgentID = r.Tenant, r.Cluster, r.AgentID
 	record.MaxUses = r.MaxUses
-	record.CreatedAt, record.CreatedBy = time.Now().UTC().Truncate(time.Second), by.Name
+	record.CreatedAt, record.CreatedBy, record.CreatedByID = time.Now().UTC().Truncate(time.Second), by.Name, by.ID
 	if r.ExpiresIn != 0 {
 		record.ExpiresAt = record.CreatedAt.Add(r.ExpiresIn.Std())
 	}
@@ -137,30 +138,10 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 		}
 	}
 	access.Touch(ctx, "token", record.ID)
-	if err := h.keepToken(ctx, record); err != nil {
+	if _, err := store.UpdateAccess(ctx, h.Store, contract.CreateTokenUpdate, record); err != nil {
 		return api.NewToken{}, h.Answer(err, "keep a token", protocol.CodeInternal)
 	}
 	return api.NewToken{Token: tokenOf(&record, time.Now()), Secret: secret}, nil
-}
-
-// keepToken hands a token to the workflow that keeps them, which the first one starts.
-func (h *Handlers) keepToken(ctx context.Context, record access.Record) error {
-	_, err := store.Update(ctx, h.Store, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
-	if store.KindOf(err) != store.NotFound {
-		return err
-	}
-	_, err = h.Store.Start(ctx, &store.Start{
-		Type:    contract.AccessWorkflow,
-		ID:      contract.AccessWorkflowID,
-		Summary: "the API's tokens",
-		Memo:    map[string]any{contract.MemoTokens: []access.Record{}},
-		Join:    true,
-	}, contract.AccessInput{})
-	if err != nil && store.KindOf(err) != store.Exists {
-		return err
-	}
-	_, err = store.Update(ctx, h.Store, contract.CreateTokenUpdate, contract.AccessWorkflowID, record)
-	return err
 }
 
 // listTokens reads them where the doors of the API read them.
@@ -196,39 +177,62 @@ func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 	}
 }
 
-// revokeToken forgets a token. A join token's cluster hears first: it refuses the token from then on, whatever the
-// doors of the API still believe, and if that fails the token is still there to be revoked again.
-func (h *Handlers) revokeToken(ctx context.Context, id string, endSessions bool) (api.RevokedToken, error) {
-	revoked := api.RevokedToken{ID: id}
+// revokeToken forgets a token, and if asked its children. A join token's cluster hears first: it refuses the token from
+// then on, whatever the doors of the API still believe, and if that fails the token is still there to be revoked again.
+func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.RevokedToken, error) {
+	revoked := api.RevokedToken{ID: in.ID}
 	records, err := h.listTokens(ctx)
 	if err != nil {
 		return revoked, err
 	}
-	i := slices.IndexFunc(records, func(r access.Record) bool { return r.ID == id })
+	i := slices.IndexFunc(records, func(r access.Record) bool { return r.ID == in.ID })
 	if i < 0 {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	switch record := &records[i]; {
-	case record.Kind == access.JoinToken:
-		ended,
-			err := store.Update(ctx, h.Store,
-			contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(record.Cluster),
-			contract.RevokeJoinTokenRequest{ID: id, EndSessions: endSessions})
-		if err != nil && store.KindOf(err) != store.NotFound { // without the cluster nobody joins it
-			return revoked, h.Answer(err, "revoke a join token", protocol.CodeUnknownToken)
-		}
-		revoked.EndedSessions = ended.Agents
-	case endSessions:
+	going := []access.Record{records[i]}
+	if in.Children {
+		going = append(going, access.Descendants(records, in.ID)...)
+	}
+	if in.EndSessions && !slices.ContainsFunc(going, func(r access.Record) bool { return r.Kind == access.JoinToken }) {
 		return revoked, rest.Invalid("query.end_sessions",
 			errors.New("is for join tokens: the sessions that an api token opened always end with it"))
 	}
-	_, err = store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID,
-		contract.RevokeTokenRequest{ID: id})
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if err := h.revokeJoinTokens(ctx, going, in.EndSessions, &revoked); err != nil {
+		return revoked, err
+	}
+	gone, err := store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID,
+		contract.RevokeTokenRequest{ID: in.ID, WithChildren: in.Children})
 	var refused *temporal.ApplicationError
 	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
-	return revoked, h.Answer(err, "revoke a token", protocol.CodeUnknownToken)
+	if err != nil {
+		return revoked, h.Answer(err, "revoke a token", protocol.CodeUnknownToken)
+	}
+	late := slices.DeleteFunc(gone.Children, func(c access.Record) bool { // made since the list was read
+		revoked.Children = append(revoked.Children, c.ID)
+		return slices.ContainsFunc(going, func(g access.Record) bool { return g.ID == c.ID })
+	})
+	return revoked, h.revokeJoinTokens(ctx, late, in.EndSessions, &revoked)
+}
+
+// revokeJoinTokens has the clusters of the join tokens refuse them, and adds the agents whose sessions end.
+func (h *Handlers) revokeJoinTokens(
+	ctx context.Context, records []access.Record, endSessions bool, revoked *api.RevokedToken,
+) error {
+	for i := range records {
+		if records[i].Kind != access.JoinToken {
+			continue
+		}
+		ended, err := store.Update(ctx, h.Store,
+			contract.RevokeJoinTokenUpdate, contract.ClusterWorkflowID(records[i].Cluster),
+			contract.RevokeJoinTokenRequest{ID: records[i].ID, EndSessions: endSessions})
+		if err != nil && store.KindOf(err) != store.NotFound { // without the cluster nobody joins it
+			return h.Answer(err, "revoke a join token", protocol.CodeUnknownToken)
+		}
+		revoked.EndedSessions = append(revoked.EndedSessions, ended.Agents...)
+	}
+	return nil
 }

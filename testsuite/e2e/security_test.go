@@ -54,6 +54,7 @@ func newSecured(t *testing.T, o plane.NodeOptions, certificates ...guard.Certifi
 	t.Cleanup(func() { require.NoError(t, audit.Close()) })
 	o.Gate = guard.New(guard.Options{
 		Tokens:       guard.FromTemporal(plane.Temporal(t), plane.Key, zap.NewNop()),
+		EndSession:   guard.SessionEnder(plane.Temporal(t)),
 		AdminToken:   firstAdmin,
 		SessionKey:   plane.Key,
 		Certificates: certificates,

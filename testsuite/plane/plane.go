@@ -193,6 +193,9 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	if o.Config.Timing == (fleet.Timing{}) {
 		o.Config.Timing = QuickTiming()
 	}
+	if o.Config.BrakeStanding == 0 {
+		o.Config.BrakeStanding = time.Nanosecond // agents of tests are young
+	}
 	if o.Config.StateSpacing == 0 {
 		o.Config.StateSpacing = 250 * time.Millisecond
 	}

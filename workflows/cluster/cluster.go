@@ -42,6 +42,7 @@ type run struct {
 	loads     loads
 	states    states
 	scaling   scaling
+	lanes     lanes
 }
 
 // part is one concern of a cluster.
@@ -75,8 +76,8 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	}
 	r.state.Config = in.Config.WithDefaults()
 	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
-	r.failovers.run, r.loads.run, r.states.run, r.scaling.run = r, r, r, r
-	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.hubs,
+	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run = r, r, r, r, r
+	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.lanes, &r.hubs,
 		cordons{run: r}, pauses{run: r}, settings{run: r}}
 	for _, p := range r.parts {
 		p.open(ctx, in)
@@ -152,7 +153,7 @@ func (r *run) signalled() bool {
 // idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
 // has decided or was told is left.
 func (r *run) idle(ctx workflow.Context) bool {
-	return r.hubs.telling == 0 && !r.loads.asking && len(r.scaling.queue) == 0 && !r.signalled() &&
+	return r.hubs.telling == 0 && !r.loads.asking && !r.lanes.asking && len(r.scaling.queue) == 0 && !r.signalled() &&
 		workflow.AllHandlersFinished(ctx)
 }
 

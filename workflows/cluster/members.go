@@ -7,7 +7,6 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/workflows"
 )
 
 // members admits agents, and applies the hubs' reports about them.
@@ -25,8 +24,7 @@ func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (m *members) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, m.run, contract.JoinUpdate, m.join, nil),
-		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil),
-		handle(ctx, m.run, contract.OpenLaneUpdate, contract.NoAnswer(m.openLane), nil))
+		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil))
 }
 
 func (m *members) signalled() bool { return m.changed.Len() > 0 || m.hubLost.Len() > 0 }
@@ -46,7 +44,12 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	r, now := m.run, workflow.Now(ctx)
 	r.state.HubProcess(req.Hub, req.HubProcess, now)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
-	for _, j := range req.Joins {
+	for i := range req.Joins {
+		j := req.Joins[i]
+		if why := r.state.RefuseProfile(&j); why != "" && boundsProfiles(ctx) {
+			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
+			continue
+		}
 		joined := r.state.Join(j, req.Hub, now)
 		if joined.ReplacedHub != "" {
 			r.hubs.former = append(r.hubs.former, joined.ReplacedHub)
@@ -55,6 +58,11 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	}
 	answer.Directive = r.hubs.directive()
 	return answer, nil
+}
+
+// boundsProfiles is false for joins of before there were bounds, which are replayed as they were.
+func boundsProfiles(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "bound-profiles", workflow.DefaultVersion, 1) == 1
 }
 
 // revokeToken refuses further joins with a token. If it also ends the token's sessions, it answers when the hubs have
@@ -67,14 +75,6 @@ func (m *members) revokeToken(
 		m.run.hubs.awaitFollowed(ctx, "a revoked token")
 	}
 	return contract.RevokedJoinToken{Agents: ended}, nil
-}
-
-func (m *members) openLane(_ workflow.Context, req contract.OpenLaneRequest) error {
-	if _, ok := m.run.state.OpenLane(req.Capabilities); !ok {
-		return workflows.Refuse("the cluster's tasks already name %d different sets of capabilities",
-			fleet.MaxCapabilitySets)
-	}
-	return nil
 }
 
 // apply applies a batch of transitions. An agent that is gone gives up its roles; without a goodbye its failover

@@ -1,9 +1,8 @@
-package guard
+// Package ratelimit bounds how often each of many clients may do something.
+package ratelimit
 
 import (
 	"container/list"
-	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 // maxClients bounds the clients that are counted; the one that was quiet longest is forgotten first.
 const maxClients = 10_000
 
-// limiter bounds the requests of each client.
-type limiter struct {
+// Limiter bounds the requests of each client.
+type Limiter struct {
 	rate  rate.Limit // 0: no limit
 	burst int
 
@@ -28,12 +27,13 @@ type counted struct {
 	limiter *rate.Limiter
 }
 
-func newLimiter(perSecond float64, burst int) *limiter {
-	return &limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
+// New allows each client so many requests a second, and burst at once; perSecond 0: any number.
+func New(perSecond float64, burst int) *Limiter {
+	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
-// take counts one request. It returns how long the client must wait before it sends it again; 0: let it in.
-func (l *limiter) take(key string, now time.Time) time.Duration {
+// Take counts one request. It returns how long the client must wait before it sends it again; 0: let it in.
+func (l *Limiter) Take(key string, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
 	}
@@ -55,23 +55,4 @@ func (l *limiter) take(key string, now time.Time) time.Duration {
 		reservation.CancelAt(now) // it is refused, so it does not count
 	}
 	return wait
-}
-
-// addressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
-func addressKey(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return "address " + host
-	}
-	address = address.Unmap().WithZone("")
-	if address.Is6() {
-		if prefix, err := address.Prefix(64); err == nil {
-			return "address " + prefix.String()
-		}
-	}
-	return "address " + address.String()
 }

@@ -1,0 +1,48 @@
+package access
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEndedSessions(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	end := func(ended []EndedSession, id, token string) []EndedSession {
+		return EndSession(ended, EndedSession{ID: id, Token: token, Expires: now.Add(time.Hour)}, now)
+	}
+	ended := end(end(end(nil, "a", "t"), "a", "t"), "b", "t")
+	require.Len(t, ended, 2)
+	require.True(t, EndsSession(ended, "a", "t", now))
+	require.False(t, EndsSession(ended, "c", "t", now))
+	require.False(t, EndsSession(ended, "", "t", now))
+	now = now.Add(time.Hour)
+	ended = end(ended, "c", "t")
+	require.Len(t, ended, 1, "what has expired is forgotten")
+
+	for i := range 10 * maxEnded {
+		ended = end(ended, fmt.Sprint(i), "greedy")
+	}
+	require.LessOrEqual(t, len(ended), maxEnded)
+	require.True(t, EndsSession(ended, "c", "t", now), "of other tokens nothing is forgotten")
+	for _, id := range []string{"0", "1000", fmt.Sprint(10*maxEnded - 1)} {
+		require.True(t, EndsSession(ended, id, "greedy", now), id)
+	}
+	require.False(t, EndsSession(ended, "new", "greedy", now.Add(time.Second)), "later ones go on")
+}
+
+func TestDescendants(t *testing.T) {
+	t.Parallel()
+	made := func(id, by string) Record { return Record{ID: id, CreatedByID: by} }
+	tokens := []Record{made("grandchild", "child"), made("other", "first-admin"), made("child", "parent"),
+		made("parent", "first-admin"), made("join", "grandchild"), made("self", "self"), made("old", "")}
+	var ids []string
+	for _, r := range Descendants(tokens, "parent") {
+		ids = append(ids, r.ID)
+	}
+	require.ElementsMatch(t, []string{"child", "grandchild", "join"}, ids)
+	require.Empty(t, Descendants(tokens, "self"))
+}

@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name at a time, and
+	// maxCapabilityText the length of their lanes' names together, in bytes.
+	MaxCapabilitySets = 256
+	maxCapabilityText = 128 << 10
+	// LaneIdle is how long a lane of capabilities must be without a task before it is given back.
+	LaneIdle = time.Hour
+	// laneLooks spaces the looks at lanes, so that one look serves many.
+	laneLooks = 10 * time.Minute
+	// laneCloses is how long a lane that is to be given back is still served: for tasks of those who believe it open.
+	laneCloses = time.Minute
+)
+
+// LaneUse is a lane of capabilities that is given back when no task uses it.
+type LaneUse struct {
+	Lane string `json:"lane"`
+	// Tenant asked for it first; empty: none.
+	Tenant string    `json:"tenant,omitempty"`
+	LookAt time.Time `json:"look_at"` // when to look whether a task uses it
+	// Closing: nobody used it at the last look. It is served until the next, and whoever needs it must ask again.
+	Closing bool `json:"closing,omitempty"`
+}
+
+// OpenLaneFor is OpenLane for a tenant (empty: none), with what is needed to give the lane back. It reports whether the
+// lane is open. A tenant may have as many lanes as are then still free, so that there is always one for the next
+// tenant.
+func (c *Cluster) OpenLaneFor(capabilities []string, tenant string, now time.Time) bool {
+	set := SortedSet(capabilities)
+	lane := CapabilityLane(set)
+	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
+	i, known := searchLaneUse(c.LaneUses, lane)
+	switch {
+	case known:
+		c.LaneUses[i].LookAt, c.LaneUses[i].Closing = next, false
+		return true
+	case c.LaneOpen(lane): // it was opened before there were uses: it stays
+		return true
+	}
+	own, text := 0, len(lane)
+	for j := range c.LaneUses {
+		text += len(c.LaneUses[j].Lane)
+		if c.LaneUses[j].Tenant == tenant {
+			own++
+		}
+	}
+	free := MaxCapabilitySets - len(c.CapabilitySets)
+	if free == 0 || tenant != "" && own >= free || text > maxCapabilityText {
+		return false
+	}
+	c.CapabilitySets = append(c.CapabilitySets, set)
+	c.LaneUses = slices.Insert(c.LaneUses, i, LaneUse{Lane: lane, Tenant: tenant, LookAt: next})
+	return true
+}
+
+func searchLaneUse(uses []LaneUse, lane string) (int, bool) {
+	return search(uses, lane, func(u LaneUse) string { return u.Lane })
+}
+
+// LaneOpen reports whether a lane of capabilities is open, and is not about to be given back.
+func (c *Cluster) LaneOpen(lane string) bool {
+	if i, known := searchLaneUse(c.LaneUses, lane); known {
+		return !c.LaneUses[i].Closing
+	}
+	return slices.ContainsFunc(c.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
+}
+
+// NextLaneLook is when to look whether lanes are used; zero: never.
+func (c *Cluster) NextLaneLook() time.Time {
+	var next time.Time
+	for i := range c.LaneUses {
+		if at := c.LaneUses[i].LookAt; next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// LanesToLookAt are the lanes whose time to be looked at has come.
+func (c *Cluster) LanesToLookAt(now time.Time) []string {
+	var lanes []string
+	for i := range c.LaneUses {
+		if !c.LaneUses[i].LookAt.After(now) {
+			lanes = append(lanes, c.LaneUses[i].Lane)
+		}
+	}
+	return lanes
+}
+
+// SettleLanes applies what a look that began at a time has found: used are the lanes with tasks. A lane that nobody
+// uses is given back if that was so at the look before.
+func (c *Cluster) SettleLanes(used []string, at time.Time) {
+	next := at.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
+	c.LaneUses = slices.DeleteFunc(c.LaneUses, func(u LaneUse) bool {
+		if u.LookAt.After(at) || slices.Contains(used, u.Lane) || !u.Closing {
+			return false
+		}
+		c.CapabilitySets = slices.DeleteFunc(c.CapabilitySets, func(set []string) bool {
+			return CapabilityLane(set) == u.Lane
+		})
+		return true
+	})
+	for i := range c.LaneUses {
+		switch u := &c.LaneUses[i]; {
+		case u.LookAt.After(at): // somebody has asked for it meanwhile
+		case slices.Contains(used, u.Lane):
+			u.LookAt, u.Closing = next, false
+		default:
+			u.LookAt, u.Closing = at.Add(laneCloses), true
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of what agents tell of themselves, in bytes of JSON. A cluster's state must fit into one message of Temporal,
+// with all of its members.
+const (
+	maxMetadataEntries = 64
+	maxMetadata        = 4 << 10
+	maxProfile         = 32 << 10
+	// maxProfiles bounds the profiles of all members together. One of at most smallProfile always fits, so that greedy
+	// agents keep no ordinary ones out.
+	maxProfiles  = 512 << 10
+	smallProfile = 512
+)
+
+// Validate checks the sizes and names. Its errors are FieldErrors.
+func (p *AgentProfile) Validate() error {
+	if len(p.Metadata) > maxMetadataEntries {
+		return wrongField("metadata", "may have at most %d entries", maxMetadataEntries)
+	}
+	if sizeOfMap(p.Metadata) > maxMetadata {
+		return wrongField("metadata", "may have at most 4 KiB of JSON in all")
+	}
+	for _, list := range []struct {
+		field, kind string
+		names       []string
+		most        int
+	}{{"task_types", "task type", p.TaskTypes, 256}, {"capabilities", "capability", p.Capabilities, 64}} {
+		if len(list.names) > list.most {
+			return wrongField(list.field, "may have at most %d entries", list.most)
+		}
+		for i, name := range list.names {
+			if err := ValidateID(list.kind, name); err != nil {
+				return &FieldError{fmt.Sprintf("%s[%d]", list.field, i), err}
+			}
+		}
+	}
+	if p.size() > maxProfile {
+		return wrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
+	}
+	return nil
+}
+
+// RefuseProfile is why an agent may not join with what it tells of itself; "": it may.
+func (c *Cluster) RefuseProfile(j *Join) string {
+	if j.Validate() != nil {
+		return RefusedProfile
+	}
+	total := j.size()
+	if total <= smallProfile {
+		return ""
+	}
+	for i := range c.Members {
+		if m := &c.Members[i]; m.AgentID != j.AgentID {
+			total += m.size()
+		}
+	}
+	if total > maxProfiles {
+		return RefusedProfiles
+	}
+	return ""
+}
+
+// size is about how long the profile's texts are as JSON, in bytes.
+func (p *AgentProfile) size() int {
+	n := sizeOfMap(p.Metadata)
+	for _, list := range [][]string{p.TaskTypes, p.Capabilities, {p.Host, p.Address, p.Zone, p.Group, p.Version}} {
+		for _, s := range list {
+			n += jsonSize(s)
+		}
+	}
+	return n
+}
+
+// sizeOfMap is the same in whatever order it is walked.
+//
+//workflowcheck:ignore
+func sizeOfMap(m map[string]string) int {
+	n := 0
+	for name, value := range m {
+		n += jsonSize(name) + jsonSize(value)
+	}
+	return n
+}
+
+// jsonSize is how many bytes a text has as JSON, with its quotes and a comma. What may be escaped counts as that.
+func jsonSize(s string) int {
+	n := len(s) + 3
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || strings.IndexByte(`"\<>&`, c) >= 0 {
+			n += 5
+		}
+	}
+	return n
+}

@@ -1,0 +1,84 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestProfileBounds(t *testing.T) {
+	t.Parallel()
+	entries := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprint(i)] = ""
+		}
+		return m
+	}
+	ids := func(n int) []string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf("%063d", i)
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		profile AgentProfile
+		field   string // of the mistake; empty: there is none
+	}{
+		"nothing":           {AgentProfile{}, ""},
+		"all it may":        {AgentProfile{Metadata: entries(64), TaskTypes: ids(256), Capabilities: ids(64)}, ""},
+		"entries":           {AgentProfile{Metadata: entries(65)}, "metadata"},
+		"long value":        {AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4096)}}, "metadata"},
+		"long name":         {AgentProfile{Metadata: map[string]string{strings.Repeat("x", 4096): ""}}, "metadata"},
+		"escaped as JSON":   {AgentProfile{Metadata: map[string]string{"a": strings.Repeat("\x01", 700)}}, "metadata"},
+		"task types":        {AgentProfile{TaskTypes: ids(257)}, "task_types"},
+		"a task type":       {AgentProfile{TaskTypes: []string{"ok", strings.Repeat("x", 64)}}, "task_types[1]"},
+		"capabilities":      {AgentProfile{Capabilities: ids(65)}, "capabilities"},
+		"a capability":      {AgentProfile{Capabilities: []string{"A"}}, "capabilities[0]"},
+		"the rest together": {AgentProfile{Host: strings.Repeat("x", 40<<10)}, "host"},
+	} {
+		err := tt.profile.Validate()
+		if tt.field == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		var wrong *FieldError
+		require.ErrorAs(t, err, &wrong, name)
+		require.Equal(t, tt.field, wrong.Field, name)
+	}
+}
+
+// TestProfilesOfACluster fills a cluster with agents that tell much of themselves: they are refused, ordinary ones not,
+// and the state fits into one message of Temporal.
+func TestProfilesOfACluster(t *testing.T) {
+	t.Parallel()
+	c := newCluster(0)
+	c.Config.MaxAgents = MaxMembers
+	greedy := AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4000)}}
+	admitted := 0
+	for i := range 500 {
+		j := Join{AgentID: fmt.Sprintf("greedy-%d", i), Instance: "i", AgentProfile: greedy}
+		if c.RefuseProfile(&j) == "" {
+			require.Empty(t, c.Join(j, "h", noon).Refused)
+			admitted++
+		}
+	}
+	require.InDelta(t, 130, admitted, 5)
+	again := Join{AgentID: "greedy-0", Instance: "other", AgentProfile: greedy}
+	require.Empty(t, c.RefuseProfile(&again), "its own does not count twice")
+	for i := range MaxMembers - admitted {
+		j := Join{AgentID: fmt.Sprintf("plain-%d", i), Instance: "i", AgentProfile: AgentProfile{Host: "a-host",
+			Zone: "here", TaskTypes: []string{"exec", "echo"}, Metadata: map[string]string{"rack": "7"}}}
+		require.Empty(t, c.RefuseProfile(&j))
+		require.Empty(t, c.Join(j, "h", noon).Refused)
+	}
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	require.Less(t, len(text), 3<<19, "half a MiB is left for the rest")
+	tooMuch := Join{AgentProfile: AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}}
+	require.Equal(t, RefusedProfile, c.RefuseProfile(&tooMuch))
+}

@@ -1,0 +1,116 @@
+package guard
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// What one client may have under way at a time: a token, an agent, or an address without a token.
+const (
+	// maxHeld bounds its requests that are held open: waits and streams. Security being off, nobody can be told apart
+	// behind an address.
+	maxHeld      = 64
+	maxHeldLocal = 1024
+	// maxBytes bounds the bodies of its requests, in bytes: one of the largest batches and some others. An agent's are
+	// polls, and strangers only sign in.
+	maxBytes         = 48 << 20
+	maxAgentBytes    = 16 << 20
+	maxStrangerBytes = 64 << 10
+	// maxAllBytes bounds the bodies of all clients that are no agents, and those of all agents.
+	maxAllBytes = 128 << 20
+)
+
+// inFlight is what is under way.
+type inFlight struct {
+	mu      sync.Mutex
+	clients map[string]*flight
+	all     map[bool]int64 // bytes, by whether they are agents'
+}
+
+// flight is what one client has under way.
+type flight struct {
+	requests, held int
+	bytes          int64
+}
+
+func newInFlight() *inFlight { return &inFlight{clients: map[string]*flight{}, all: map[bool]int64{}} }
+
+// begin counts a request of a client until end is called; or it returns the problem to answer with.
+func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64) (
+	end func(), err error,
+) {
+	held := route.Held || strings.Contains(r.URL.RawQuery, "wait=")
+	size := bodySize(r, route)
+	agents := route.Policy.IsSession()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.clients[client]
+	if c == nil {
+		c = &flight{}
+	}
+	switch {
+	case held && c.held >= mostHeld:
+		return nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
+			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
+	case size > 0 && c.bytes > 0 && c.bytes+size > mostBytes:
+		return nil, httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
+			strconv.FormatInt(mostBytes>>10, 10)+" KiB of one client; send the next after the answer to this one")
+	case size > 0 && f.all[agents] > 0 && f.all[agents]+size > maxAllBytes:
+		return nil, httpapi.RetryAfter(time.Second,
+			"the server has too many bytes of request bodies from all clients at the same time: try again")
+	}
+	f.clients[client] = c
+	c.requests++
+	c.bytes += size
+	f.all[agents] += size
+	if held {
+		c.held++
+	}
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		c.requests--
+		c.bytes -= size
+		f.all[agents] -= size
+		if held {
+			c.held--
+		}
+		if c.requests == 0 {
+			delete(f.clients, client)
+		}
+	}), nil
+}
+
+// bodySize is how many bytes of a request's body may be read; of one of unknown length, as many as the route takes.
+func bodySize(r *http.Request, route httpapi.Route) int64 {
+	if r.ContentLength < 0 {
+		return route.MaxBody
+	}
+	return min(r.ContentLength, route.MaxBody)
+}
+
+// addressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
+func addressKey(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return "address " + host
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is6() {
+		if prefix, err := address.Prefix(64); err == nil {
+			return "address " + prefix.String()
+		}
+	}
+	return "address " + address.String()
+}

@@ -1,0 +1,155 @@
+package guard
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// crowd sends requests to a gate that are not answered before the test says so.
+type crowd struct {
+	t    *testing.T
+	gate httpapi.Gate
+	done []func(int)
+}
+
+// send returns the code of the problem that answers a request, "" if it is let in.
+func (c *crowd) send(r *http.Request, route httpapi.Route, agent string) string {
+	c.t.Helper()
+	_, done, err := c.gate.Admit(r, route, map[string]string{"id": agent})
+	if err != nil {
+		body, ok := httpapi.Body(err)
+		require.True(c.t, ok)
+		if body.Code == protocol.CodeRateLimited {
+			require.NotEmpty(c.t, err.(interface{ GetHeaders() http.Header }).GetHeaders().Get("Retry-After"))
+		}
+		return body.Code
+	}
+	c.done = append(c.done, done)
+	return ""
+}
+
+// answer ends the oldest request.
+func (c *crowd) answer() {
+	c.done[0](http.StatusOK)
+	c.done[0](http.StatusOK) // once more counts nothing
+	c.done = c.done[1:]
+}
+
+func TestWaitsAndStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	c := crowd{t: t, gate: s.gate(Options{})}
+	wait := func(token string) string {
+		r := request(http.MethodGet, token)
+		r.URL.RawQuery = "include=payload&wait=60s"
+		return c.send(r, httpapi.Route{Policy: access.View}, "")
+	}
+	stream := func(token string) string {
+		return c.send(request(http.MethodGet, token), httpapi.Route{Policy: access.View, Held: true}, "")
+	}
+	for range maxHeld / 2 {
+		require.Empty(t, wait(one))
+		require.Empty(t, stream(one))
+	}
+	require.Equal(t, protocol.CodeRateLimited, wait(one))
+	require.Equal(t, protocol.CodeRateLimited, stream(one))
+	require.Empty(t, c.send(request(http.MethodGet, one), httpapi.Route{Policy: access.View}, ""), "others are quick")
+	require.Empty(t, wait(two), "another token's count is its own")
+	c.answer()
+	require.Empty(t, wait(one))
+	require.Equal(t, protocol.CodeRateLimited, wait(one))
+	for len(c.done) > 0 {
+		c.answer()
+	}
+	require.Empty(t, c.gate.(*Gate).inFlight.clients, "nothing is kept")
+}
+
+func TestBytesInFlightAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	var tokens []string
+	for i := range byte(4) {
+		token, _ := s.add(i, access.Record{Kind: access.APIToken, Role: access.Operator})
+		tokens = append(tokens, token)
+	}
+	sessions := func(token string) (string, bool) { return strings.CutPrefix(token, "of-") }
+	const batch, poll = 32 << 20, 8 << 20
+	send := func(c *crowd, policy access.Policy, token, agent string, most, length int64) string {
+		r := httptest.NewRequest(http.MethodPost, "/x", strings.NewReader("{}"))
+		r.ContentLength = length
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		return c.send(r, httpapi.Route{Policy: policy, MaxBody: most}, agent)
+	}
+	t.Run("of a token", func(t *testing.T) {
+		t.Parallel()
+		c := &crowd{t: t, gate: s.gate(Options{Sessions: sessions})}
+		require.Empty(t, send(c, access.Operate, tokens[0], "", batch, batch))
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Operate, tokens[0], "", batch, -1),
+			"of unknown length")
+		require.Empty(t, send(c, access.Operate, tokens[0], "", batch, 2), "a small one beside it")
+		require.Empty(t, send(c, access.Operate, tokens[0], "", 4, batch), "more than a route takes is not read")
+		require.Empty(t, send(c, access.Operate, tokens[1], "", batch, batch))
+		require.Empty(t, send(c, access.Operate, tokens[2], "", batch, batch))
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll), "agents are not held back by clients")
+		require.Empty(t, send(c, access.Operate, tokens[3], "", batch, batch-1024))
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Operate, tokens[3], "", batch, 1<<20),
+			"all together")
+		for len(c.done) > 0 {
+			c.answer()
+		}
+		require.Empty(t, send(c, access.Operate, tokens[3], "", batch, batch))
+	})
+	t.Run("of an agent", func(t *testing.T) {
+		t.Parallel()
+		c := &crowd{t: t, gate: NewUnlocked(sessions)}
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll))
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll))
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Session, "of-a", "a", poll, poll))
+		require.Empty(t, send(c, access.Session, "of-b", "b", poll, poll))
+		require.Equal(t, protocol.CodeUnauthorized, send(c, access.Session, "of-b", "c", poll, poll))
+	})
+	t.Run("of a stranger", func(t *testing.T) {
+		t.Parallel()
+		c := &crowd{t: t, gate: s.gate(Options{})}
+		for range maxStrangerBytes / maxSignIn {
+			require.Empty(t, send(c, access.Open, "", "", maxSignIn, -1))
+		}
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Open, "", "", maxSignIn, -1))
+	})
+}
+
+// TestRegisteringIsLimited has every kind of identity at the route where agents register.
+func TestRegisteringIsLimited(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	viewer, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	joins, _ := s.add(2, access.Record{Kind: access.JoinToken, Cluster: "build"})
+	for name, c := range map[string]struct {
+		token, refused string
+		burst          int
+	}{
+		"a viewer":     {viewer, protocol.CodeForbidden, DefaultBurst},
+		"a join token": {joins, "", joinBurst},
+		"nobody":       {"", protocol.CodeUnauthorized, failedBurst},
+	} {
+		g := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
+		for range c.burst {
+			_, code := ask(t, g, access.Join, request(http.MethodPost, c.token))
+			require.Equal(t, c.refused, code, name)
+		}
+		_, code := ask(t, g, access.Join, request(http.MethodPost, c.token))
+		require.Equal(t, protocol.CodeRateLimited, code, name)
+	}
+}

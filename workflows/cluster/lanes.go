@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+)
+
+// lanes opens lanes of capabilities and gives back those that no task uses.
+type lanes struct {
+	quiet
+	run    *run
+	asking bool // which lanes are used
+}
+
+func (l *lanes) handle(ctx workflow.Context) error {
+	return handle(ctx, l.run, contract.OpenLaneUpdate, contract.NoAnswer(l.openLane), nil)
+}
+
+func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) error {
+	s, ok := &l.run.state, false
+	if workflow.GetVersion(ctx, "give-back-lanes", workflow.DefaultVersion, 1) == 1 {
+		ok = s.OpenLaneFor(req.Capabilities, req.Tenant, workflow.Now(ctx))
+	} else {
+		_, ok = s.OpenLane(req.Capabilities)
+	}
+	if !ok {
+		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities, and so no more are free"+
+			" for this tenant; a set is free again an hour after its last task", len(s.CapabilitySets))
+	}
+	return nil
+}
+
+// wake is when to look whether lanes are used.
+func (l *lanes) wake() (time.Time, string) {
+	if l.asking {
+		return time.Time{}, ""
+	}
+	return l.run.state.NextLaneLook(), "until lanes that no task uses are given back"
+}
+
+// settle looks at the lanes whose time has come, in a coroutine. While nobody can tell, they count as used.
+func (l *lanes) settle(ctx workflow.Context) {
+	s, now := &l.run.state, workflow.Now(ctx)
+	due := s.LanesToLookAt(now)
+	if l.asking || len(due) == 0 {
+		return
+	}
+	l.asking = true
+	workflow.GoNamed(ctx, "look at lanes", func(ctx workflow.Context) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue:              contract.WorkerQueue,
+			StartToCloseTimeout:    time.Minute,
+			ScheduleToCloseTimeout: 10 * time.Minute,
+			Summary:                "which lanes are used",
+		})
+		used, err := contract.UsedLanesActivity.Execute(ctx, contract.UsedLanesInput{
+			Cluster: s.Config.Name, Lanes: due, Since: now.Add(-fleet.LaneIdle)}).Get(ctx)
+		if err != nil {
+			used = due
+		}
+		l.asking, l.run.touched = false, true
+		s.SettleLanes(used, now)
+	})
+}
