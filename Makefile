@@ -13,7 +13,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 RACE    := $(patsubst %,./%/...,$(wildcard fleet contract store client protocol parallel httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi page test plants e2e race bench bench-page chaos replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi page test plants e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +61,7 @@ bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 t
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
-bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain and the queue (about 50 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain, the queue and attacks (about 60 minutes, on a quiet machine)
 	bin/mainstay bench throughput
 	bin/mainstay bench gateway
 	bin/mainstay bench idle
@@ -69,6 +69,7 @@ bench: build ## measure throughput and the gateway beside bare Temporal, an idle
 	bin/mainstay bench drain
 	bin/mainstay bench failover
 	bin/mainstay bench queue
+	bin/mainstay bench attack
 
 # One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300
 SEED     ?= $(shell date +%s)
@@ -77,6 +78,17 @@ TASKS    ?= 1500
 
 chaos: ## break a whole installation for ten minutes and check what came of it; then the planted bugs
 	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.agents=9 -chaos.default-timing
+
+# Where to fuzz, and how long each target.
+FUZZ     ?= $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u)
+FUZZTIME ?= 2m
+
+fuzz: ## fuzz each decoder for a while: make fuzz FUZZTIME=10m FUZZ=./protocol
+	@set -e; for dir in $(FUZZ); do \
+	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$dir/*_test.go | cut -c6-); do \
+	    $(GO) test $$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
+	  done; \
+	done
 
 replay: ## replay the recorded workflow histories against the present code
 	$(GO) test -timeout 5m ./testsuite/replay

@@ -28,8 +28,8 @@ func New(a *app.App) *cobra.Command {
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
-	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), failoverBenchmark(), idleBenchmark(), healingBenchmark(),
-		drainBenchmark(), queueBenchmark(), gatewayBenchmark()} {
+	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), failoverBenchmark(), idleBenchmark(),
+		healingBenchmark(), drainBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
 	command.AddCommand(bareGatewayCommand(), agentCommand(a), temporalCommand(a))

@@ -47,11 +47,12 @@ type Installation struct {
 
 // Setting is how to start an Installation.
 type Setting struct {
-	program    string // the mainstay binary
-	dir        string // for data and logs
-	memory     bool   // keep Temporal's data in memory
-	durability string // none, process or power; empty: the default
-	cpuProfile string // file for a CPU profile of the control plane; empty: none
+	program    string   // the mainstay binary
+	dir        string   // for data and logs
+	memory     bool     // keep Temporal's data in memory
+	durability string   // none, process or power; empty: the default
+	env        []string // of the control plane
+	cpuProfile string   // file for a CPU profile of the control plane; empty: none
 	// temporalOnly starts nothing but the embedded Temporal; startServe adds parts of the control plane in a process.
 	temporalOnly bool
 }
@@ -99,7 +100,7 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 	if !i.temporalOnly {
 		args = append(args, "--http", listen)
 	}
-	i.plane, err = i.launch("control-plane", nil, write, args)
+	i.plane, err = i.launch("control-plane", i.env, write, args)
 	_ = write.Close()
 	if err != nil {
 		return err

@@ -1,0 +1,261 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// attack is something that one address sends without end, to use up the control plane.
+type attack struct {
+	name         string
+	method, path string
+	role         access.Role // of the token that it has; empty: none
+	body         []byte      // nil: none
+	atOnce       int         // requests at a time
+	hold         bool        // the answer is read to its end, which may take a minute
+}
+
+// attacked is what came of an attack.
+type attacked struct {
+	Name        string         `json:"name"`
+	Answers     map[string]int `json:"answers"` // how many, by status; "cut": the connection ended without one
+	Honest      Times          `json:"honest_clients"`
+	P99Ratio    float64        `json:"p99_ratio"` // to the idle control plane's
+	Memory      int64          `json:"peak_memory_bytes"`
+	MemoryExtra int64          `json:"memory_above_idle_bytes"`
+	CPU         float64        `json:"cpu_percent"` // of a core: the control plane's, with Temporal
+}
+
+type attackReport struct {
+	report
+	Seconds float64    `json:"seconds"` // of each attack
+	Idle    attacked   `json:"idle"`
+	Attacks []attacked `json:"attacks"`
+}
+
+// attackAdmin is the first admin's token of the attacked control plane, which lives for minutes on loopback.
+const attackAdmin = "a-token-for-benchmarks-that-protects-nothing"
+
+func attackBenchmark() benchmark {
+	var d time.Duration
+	var only []string
+	var names []string
+	for _, a := range attacks("") {
+		names = append(names, a.name)
+	}
+	return benchmark{
+		Command: &cobra.Command{
+			Use:   "attack",
+			Short: "Measure what attacks from one address cost the control plane and its honest clients",
+			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a token, and with all
+that the token of a viewer or an operator of one tenant may send. Beside it two honest clients submit tasks. Printed are
+how long these wait, beside an idle control plane's, its memory, and its processor time.`,
+			Example: "  mainstay bench attack\n  mainstay bench attack --for 10s --only batches,waits",
+		},
+		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
+		only:    &only,
+		parts:   names,
+		measure: func(ctx context.Context, r *run) error { return r.attack(ctx, only, d) },
+	}
+}
+
+// attacks are those that there are. task is the id of one that does not end.
+func attacks(task string) []attack {
+	empty := func(size int) []byte { return bytes.Repeat([]byte("{},"), size/3) }
+	poll := slices.Concat([]byte(`{"sequence":1,"running":[`), empty(8<<20-64), []byte("{}]}"))
+	batch := slices.Concat([]byte("["), empty(32<<20-64), []byte("{}]"))
+	deep := []byte(`{"type":"none","cluster":"default","payload":` + strings.Repeat("[", 9990) +
+		strings.Repeat("]", 9990) + `}`)
+	sign := []byte(`{"token":"` + strings.Repeat("x", 2<<20-64) + `"}`)
+	return []attack{
+		{name: "polls", method: http.MethodPost, path: "/api/v1/agents/x/poll", body: poll, atOnce: 4},
+		{name: "sign-ins", method: http.MethodPost, path: "/api/v1/session", body: sign, atOnce: 10},
+		{name: "batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: access.Operator,
+			body: batch, atOnce: 4},
+		{name: "deep tasks", method: http.MethodPost, path: "/api/v1/agents/tasks", role: access.Operator, body: deep,
+			atOnce: 4},
+		{name: "registrations", method: http.MethodPost, path: "/api/v1/agents/register", role: access.Viewer,
+			body: []byte(`{"agent_id":"x"}`), atOnce: 16},
+		{name: "waits", method: http.MethodGet, path: "/api/v1/agents/tasks/" + task + "?wait=60s",
+			role: access.Viewer, atOnce: 300, hold: true},
+		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
+			hold: true},
+	}
+}
+
+func (r *run) attack(ctx context.Context, only []string, d time.Duration) error {
+	i, err := r.install(ctx, Setting{env: []string{"MAINSTAY_ADMIN_TOKEN=" + attackAdmin}})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	if i.Client, err = client.New(client.Options{URL: i.url, Token: attackAdmin, Retries: -1}); err != nil {
+		return err
+	}
+	tokens := map[access.Role]string{}
+	for _, role := range []access.Role{access.Viewer, access.Operator} {
+		token, err := i.Tokens.Create(ctx, api.TokenRequest{Name: "attacker-" + string(role), Role: role,
+			Tenant: "acme"})
+		if err != nil {
+			return err
+		}
+		tokens[role] = token.Secret
+	}
+	task, err := i.Tasks.Submit(ctx, &api.TaskRequest{ID: "waits", TaskSpec: fleet.TaskSpec{Type: "none",
+		Cluster: "default", Tenant: "acme", ExpiresIn: fleet.Duration(24 * time.Hour)}})
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	result := attackReport{report: r.report, Seconds: d.Seconds()}
+	nothing := attack{name: "idle"}
+	if result.Idle, err = i.endure(ctx, &nothing, "", d); err != nil {
+		return err
+	}
+	for _, a := range attacks(task.ID) {
+		if !wanted(only, a.name) {
+			continue
+		}
+		under, err := i.endure(ctx, &a, tokens[a.role], d)
+		if err != nil {
+			return err
+		}
+		under.P99Ratio = under.Honest.P99 / result.Idle.Honest.P99
+		under.MemoryExtra = under.Memory - result.Idle.Memory
+		result.Attacks = append(result.Attacks, under)
+		fmt.Fprintf(r.story, "%-14s p99 %6.1f ms (%.1f × idle)  memory %5d MiB  %s\n", a.name, under.Honest.P99,
+			under.P99Ratio, under.Memory>>20, ofACore(under.CPU))
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+	}
+	return r.print(result, func(w io.Writer) { writeAttacks(w, &result) })
+}
+
+func writeAttacks(w io.Writer, r *attackReport) {
+	t := newTable(w, fmt.Sprintf("attack, %.0f s each", r.Seconds), "answers", "honest p50", "honest p99", "p99 / idle",
+		"peak memory", "above idle", "processor")
+	for _, a := range slices.Concat([]attacked{r.Idle}, r.Attacks) {
+		var answers []string
+		for status, n := range a.Answers {
+			answers = append(answers, fmt.Sprintf("%d × %s", n, status))
+		}
+		slices.Sort(answers)
+		t.row(a.Name, strings.Join(answers, ", "), fmt.Sprintf("%.1f ms", a.Honest.P50),
+			fmt.Sprintf("%.1f ms", a.Honest.P99), fmt.Sprintf("%.2f", a.P99Ratio),
+			fmt.Sprintf("%d MiB", a.Memory>>20), fmt.Sprintf("%d MiB", a.MemoryExtra>>20), ofACore(a.CPU))
+	}
+	t.flush()
+}
+
+// endure attacks for a time, and watches the control plane and its honest clients.
+func (i *Installation) endure(ctx context.Context, a *attack, token string, d time.Duration) (attacked, error) {
+	result := attacked{Name: a.name, Answers: map[string]int{}}
+	ctx, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	began, before := time.Now(), cpuTimes(i.plane.PID())
+	var mu sync.Mutex
+	var attackers sync.WaitGroup
+	for range a.atOnce {
+		attackers.Go(func() {
+			for ctx.Err() == nil {
+				status := a.send(ctx, i.url, token)
+				mu.Lock()
+				result.Answers[status]++
+				mu.Unlock()
+				if status == "429" { // as a client does that is no better than it must be
+					_ = pause(ctx, 50*time.Millisecond)
+				}
+			}
+		})
+	}
+	var peak atomic.Int64
+	attackers.Go(func() {
+		for ctx.Err() == nil {
+			if used, err := memory(i.plane.PID()); err == nil && used > peak.Load() {
+				peak.Store(used)
+			}
+			_ = pause(ctx, 100*time.Millisecond)
+		}
+	})
+	answers, err := i.honest(ctx)
+	attackers.Wait()
+	if err != nil {
+		return result, fmt.Errorf("an honest client, beside %s: %w", a.name, err)
+	}
+	result.Honest, result.Memory = timesOf(answers), peak.Load()
+	result.CPU = 100 * (cpuTimes(i.plane.PID()) - before).Seconds() / time.Since(began).Seconds()
+	return result, nil
+}
+
+// honest submits tasks at an even pace from two clients, until ctx ends, and returns how long each answer took.
+func (i *Installation) honest(ctx context.Context) ([]time.Duration, error) {
+	times := make([][]time.Duration, 2)
+	var clients errgroup.Group
+	for n := range times {
+		clients.Go(func() error {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, err := i.Tasks.Submit(context.WithoutCancel(ctx), &api.TaskRequest{TaskSpec: fleet.TaskSpec{
+					Type: "none", Cluster: "default", Payload: json.RawMessage(`{"n":1}`),
+					ExpiresIn: fleet.Duration(time.Minute)}})
+				if err != nil {
+					return err
+				}
+				times[n] = append(times[n], time.Since(began))
+				_ = pause(ctx, 50*time.Millisecond)
+			}
+			return nil
+		})
+	}
+	err := clients.Wait()
+	return slices.Concat(times...), err
+}
+
+// attackClient keeps as many connections as there are attackers.
+var attackClient = sync.OnceValue(func() *http.Client {
+	transport := client.NewTransport()
+	transport.MaxIdleConnsPerHost = 1000
+	return &http.Client{Transport: transport}
+})
+
+// send sends one request and returns the status of the answer.
+func (a *attack) send(ctx context.Context, url, token string) string {
+	request, err := http.NewRequestWithContext(ctx, a.method, url+a.path, bytes.NewReader(a.body))
+	if err != nil {
+		return err.Error()
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	if token == "" {
+		request.Header.Set("Authorization", "Bearer x")
+	}
+	response, err := attackClient().Do(request)
+	if err != nil {
+		return "cut"
+	}
+	defer func() { _ = response.Body.Close() }()
+	if a.hold {
+		_, _ = io.Copy(io.Discard, response.Body)
+	}
+	return fmt.Sprint(response.StatusCode)
+}
