@@ -2,9 +2,11 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -138,7 +140,7 @@ func testTokens() (tokens map[string]string, gate *guard.Gate) {
 		tokens[name], records = token, append(records, record)
 	}
 	return tokens, guard.New(guard.Options{
-		Tokens:   func(context.Context) ([]access.Record, error) { return records, nil },
+		Tokens:   func(context.Context) ([]access.Record, []access.EndedSession, error) { return records, nil, nil },
 		Sessions: func(token string) (string, bool) { return "x", token == tokens["registered agent"] },
 	})
 }
@@ -229,6 +231,63 @@ func knock(server *httpapi.Server, method, path, token string) int {
 	w := httptest.NewRecorder()
 	server.Handler().ServeHTTP(w, r)
 	return w.Code
+}
+
+// hostile is a body without end, of a large array or of one that is nested without end. It counts what is read of it.
+type hostile struct {
+	piece string
+	read  int
+}
+
+func (h *hostile) Read(p []byte) (int, error) {
+	n := copy(p, h.piece)
+	h.read += n
+	return n, nil
+}
+
+// TestWithoutProofNoBodyIsRead sends endless bodies to each route: by who must not use it, not a byte is read, so it
+// costs nothing however slow or large it is; signing in reads as much as it takes.
+func TestWithoutProofNoBodyIsRead(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	tokens, gate := testTokens()
+	server := everyRoute(t, httpapi.Options{Gate: gate})
+	refused := 0
+	for _, route := range server.Routes() {
+		if route.Method == http.MethodGet || route.Method == http.MethodHead {
+			continue
+		}
+		for _, name := range who {
+			if ruled(t, route.Method, route.Path, name) == http.StatusNotImplemented &&
+				(!route.Policy.IsOpen() || name != "nobody") {
+				continue
+			}
+			for kind, piece := range map[string]string{"large": strings.Repeat("{},", 1000),
+				"deep": strings.Repeat("[", 1000)} {
+				body := &hostile{piece: piece}
+				r := httptest.NewRequest(route.Method, parameter.ReplaceAllString(route.Path, "x"), body)
+				r.ContentLength = -1
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+tokens[name])
+				if name == "nobody" {
+					r.Header.Del("Authorization")
+				}
+				w := httptest.NewRecorder()
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				server.Handler().ServeHTTP(w, r)
+				runtime.ReadMemStats(&after)
+				at := fmt.Sprintf("%s %s by %s, %s: %s", route.Method, route.Path, name, kind, w.Body)
+				if route.Policy.IsOpen() {
+					require.LessOrEqual(t, body.read, 16<<10, at)
+				} else {
+					require.Contains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, w.Code, at)
+					require.Zero(t, body.read, at)
+					refused++
+				}
+				require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<10), at)
+			}
+		}
+	}
+	require.Greater(t, refused, 400, "the walk finds them")
 }
 
 // TestHubsTurnAwayForgedSessions sends every identity to the routes of registered agents, with bodies that are valid:

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -58,4 +59,28 @@ func TestAnAnswerIsReadPieceByPiece(t *testing.T) {
 			require.Equal(t, c.leaseHeld, p.LeaseHeld)
 		})
 	}
+}
+
+// FuzzReadPolled reads what a hub may answer. What encoding/json reads as a whole is read the same by pieces, and what
+// is handed back has a task.
+func FuzzReadPolled(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"assignments":[{"task_id":"a","attempt":1,"payload":[[{}]]}],"lease_held":true}`,
+		`{"commands":[{"type":"stop"},7],"assignments":[{"task_id":"a","timeout":"?"}]}`, `{"assignments":{"a":[]}}`,
+		`{"assignments":[[{}],{"task_id":"\u0061"}]}`, `{"assignments`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var whole Polled
+		wholeErr := json.Unmarshal([]byte(text), &whole)
+		var read ReadPolled
+		err := read.Read([]byte(text))
+		for _, u := range read.Unreadable {
+			if u.TaskID == "" || u.Unreadable == "" {
+				t.Fatalf("handed back: %+v", u)
+			}
+		}
+		if wholeErr == nil && err != nil {
+			t.Fatal(err)
+		}
+	})
 }

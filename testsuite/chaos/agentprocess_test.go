@@ -94,6 +94,7 @@ func workAsAgent(spec agentSpec) error {
 	w := &worker{spec: spec, out: out}
 	a, err := agent.New(agent.Options{
 		HubURLs:     spec.Hubs,
+		JoinToken:   os.Getenv("MAINSTAY_JOIN_TOKEN"),
 		Cluster:     spec.Cluster,
 		ID:          spec.ID,
 		Slots:       spec.Slots,

@@ -108,6 +108,17 @@ var plantedBugs = map[string][]edit{
 		}
 		joined := r.state.Join(j, req.Hub, now)
 `}},
+	// Whoever has a token sees and touches what is of any tenant.
+	"tenant-unchecked": {
+		{"access/identity.go", `(id.Tenant == "" || id.Tenant == tenant)`,
+			`(plants("tenant-unchecked") || id.Tenant == "" || id.Tenant == tenant)`},
+		{"gateway/rest/tenant.go", `	own := access.From(ctx).Tenant
+`, `	own := access.From(ctx).Tenant
+	if plants("tenant-unchecked") {
+		own = ""
+	}
+`},
+	},
 	"healing-blind":     {healingDecided},
 	"healing-forgets":   {healingDecided},
 	"healing-overrides": {healingDecided, healingUnchecked},

@@ -24,27 +24,30 @@ type scenario struct {
 	cluster string // and mode
 	agents  int
 	run     func(*testing.T, *stage) []string
+	// secured: the security of its installation is on.
+	secured bool
 	// plants are the bugs that the scenario must notice; see plantedBugs.
 	plants []string
 }
 
 var scenarios = map[string]scenario{
-	"forged token":       {clusterAll, 1, forgedToken, []string{"forged-token"}},
-	"answer then crash":  {clusterAll, 1, answerThenCrash, []string{"early-answer"}},
-	"fenced, cut off":    {clusterAll, 2, fencedCutOff, []string{"hub-ignores-lease", "agent-ignores-lease"}},
-	"result comes late":  {clusterAll, 1, lateResult, []string{"stale-accepted"}},
-	"hub restarts":       {clusterAll, 1, hubRestarts, []string{"reattach-dropped"}},
-	"at most once":       {clusterAll, 2, atMostOnceKilled, []string{"run-again"}},
-	"dead letter":        {clusterAll, 1, deadLetter, []string{"dead-letter-dropped"}},
-	"killed with a tree": {clusterAll, 2, killedWithTree, []string{"tree-left"}},
-	"frozen with a tree": {clusterAll, 2, frozenWithTree, []string{"guard-ignores-lease"}},
-	"leader cut off":     {clusterLeader, 2, leaderCutOff, []string{"role-lease-ignored"}},
-	"doubled assignment": {clusterAll, 1, doubledAssignment, []string{"duplicate-run"}},
-	"drained":            {clusterAll, 1, drainedAgent, []string{"drain-ignores-work", "cordon-ignored"}},
-	"degraded agent":     {clusterAll, 3, degradedAgent, []string{"healing-blind", "healing-forgets"}},
-	"ill in maintenance": {clusterAll, 3, illInMaintenance, []string{"healing-overrides"}},
-	"all agents ill":     {clusterAll, 3, allIll, []string{"healing-takes-all"}},
-	"second process":     {clusterAll, 1, secondProcess, []string{"epoch-reused"}},
+	"forged token":       {clusterAll, 1, forgedToken, false, []string{"forged-token"}},
+	"answer then crash":  {clusterAll, 1, answerThenCrash, false, []string{"early-answer"}},
+	"fenced, cut off":    {clusterAll, 2, fencedCutOff, false, []string{"hub-ignores-lease", "agent-ignores-lease"}},
+	"result comes late":  {clusterAll, 1, lateResult, false, []string{"stale-accepted"}},
+	"hub restarts":       {clusterAll, 1, hubRestarts, false, []string{"reattach-dropped"}},
+	"at most once":       {clusterAll, 2, atMostOnceKilled, false, []string{"run-again"}},
+	"dead letter":        {clusterAll, 1, deadLetter, false, []string{"dead-letter-dropped"}},
+	"killed with a tree": {clusterAll, 2, killedWithTree, false, []string{"tree-left"}},
+	"frozen with a tree": {clusterAll, 2, frozenWithTree, false, []string{"guard-ignores-lease"}},
+	"leader cut off":     {clusterLeader, 2, leaderCutOff, false, []string{"role-lease-ignored"}},
+	"doubled assignment": {clusterAll, 1, doubledAssignment, false, []string{"duplicate-run"}},
+	"drained":            {clusterAll, 1, drainedAgent, false, []string{"drain-ignores-work", "cordon-ignored"}},
+	"degraded agent":     {clusterAll, 3, degradedAgent, false, []string{"healing-blind", "healing-forgets"}},
+	"ill in maintenance": {clusterAll, 3, illInMaintenance, false, []string{"healing-overrides"}},
+	"all agents ill":     {clusterAll, 3, allIll, false, []string{"healing-takes-all"}},
+	"second process":     {clusterAll, 1, secondProcess, false, []string{"epoch-reused"}},
+	"beside a tenant":    {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
 }
 
 // TestPlants runs every scenario as it should be, and then with each of its bugs planted: the first must be blamed for
@@ -91,7 +94,7 @@ type stage struct {
 }
 
 func play(t *testing.T, s scenario, plant string) []string {
-	o := installOptions{timing: quickTiming, hubs: 1}
+	o := installOptions{timing: quickTiming, hubs: 1, secured: s.secured}
 	if plant != "" {
 		o.planted, o.env = true, []string{plantEnv + "=" + plant}
 	}

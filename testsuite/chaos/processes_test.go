@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -239,12 +240,18 @@ type installOptions struct {
 	env     []string // of every process
 	hubs    int      // 1 or 2; 0 means 2
 	net     *network // that the agents are in; nil: loopback
+	secured bool     // its security is on
 }
 
 func install(t testing.TB, o installOptions) *installation {
 	t.Helper()
 	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net,
 		processes: map[int]*process{}, agentEnv: o.env}
+	if o.secured {
+		in.client.Transport = bearer{adminToken}
+		in.agentEnv = append(slices.Clone(o.env), "MAINSTAY_JOIN_TOKEN="+joinToken)
+		o.env = append(in.agentEnv, "MAINSTAY_ADMIN_TOKEN="+adminToken)
+	}
 	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
 	program := buildProgram(t, o.planted, false)
 	var err error

@@ -29,6 +29,7 @@ var clusterModes = map[string]string{clusterAll: "active_active", clusterLeader:
 type job struct {
 	key     string
 	cluster string
+	tenant  string // empty: none
 	pin     string // the agent that alone may do it; empty: any
 	safety  fleet.RetrySafety
 	work    work
@@ -118,6 +119,9 @@ func (j *job) request() map[string]any {
 	}
 	if j.pin != "" {
 		request["agent"] = j.pin
+	}
+	if j.tenant != "" {
+		request["tenant"] = j.tenant
 	}
 	return request
 }
