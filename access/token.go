@@ -70,7 +70,7 @@ func (r *Record) SealWith(key []byte) string {
 	}
 	text, _ := json.Marshal([]any{ // plain values: cannot fail
 		"token", r.ID, r.Name, r.Kind, r.Hash, r.Role, r.Tenant, r.Cluster, r.AgentID,
-		seconds(r.CreatedAt), seconds(r.ExpiresAt), r.MaxUses,
+		seconds(r.CreatedAt), seconds(r.ExpiresAt), r.MaxUses, r.CreatedByID,
 	})
 	mac := hmac.New(sha256.New, key)
 	mac.Write(text)

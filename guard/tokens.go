@@ -37,7 +37,7 @@ var errTokensUnknown = errors.New("the tokens cannot be read from Temporal")
 // Reader reads all tokens that there are, and the browsers' sessions that were signed out.
 type Reader func(ctx context.Context) ([]access.Record, []access.EndedSession, error)
 
-// FromTemporal reads them from the workflow that keeps them, which needs no worker. It leaves out those that were not
+// FromTemporal reads them from the workflow that keeps them, which needs no worker. It leaves out tokens that were not
 // sealed with the key: somebody else has written them to Temporal, or another key was used then.
 func FromTemporal(c client.Client, key []byte, logger *zap.Logger) Reader {
 	var said atomic.Int64 // how many were left out

@@ -71,9 +71,10 @@ func (s *secured) ask(t *testing.T, token, method, path string, body, out any) (
 	return callAs(t, s.via, token, method, s.URL+"/api/v1/agents"+path, body, out)
 }
 
-// token makes one, as the first admin.
+// token makes one, as the first admin. All tests share the tokens, whose names are unique.
 func (s *secured) token(t *testing.T, request api.TokenRequest) api.NewToken {
 	t.Helper()
+	request.Name = plane.UniqueID(request.Name)
 	var token api.NewToken
 	status, p := s.ask(t, firstAdmin, http.MethodPost, "/tokens", request, &token)
 	require.Equal(t, http.StatusCreated, status, "%+v", p)
