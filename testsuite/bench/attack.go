@@ -106,7 +106,7 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 		return err
 	}
 	defer i.Stop()
-	if i.Client, err = client.New(client.Options{URL: i.url, Token: attackAdmin, Retries: -1}); err != nil {
+	if i.Client, err = client.New(client.Options{URL: i.url, Token: attackAdmin, Patience: -1}); err != nil {
 		return err
 	}
 	tokens := map[access.Role]string{}
