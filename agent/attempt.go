@@ -127,7 +127,6 @@ func (at *attempt) execute() {
 		return
 	}
 	defer r.remove(at)
-	at.flushLog()
 	ev := at.event(EventFinished)
 	ev.Outcome, ev.Reason = result.Outcome, result.Error
 	at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
@@ -262,8 +261,10 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 }
 
 func (at *attempt) newResult() protocol.Result {
+	at.output.mu.Lock()
+	defer at.output.mu.Unlock()
 	return protocol.Result{Token: at.token, Attempt: at.number, StartedAt: at.startedAt.UTC(),
-		EndedAt: time.Now().UTC()}
+		EndedAt: time.Now().UTC(), Log: at.output.tail.After(0)}
 }
 
 // handedBack is the result of an attempt that should run on another agent.

@@ -1,6 +1,10 @@
 package agent
 
-import "mainstay.dev/mainstay/fleet"
+import (
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
 
 // EventKind is the kind of an Event.
 type EventKind string
@@ -41,6 +45,8 @@ type Event struct {
 	Targets []string
 	Reason  string
 	Err     error
+	// HeartbeatInterval and FailureThreshold are what the hub asks for, with EventRegistered.
+	HeartbeatInterval, FailureThreshold time.Duration
 }
 
 // emit calls OnEvent. Callers hold no mutex.

@@ -43,7 +43,7 @@ type ExecResult struct {
 
 // ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx
 // ends the command's process groups get SIGTERM, and everything that it has started SIGKILL after 5 s; at once when the
-// lease has run out. What the command writes is the attempt's log, and a beacon. Whoever may submit tasks can run
+// lease has run out. What the command writes is the attempt's log. The command is a beacon as long as it lives. Whoever may submit tasks can run
 // anything as the agent's user.
 //
 // Of the agent's environment a command inherits what CommandEnvironment gives for the names.
@@ -103,7 +103,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 		defer errs.end()
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)
 	}
+	stop := task.beaconWhile()
 	end, err := runTree(ctx, cmd, task)
+	stop()
 	if cause := ended(ctx); cause != nil {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}
@@ -120,6 +122,26 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
 	}
 	return nil, fmt.Errorf("exec: %w", err)
+}
+
+// beaconWhile gives signs of life for a command that lives, until it is stopped. A quiet command is none that hangs.
+func (t *Task) beaconWhile() (stop func()) {
+	if t.attempt == nil || t.attempt.beacon <= 0 {
+		return func() {}
+	}
+	tick, done := time.NewTicker(t.attempt.beacon/3), make(chan struct{})
+	go func() {
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				t.Beacon()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
 }
 
 // commandEnd is how a command ended.

@@ -133,7 +133,8 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 	r.mu.Unlock()
 	url := r.client.url(hub)
 	r.agent.log.Info("Registered", "hub", url, "hub_id", answer.HubID, "epoch", answer.Epoch, "running", running)
-	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch})
+	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch,
+		HeartbeatInterval: answer.HeartbeatInterval.Std(), FailureThreshold: answer.FailureThreshold.Std()})
 }
 
 // reconnecting reports that a hub could not be used.

@@ -12,12 +12,9 @@ const (
 	// shipSpacing gathers the lines of a moment into one request.
 	shipSpacing = 100 * time.Millisecond
 	shipTimeout = 5 * time.Second
-	// flushTimeout bounds sending the last lines before the result, which matters more.
-	flushTimeout = time.Second
 )
 
-// shipLog sends an attempt's log lines to the hub for a while. The command may come again, to start again or to go on
-// for longer.
+// shipLog sends an attempt's log lines to the hub. The command may come again, to start again or to go on for longer.
 func (r *run) shipLog(c protocol.Command) {
 	r.mu.Lock()
 	at := r.attempts[attemptKey{c.TaskID, c.Attempt}]
@@ -28,7 +25,12 @@ func (r *run) shipLog(c protocol.Command) {
 	l := &at.output
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until, l.sent, l.again = time.Now().Add(c.Hold.Std()), c.After, true
+	if c.Every > 0 {
+		l.every = c.Every.Std()
+	} else {
+		l.until = time.Now().Add(c.Hold.Std())
+	}
+	l.sent, l.again = c.After, true
 	if l.shipping {
 		l.signal()
 		return
@@ -37,11 +39,11 @@ func (r *run) shipLog(c protocol.Command) {
 	r.background.Go(func() { at.ship(l.wake) })
 }
 
-// ship sends lines as they come, until nobody watches. The first request may have no lines, to report that there are
-// none yet.
+// ship sends lines until the hub wants no more, or the handler has returned: its result brings the log. The first
+// request may have no lines, to report that there are none yet.
 func (at *attempt) ship(wake <-chan struct{}) {
 	for {
-		wanted := at.send(shipTimeout)
+		wanted := at.send()
 		backoff.Pause(at.run.work, shipSpacing)
 		for {
 			wait, over := at.idle(wanted)
@@ -56,7 +58,6 @@ func (at *attempt) ship(wake <-chan struct{}) {
 			case <-wake:
 			case <-timer.C:
 			case <-at.returned:
-				wanted = false // flushLog sends the rest before the result
 			}
 			timer.Stop()
 		}
@@ -68,26 +69,29 @@ func (at *attempt) idle(wanted bool) (wait time.Duration, over bool) {
 	l := &at.output
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch left := time.Until(l.until); {
-	case l.again && !at.hasReturned():
-		return 0, false
-	case !wanted || left <= 0:
-		l.shipping = false
+	read, more := time.Until(l.until), l.tail.Last() > l.sent
+	switch {
+	case at.hasReturned() || at.run.work.Err() != nil || !l.again && (!wanted || read <= 0 && l.every == 0):
+		l.shipping, l.every = false, 0
 		return 0, true
-	case l.tail.Last() > l.sent:
+	case l.again || more && read > 0:
 		return 0, false
+	case more:
+		return max(0, time.Until(l.sentAt.Add(l.every))), false
+	case read > 0:
+		return read, false
 	default:
-		return left, false
+		return time.Hour, false // until there is a line
 	}
 }
 
 // send sends the unsent lines, and reports whether the hub wants more.
-func (at *attempt) send(timeout time.Duration) bool {
+func (at *attempt) send() (wanted bool) {
 	l := &at.output
 	l.mu.Lock()
 	body := protocol.Log{Attempt: at.number, Lines: l.tail.After(l.sent)}
 	from, to := l.sent, l.tail.Last()
-	l.again = false
+	l.again, l.sentAt = false, time.Now()
 	l.mu.Unlock()
 	s := at.run.sessionNow()
 	var taken protocol.LogTaken
@@ -96,26 +100,16 @@ func (at *attempt) send(timeout time.Duration) bool {
 		method: http.MethodPost,
 		path:   at.run.client.path(protocol.LogPath, at.attemptKey.task),
 		token:  s.token,
-		body:   body, timeout: timeout,
+		body:   body, timeout: shipTimeout,
 	}, &taken)
-	if err != nil {
-		at.log().Debug("The hub did not take log lines; it asks again if it wants them", "error", err)
-		return false
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err != nil {
+		at.log().Debug("The hub did not take log lines", "error", err)
+		return l.every > 0 // again with the next lines; a hub with a reader asks again
+	}
 	if l.sent == from { // no command to start again came meanwhile
 		l.sent = to
 	}
 	return taken.Watching
-}
-
-// flushLog sends the last lines before the result, if somebody watches.
-func (at *attempt) flushLog() {
-	at.output.mu.Lock()
-	due := time.Until(at.output.until) > 0 && at.output.tail.Last() > at.output.sent
-	at.output.mu.Unlock()
-	if due {
-		at.send(flushTimeout)
-	}
 }

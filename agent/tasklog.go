@@ -14,9 +14,11 @@ type taskLog struct {
 	mu   sync.Mutex
 	tail fleet.LogTail
 
-	// While somebody watches:
-	until    time.Time     // when the interest ends
+	// While a hub wants lines:
+	until    time.Time     // until then lines are sent as they come, because somebody reads them
+	every    time.Duration // how often lines are sent that nobody reads; 0: not at all
 	sent     int64         // lines up to this number were sent
+	sentAt   time.Time     // when lines were last sent
 	again    bool          // a new command came: answer even without lines
 	shipping bool          // a goroutine sends
 	wake     chan struct{} // wakes it for new lines and new commands

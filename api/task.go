@@ -23,12 +23,16 @@ type Task struct {
 	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
 	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
 	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	RanOn         []string          `json:"ran_on,omitempty" doc:"The agents that had it, the last one last. Of an open task, those whose attempts have ended."`
 	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
 	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
 	Tenant        string            `json:"tenant,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
 	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
+	Cancelling    *Cancelling       `json:"cancelling,omitempty" doc:"A cancellation was asked for, and the agent has not stopped yet."`
+	Spec          *fleet.TaskSpec   `json:"spec,omitempty" doc:"What it was submitted with, without the payload, and with the cluster's defaults; only with include=payload."`
+	History       []TaskMoment      `json:"history,omitempty" doc:"What happened to it, oldest first, at most 500 of the newest; only with include=history."`
 	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
 	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
 
@@ -44,13 +48,31 @@ type Task struct {
 	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 }
 
+// Cancelling is a cancellation that is under way.
+type Cancelling struct {
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty" doc:"Who asked for it. Absent while security is off."`
+}
+
+// TaskMoment is one thing that happened to a task.
+type TaskMoment struct {
+	At       time.Time       `json:"at"`
+	Event    string          `json:"event" doc:"submitted; of an attempt: queued, delivered (to a hub), running, progress, and how it ended, as its outcome; moved: a person or a drain took it off its agent; waiting, review, dead_letter; cancel_asked, retried, discarded, reviewed, prioritized; at last how the task ended: completed, failed, cancelled or expired, without an attempt."`
+	Attempt  int             `json:"attempt,omitempty"`
+	AgentID  string          `json:"agent_id,omitempty"`
+	By       string          `json:"by,omitempty" doc:"Who asked for it: the name and id of a token or certificate. Absent while security is off."`
+	Reason   string          `json:"reason,omitempty"`
+	Progress *fleet.Progress `json:"progress,omitempty"`
+	Times    int             `json:"times,omitempty" doc:"How many deliveries came back in a row for this reason, without having reached an agent. Absent: one."`
+}
+
 // TaskLog has lines of the log of one attempt.
 type TaskLog struct {
 	Lines   []fleet.LogLine `json:"lines" doc:"Up to 500 lines, of 64 KiB in all. A gap in the numbers means that older lines are no longer kept."`
 	Next    int64           `json:"next" doc:"Send it as after to go on."`
 	Attempt int             `json:"attempt,omitempty" doc:"The attempt that wrote them. Absent: none has begun."`
 	AgentID string          `json:"agent_id,omitempty"`
-	Ended   bool            `json:"ended" doc:"The attempt has ended, and so has its log. What it wrote in the end is in the task's result."`
+	Ended   bool            `json:"ended" doc:"The attempt has ended, and so has its log."`
 	Why     string          `json:"why,omitempty" doc:"Why there are no lines."`
 }
 

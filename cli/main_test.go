@@ -19,6 +19,8 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 	}{
 		"unknown command":      {[]string{"fly"}, `there is no command "mainstay fly"`},
 		"unknown subcommand":   {[]string{"task", "fly"}, `there is no command "mainstay task fly"`},
+		"plural":               {[]string{"tasks"}, `did you mean "mainstay task"?`},
+		"misspelt":             {[]string{"task", "cancle"}, `did you mean "mainstay task cancel"?`},
 		"unknown flag":         {[]string{"task", "list", "--fly"}, "unknown flag: --fly"},
 		"missing argument":     {[]string{"task", "get"}, "needs a task's id"},
 		"too many arguments":   {[]string{"cluster", "get", "a", "b"}, "needs a cluster's name"},

@@ -29,7 +29,7 @@ The fleet page, at the address of the REST API, shows the same and more in a bro
 		return s.Overview(ctx)
 	}, printOverview)
 	a.ServerFlag(command)
-	return command
+	return a.Watched(command)
 }
 
 func printOverview(a *app.App, o *api.Overview) error {

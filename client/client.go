@@ -31,8 +31,9 @@ type Options struct {
 	Token string
 	// HTTPClient sends the requests. Default: one of its own, which trusts the authorities of the system.
 	HTTPClient *http.Client
-	// Retries is how often a request that is safe to repeat is repeated. Default 3; below 0: never.
-	Retries int
+	// Patience is how long a request that is safe to repeat is repeated while the control plane is away or busy.
+	// Default 30 s; below 0: nothing is repeated.
+	Patience time.Duration
 }
 
 // Client calls the REST API; New makes it. Methods may be used at the same time. They answer an *Error for what the API
@@ -49,12 +50,13 @@ type Client struct {
 	Healing   Healing
 	Tokens    Tokens
 
-	base    string
-	token   string
-	http    *http.Client
-	retries int
-	raw     *json.RawMessage
-	pause   func(context.Context, time.Duration) error
+	base     string
+	token    string
+	http     *http.Client
+	patience time.Duration
+	away     func(error) // called before each repetition; nil: nobody listens
+	raw      *json.RawMessage
+	pause    func(context.Context, time.Duration) error
 }
 
 // The operations of the API, by subject.
@@ -96,12 +98,12 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("must be like http://127.0.0.1:8080")
 	}
-	c := &Client{base: base, token: o.Token, http: o.HTTPClient, retries: o.Retries, pause: sleep}
+	c := &Client{base: base, token: o.Token, http: o.HTTPClient, patience: o.Patience, pause: sleep}
 	if c.http == nil {
 		c.http = &http.Client{Transport: NewTransport()}
 	}
-	if o.Retries == 0 {
-		c.retries = defaultRetries
+	if o.Patience == 0 {
+		c.patience = defaultPatience
 	}
 	return c.withSubjects(), nil
 }
@@ -125,9 +127,12 @@ func (c *Client) Raw(raw *json.RawMessage) *Client {
 }
 
 // Once returns a client that repeats nothing.
-func (c *Client) Once() *Client {
+func (c *Client) Once() *Client { return c.Patient(0, nil) }
+
+// Patient returns a client with another patience. It calls away, if that is not nil, before each repetition.
+func (c *Client) Patient(patience time.Duration, away func(error)) *Client {
 	kept := *c
-	kept.retries = 0
+	kept.patience, kept.away = patience, away
 	return kept.withSubjects()
 }
 

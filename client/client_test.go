@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,20 +84,21 @@ func TestWhatIsRepeated(t *testing.T) {
 		tries   int
 		failed  bool
 	}{
-		"a broken connection":      {get, []answer{{}, ok}, 2, false},
-		"429":                      {get, []answer{problem(429, "rate_limited"), ok}, 2, false},
-		"502 of a proxy":           {get, []answer{{status: 502, body: "<html>"}, ok}, 2, false},
-		"503 three times":          {get, []answer{busy, busy, busy, ok}, 4, false},
-		"503 for good":             {get, []answer{busy}, 4, true},
-		"504":                      {get, []answer{{status: 504}, ok}, 2, false},
-		"500":                      {get, []answer{problem(500, "internal"), ok}, 1, true},
-		"404":                      {get, []answer{problem(404, "unknown_task"), ok}, 1, true},
-		"a POST":                   {submit(api.TaskRequest{}), []answer{busy, ok}, 1, true},
-		"a POST that names its id": {submit(api.TaskRequest{ID: "t-1"}), []answer{busy, ok}, 2, false},
-		"a POST with a key":        {submit(api.TaskRequest{IdempotencyKey: "k"}), []answer{{}, ok}, 2, false},
+		"a broken connection":            {get, []answer{{}, ok}, 2, false},
+		"429":                            {get, []answer{problem(429, "rate_limited"), ok}, 2, false},
+		"502 of a proxy":                 {get, []answer{{status: 502, body: "<html>"}, ok}, 2, false},
+		"503 three times":                {get, []answer{busy, busy, busy, ok}, 4, false},
+		"503 for good":                   {get, []answer{busy}, -1, true},
+		"504":                            {get, []answer{{status: 504}, ok}, 2, false},
+		"500":                            {get, []answer{problem(500, "internal"), ok}, 1, true},
+		"404":                            {get, []answer{problem(404, "unknown_task"), ok}, 1, true},
+		"a submission":                   {submit(api.TaskRequest{}), []answer{busy, ok}, 2, false},
+		"a submission that names its id": {submit(api.TaskRequest{ID: "t-1"}), []answer{busy, ok}, 2, false},
+		"one with a key":                 {submit(api.TaskRequest{IdempotencyKey: "k"}), []answer{{}, ok}, 2, false},
 		"a batch of named tasks": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{IdempotencyKey: "b"}),
-			[]answer{busy, ok}, 2, false},
-		"a batch with one without": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{}), []answer{busy, ok}, 1, true},
+			[]answer{busy, {status: 200, body: `{"tasks":[{"id":"a"},{"id":"b"}]}`}}, 2, false},
+		"a batch with one without": {batch(api.TaskRequest{ID: "a"}, api.TaskRequest{}), []answer{busy,
+			{status: 200, body: `{"tasks":[{"id":"a"},{"id":"b","duplicate":true}]}`}}, 2, false},
 		"a DELETE": {func(ctx context.Context, c *Client) error { return c.Schedules.Delete(ctx, "s") },
 			[]answer{busy, {status: 204}}, 2, false},
 		"a DELETE of one revision": {func(ctx context.Context,
@@ -124,14 +127,18 @@ func TestWhatIsRepeated(t *testing.T) {
 			client, server, pauses := serve(t, c.answers...)
 			err := c.do(t.Context(), client)
 			require.Equal(t, c.failed, err != nil, "%v", err)
-			require.Len(t, server.asked, c.tries)
+			if c.tries >= 0 {
+				require.Len(t, server.asked, c.tries)
+			}
 			for i := range server.asked {
 				require.Equal(t, server.asked[0]+server.bodies[0], server.asked[i]+server.bodies[i], "the same again")
 			}
+			var waited time.Duration
 			for i, pause := range *pauses {
-				require.GreaterOrEqual(t, pause, firstPause<<i/2)
-				require.Less(t, pause, firstPause<<i*3/2)
+				require.Less(t, pause, min(firstPause<<i, maxPause)*3/2)
+				waited += pause
 			}
+			require.Equal(t, c.tries < 0, waited == defaultPatience, "it gives up when its patience is at its end")
 		})
 	}
 }
@@ -203,7 +210,7 @@ func TestErrors(t *testing.T) {
 	require.False(t, IsNotFound(err), "of something else")
 	require.ErrorContains(t, err, "answered 404 Not Found, and not as Mainstay does")
 
-	client, err = New(Options{URL: "http://127.0.0.1:1", Retries: -1})
+	client, err = New(Options{URL: "http://127.0.0.1:1", Patience: -1})
 	require.NoError(t, err)
 	_, err = client.Tasks.Get(t.Context(), "t")
 	var away *UnreachableError
@@ -341,4 +348,52 @@ func TestEventsGoOn(t *testing.T) {
 		break
 	}
 	require.Equal(t, []string{"GET /api/v1/agents/events?follow=false"}, server.asked)
+}
+
+// The control plane is killed after it has taken a submission and before it has answered, and is away for a while.
+func TestSubmissionOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var mu sync.Mutex
+	taken := map[string]int{} // submissions by id: what is durable
+	killed := make(chan struct{})
+	start := func(l net.Listener, dies bool) {
+		var server *http.Server
+		server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var task api.TaskRequest
+			_ = json.NewDecoder(r.Body).Decode(&task)
+			mu.Lock()
+			defer mu.Unlock()
+			taken[task.ID]++
+			if dies {
+				go func() {
+					_ = server.Close()
+					close(killed)
+				}()
+				panic(http.ErrAbortHandler)
+			}
+			fmt.Fprintf(w, `{"id":%q,"status":"queued","duplicate":%t}`, task.ID, taken[task.ID] > 1)
+		})}
+		t.Cleanup(func() { _ = server.Close() })
+		go func() { _ = server.Serve(l) }()
+	}
+	start(listener, true)
+	c, err := New(Options{URL: "http://" + listener.Addr().String()})
+	require.NoError(t, err)
+	pauses := 0
+	c.pause = func(context.Context, time.Duration) error {
+		<-killed
+		if pauses++; pauses == 4 { // until then nothing listens
+			again, err := net.Listen("tcp", listener.Addr().String())
+			require.NoError(t, err)
+			start(again, false)
+		}
+		return nil
+	}
+	task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "x"}})
+	require.NoError(t, err)
+	require.False(t, task.Duplicate, "the caller has submitted it once")
+	require.Equal(t, map[string]int{task.ID: 2}, taken, "one task, asked for twice")
+	require.Equal(t, 4, pauses)
 }

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	defaultRetries = 3
-	// firstPause is the pause before the first repetition, on average; it doubles each time.
-	firstPause = time.Second
-	// maxPause is the longest Retry-After that is waited for; a longer one is left to the caller.
-	maxPause = time.Minute
+	defaultPatience = 30 * time.Second
+	// firstPause is the pause before the first repetition, on average; it doubles each time, up to maxPause.
+	firstPause = 500 * time.Millisecond
+	maxPause   = 4 * time.Second
 )
 
 // send sends a request, and repeats it while that is safe and may help.
@@ -28,19 +27,22 @@ func (c *Client) send(ctx context.Context, r *request) ([]byte, error) {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 	}
-	for pause, left := firstPause, c.retries; ; pause, left = 2*pause, left-1 {
+	for pause, left := firstPause, c.patience; ; pause = min(2*pause, maxPause) {
 		data, err := c.once(ctx, r, body)
-		if left < c.retries && r.removes && IsNotFound(err) {
+		if left < c.patience && r.removes && IsNotFound(err) {
 			return nil, nil // an earlier try did it, and its answer was lost
 		}
 		if err == nil || left <= 0 || !r.repeatable() {
 			return data, err
 		}
 		again, after := transient(err)
-		wait := max(pause/2+rand.N(pause), after)
+		wait := max(min(left, pause/2+rand.N(pause)), after)
 		deadline, limited := ctx.Deadline()
-		if !again || wait > maxPause || limited && time.Until(deadline) <= wait || ctx.Err() != nil {
+		if !again || wait > left || limited && time.Until(deadline) <= wait || ctx.Err() != nil {
 			return nil, err
+		}
+		if left -= wait; c.away != nil {
+			c.away(err)
 		}
 		if err := c.pause(ctx, wait); err != nil {
 			return nil, err

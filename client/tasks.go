@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"mainstay.dev/mainstay/api"
@@ -19,43 +20,60 @@ const (
 // TaskPart is a part of a task that is answered only when it is asked for.
 type TaskPart string
 
-// WithPayload asks for what was submitted.
-const WithPayload TaskPart = "payload"
+// WithPayload asks for what was submitted, WithHistory for what happened to the task.
+const (
+	WithPayload TaskPart = "payload"
+	WithHistory TaskPart = "history"
+)
 
-// Submit submits a task. With an id or idempotency key it may be repeated: the answer is then the one task.
+// Submit submits a task, once: a task without an id and idempotency key gets an id here, so that the request can be
+// repeated when its answer is lost.
 func (t Tasks) Submit(ctx context.Context, task *api.TaskRequest) (*api.Task, error) {
-	return do[api.Task](ctx, t.c, request{
-		method: http.MethodPost,
-		path:   path("tasks"),
-		body:   task,
-		keyed:  task.ID != "" || task.IdempotencyKey != "",
-	})
+	own := named(task)
+	answer, err := do[api.Task](ctx, t.c, request{method: http.MethodPost, path: path("tasks"), body: own, keyed: true})
+	if err == nil && own != task {
+		answer.Duplicate = false // of an earlier try
+	}
+	return answer, err
 }
 
-// SubmitAll submits up to 1,000 tasks; T is api.TaskRequest or its JSON. Each is accepted or refused by itself.
+// named is the task itself, or with an id if it has neither that nor an idempotency key.
+func named(task *api.TaskRequest) *api.TaskRequest {
+	if task.ID != "" || task.IdempotencyKey != "" {
+		return task
+	}
+	own := *task
+	own.ID = api.NewTaskID()
+	return &own
+}
+
+// SubmitAll submits up to 1,000 tasks; T is api.TaskRequest, which is submitted once as by Submit, or its JSON. Each is
+// accepted or refused by itself.
 func SubmitAll[T any](ctx context.Context, c *Client, tasks []T) ([]api.BatchItem, error) {
+	own, keyed := slices.Clone(tasks), true
+	for i := range own {
+		task, ok := any(&own[i]).(*api.TaskRequest)
+		if keyed = ok; !ok {
+			break
+		}
+		*task = *named(task)
+	}
 	answer, err := do[struct{ Tasks []api.BatchItem }](ctx, c, request{
 		method: http.MethodPost,
 		path:   path("tasks", "batch"),
-		body:   tasks,
+		body:   own,
 		hold:   batchHold,
-		keyed:  allKeyed(tasks),
+		keyed:  keyed,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answer.Tasks, nil
-}
-
-// allKeyed reports whether each task has an id or idempotency key.
-func allKeyed[T any](tasks []T) bool {
-	for i := range tasks {
-		task, ok := any(&tasks[i]).(*api.TaskRequest)
-		if !ok || task.ID == "" && task.IdempotencyKey == "" {
-			return false
+	for i := range answer.Tasks {
+		if task, ok := any(&tasks[i]).(*api.TaskRequest); ok && named(task) != task {
+			answer.Tasks[i].Duplicate = false
 		}
 	}
-	return true
+	return answer.Tasks, nil
 }
 
 // Get returns a task as it stands.
@@ -83,7 +101,9 @@ func (t Tasks) Wait(ctx context.Context, id string, wait time.Duration, with ...
 type TaskQuery struct {
 	Cluster, Type, Tenant string
 	Status                fleet.TaskStatus
-	Agent                 string   // the one they are pinned to
+	Agent                 string   // the one that had them, or that they are pinned to
+	IDPrefix              string   // how their ids begin
+	Text                  string   // a part of their id, type, labels or agents
 	Labels                []string // each as name=value
 	SubmittedAfter        time.Time
 	SubmittedBefore       time.Time
@@ -93,7 +113,7 @@ type TaskQuery struct {
 func (t Tasks) List(q TaskQuery) *List[api.Task] {
 	return list[api.Task](t.c, path("tasks"), "tasks", values(
 		"cluster", q.Cluster, "status", q.Status, "type", q.Type, "tenant", q.Tenant, "agent", q.Agent, "label",
-		q.Labels,
+		q.Labels, "id_prefix", q.IDPrefix, "text", q.Text,
 		"submitted_after", q.SubmittedAfter, "submitted_before", q.SubmittedBefore))
 }
 

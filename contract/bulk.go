@@ -33,6 +33,7 @@ type BulkSpec struct {
 	Decision fleet.ReviewDecision `json:"decision,omitempty"`
 	Priority fleet.Priority       `json:"priority,omitempty"`
 	Reason   string               `json:"reason"`
+	By       string               `json:"by,omitempty"` // who asked for it
 }
 
 // Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for
@@ -48,7 +49,7 @@ func (b *BulkSpec) Query() string {
 // Send sends a task the update that does it, under an id.
 func (b *BulkSpec) Send(ctx context.Context, c client.Client, task, updateID string) (TaskState, error) {
 	workflowID, key := Locate(task)
-	of := ForTask{key}
+	of := ForTask{Task: key, By: b.By}
 	switch b.Action {
 	case fleet.BulkRetry:
 		return RetryUpdate.SendOnce(ctx, c, workflowID, updateID, RetryRequest{ForTask: of, Reason: b.Reason})

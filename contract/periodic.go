@@ -146,5 +146,5 @@ func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
 		spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	}
 	p.Defaults.Apply(&spec)
-	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention}
+	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention, RanOn: true}
 }

@@ -14,6 +14,10 @@ type TaskInput struct {
 	Lane   string         `json:"lane"`
 	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+	// RanOn has the workflow keep AttrRanOn. Tasks of releases that did not know it lack it.
+	RanOn bool `json:"ran_on,omitempty"`
+	// By is who submitted the task; empty: a schedule, or anybody while security is off.
+	By string `json:"by,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -47,6 +51,8 @@ type TaskState struct {
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// DeadLetter is set while the task is a dead letter, and afterwards if it ended as one.
 	DeadLetter *fleet.DeadLetter `json:"dead_letter,omitempty"`
+	// Cancelling is set from when a cancellation was asked for until the task has ended.
+	Cancelling *CancelRequest `json:"cancelling,omitempty"`
 }
 
 // Messages of the Task workflow.
@@ -68,13 +74,15 @@ var (
 type ForTask struct {
 	// Task is the key that Locate returns; empty for a Task workflow, which has one.
 	Task string `json:"task,omitempty"`
+	// By is who asks; the request stays in the history. Empty while security is off.
+	By string `json:"by,omitempty"`
 }
 
 // TaskKey is the key of the task.
 func (f ForTask) TaskKey() string { return f.Task }
 
-// SetTaskKey addresses the request.
-func (f *ForTask) SetTaskKey(key string) { f.Task = key }
+// Address says which task the request is for, and who asks.
+func (f *ForTask) Address(key, by string) { f.Task, f.By = key, by }
 
 // TaskRequest is what a person asks of an open task.
 type TaskRequest interface{ TaskKey() string }
@@ -150,6 +158,8 @@ type AttemptReport struct {
 	ErrorType string               `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
 	Final     bool                 `json:"final,omitempty"`      // a failure that must not be tried again
 	Progress  *fleet.Progress      `json:"progress,omitempty"`
+	// Marks are the first of the attempt's progress in each step and quarter, for the task's history.
+	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
@@ -168,6 +178,23 @@ type AttemptReport struct {
 	// when one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
+}
+
+// ProgressMark is progress with its time.
+type ProgressMark struct {
+	At time.Time `json:"at"`
+	fleet.Progress
+}
+
+// maxMarks bounds the marks of an attempt.
+const maxMarks = 16
+
+// AddMark adds progress to an attempt's marks if it is the first of its step or quarter.
+func AddMark(marks []ProgressMark, p fleet.Progress, now time.Time) []ProgressMark {
+	if n := len(marks); n == maxMarks || n > 0 && marks[n-1].Step == p.Step && marks[n-1].Percent/25 == p.Percent/25 {
+		return marks
+	}
+	return append(marks, ProgressMark{At: now.UTC(), Progress: p})
 }
 
 // Attempt is what a task keeps of the attempt.

@@ -38,6 +38,16 @@ func TaskQuery(f *fleet.TaskFilter) string {
 	return strings.Join(terms, " AND ")
 }
 
+// OfAgent is the term for the tasks that an agent had, or that are pinned to it.
+func OfAgent(agent string) string {
+	return "(" + Equals(AttrAgent.GetName(), agent) + " OR " + Equals(AttrRanOn.GetName(), agent) + ")"
+}
+
+// WithIDPrefix is the term for the tasks whose id begins so.
+func WithIDPrefix(prefix string) string {
+	return "WorkflowId STARTS_WITH " + Quoted(TaskWorkflowID(prefix))
+}
+
 // OpenTaskQuery is TaskQuery for the tasks that have not ended.
 func OpenTaskQuery(f *fleet.TaskFilter) string {
 	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)

@@ -13,8 +13,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Search attributes of Mainstay's workflows. They are set at start; only Status and StatusAt change later, and only for
-// states that the execution status does not tell (review, dead_letter, expired; TaskUnhandled).
+// Search attributes of Mainstay's workflows. They are set at start. Only Status and StatusAt change later, for states
+// that the execution status does not tell (review, dead_letter, expired; TaskUnhandled), and RanOn, when a task ends,
+// waits for a person, or is delivered again after it was lost.
 var (
 	AttrCluster  = temporal.NewSearchAttributeKeyKeyword("MainstayCluster")
 	AttrTaskType = temporal.NewSearchAttributeKeyKeyword("MainstayTaskType")
@@ -24,6 +25,7 @@ var (
 	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
 	AttrJob      = temporal.NewSearchAttributeKeyKeyword("MainstayJob") // of a job and of its runs
 	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
+	AttrRanOn    = temporal.NewSearchAttributeKeyKeywordList("MainstayRanOn") // agents that had the task, the last one last
 )
 
 // SearchAttributes lists them with their types, for registration.
@@ -37,6 +39,7 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 		AttrTenant.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrJob.GetName():      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		AttrLabels.GetName():   enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		AttrRanOn.GetName():    enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
 	}
 }
 

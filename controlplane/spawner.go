@@ -123,7 +123,7 @@ func SpawnedAgent(program string, hubURLs []string, slots int, more ...string) f
 		}
 		command := []string{program, "agent", "run", "--hub", strings.Join(hubURLs, ","), "--cluster", spec.Cluster,
 			"--id", spec.ID,
-			"--slots", fmt.Sprint(slots), "--allow-exec"}
+			"--slots", fmt.Sprint(slots), "--allow-exec", "--health", ""}
 		for _, capability := range spec.Capabilities {
 			command = append(command, "--capability", capability)
 		}

@@ -29,6 +29,9 @@ type LogTail struct {
 // Last is the number of the newest line that was added; 0: none yet.
 func (t *LogTail) Last() int64 { return t.last }
 
+// Size is the bytes of text that are kept.
+func (t *LogTail) Size() int { return t.bytes }
+
 // Add keeps a line, whose number must be greater than the last, and drops the oldest ones that no longer fit.
 func (t *LogTail) Add(line LogLine) {
 	t.last = line.Number

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	querypb "go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
@@ -28,6 +29,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -39,6 +42,7 @@ type execution struct {
 	pending []*workflowpb.PendingActivityInfo
 	wft     *workflowpb.PendingWorkflowTaskInfo
 	last    *historypb.HistoryEvent
+	history []*historypb.HistoryEvent // after the first event
 	query   func() (any, error)
 	update  func(name string, arg any) (any, error)
 	options client.StartWorkflowOptions
@@ -268,22 +272,60 @@ func (s fakeService) ListWorkers(
 	return answer, nil
 }
 
-// GetWorkflowExecutionHistory answers the first event.
+// GetWorkflowExecutionHistory answers the first event, or all.
 func (s fakeService) GetWorkflowExecutionHistory(
 	_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption,
 ) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	e := s.f.executions[r.GetExecution().GetWorkflowId()]
-	if s.f.fail != nil || r.GetMaximumPageSize() != 1 {
+	if s.f.fail != nil {
 		return nil, serviceerror.NewUnavailable("canary")
 	}
-	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{{
+	events := []*historypb.HistoryEvent{{
+		EventTime: e.info.GetStartTime(),
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(
 				e.input)},
 		},
-	}}}}, nil
+	}}
+	if r.GetMaximumPageSize() != 1 {
+		events = append(events, e.history...)
+	}
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{Events: events}}, nil
+}
+
+// deliveryEvents are what a delivery leaves in the history: it was scheduled, and ended so.
+func deliveryEvents(number int, report contract.AttemptReport, log ...fleet.LogLine) []*historypb.HistoryEvent {
+	scheduled := int64(10 * number)
+	left := payloads(report)
+	if len(log) > 0 {
+		left.Payloads = append(left.Payloads, payload(log))
+	}
+	end := &historypb.HistoryEvent{
+		EventId: scheduled + 2, EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+		EventTime: timestamppb.New(time.Unix(1_800_000_000+scheduled+2, 0)),
+		Attributes: &historypb.HistoryEvent_ActivityTaskFailedEventAttributes{
+			ActivityTaskFailedEventAttributes: &historypb.ActivityTaskFailedEventAttributes{
+				ScheduledEventId: scheduled,
+				Failure: &failurepb.Failure{FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Details: left}}}}},
+	}
+	if report.Outcome == fleet.AttemptCompleted {
+		end.EventType = enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+		end.Attributes = &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+				ScheduledEventId: scheduled, Result: left}}
+	}
+	return []*historypb.HistoryEvent{{
+		EventId: scheduled, EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+		EventTime: timestamppb.New(time.Unix(1_800_000_000+scheduled, 0)),
+		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+				ActivityId:   contract.AttemptActivityID(number),
+				ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+				Input:        payloads(contract.RunTaskInput{TaskID: "t-1", Attempt: number})}},
+	}, end}
 }
 
 func (s fakeService) DescribeTaskQueue(

@@ -41,6 +41,8 @@ func TestTaskFilters(t *testing.T) {
 		"times": {url.Values{"submitted_after": {"2026-11-21T12:00:00+02:00"},
 			"submitted_before": {"2026-11-21T12:00:00.5Z"}},
 			all + " AND StartTime >= '2026-11-21T10:00:00Z' AND StartTime < '2026-11-21T12:00:00.5Z'"},
+		"agent":  {url.Values{"agent": {"a-1"}}, all + " AND (MainstayAgent = 'a-1' OR MainstayRanOn = 'a-1')"},
+		"prefix": {url.Values{"id_prefix": {"acme:t-0"}}, all + " AND WorkflowId STARTS_WITH 'task/acme:t-0'"},
 		"with status": {url.Values{"status": {"completed"}, "label": {"a=1"}}, all +
 			" AND MainstayLabels = 'a=1' AND ExecutionStatus = 'Completed'"},
 	} {
@@ -51,7 +53,7 @@ func TestTaskFilters(t *testing.T) {
 		})
 	}
 	for _, bad := range []url.Values{
-		{"label": {"canary"}}, {"label": {"=canary"}}, {"label": {"Canary x=1"}}, {"label": {"a=1", "a=2"}},
+		{"label": {"canary"}}, {"label": {"=canary"}}, {"label": {"Canary x=1"}}, {"label": {"a=1", "a=2"}}, {"id_prefix": {"t'"}},
 		{"submitted_after": {"canary"}}, {"submitted_before": {"2026-11-21"}},
 	} {
 		problem(t, do(h, http.MethodGet, tasksPath+"?"+bad.Encode(), ""), 422, protocol.CodeInvalidRequest)

@@ -111,9 +111,12 @@ func gone(contract.ReadLogInput) (contract.ReadLogResult, error) {
 
 func TestTaskLog(t *testing.T) {
 	t.Parallel()
-	recently := time.Now().Add(time.Hour).UTC() // it stays recent however slow this machine is
-	long := recently.Add(-3 * time.Hour)
-	first := fleet.Attempt{Number: 1, AgentID: "a-1", Hub: "hub-9", Outcome: fleet.AttemptFailed, EndedAt: &long}
+	first := fleet.Attempt{Number: 1, AgentID: "a-1", Hub: "hub-9", Outcome: fleet.AttemptFailed}
+	returned := fleet.Attempt{Number: 2, Outcome: fleet.AttemptReturned}
+	wrote := func(numbers ...int64) []fleet.LogLine { // what says gives
+		result, _ := says(numbers...)(contract.ReadLogInput{})
+		return result.Lines
+	}
 	started := func(report *contract.AttemptReport) []*workflowpb.PendingActivityInfo {
 		p := delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED, report)
 		p.LastWorkerIdentity = "hub/hub-2"
@@ -129,6 +132,7 @@ func TestTaskLog(t *testing.T) {
 		queues  []string
 		wants   api.TaskLog // Lines are only counted
 		lines   int
+		kept    []fleet.LogLine // with the first attempt
 	}{
 		"of the attempt that runs": {
 			state:   queued,
@@ -165,9 +169,12 @@ func TestTaskLog(t *testing.T) {
 			wants:  api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 1},
 		},
 		"of an earlier attempt": {
-			state: queued, pending: started(nil), query: "?attempt=1&after=7",
-			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Next: 7, Ended: true,
-				Why: "the attempt has ended; what came of it is in the task's result"},
+			state: queued, pending: started(nil), query: "?attempt=1&after=7", kept: wrote(7, 8, 9), lines: 2,
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Next: 9, Ended: true},
+		},
+		"of an attempt that wrote nothing": {
+			state: queued, pending: started(nil), query: "?attempt=1",
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Why: "the attempt wrote nothing"},
 		},
 		"of an attempt to come": {
 			state:   queued,
@@ -182,23 +189,19 @@ func TestTaskLog(t *testing.T) {
 			wants: api.TaskLog{Why: "attempt failed"},
 		},
 		"of a dead letter": {
-			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first}},
-			query: "?wait=20s",
-			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true,
-				Why: "the attempt has ended; what came of it is in the task's result"},
+			state: contract.TaskState{Status: fleet.TaskDeadLetter, Attempts: []fleet.Attempt{first, returned}},
+			query: "?wait=20s", kept: wrote(1), lines: 1,
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-1", Ended: true, Next: 1},
 		},
-		"the last lines of a task that has just ended": {
-			closed: true, query: "?after=1&wait=20s", state: contract.TaskState{Status: fleet.TaskCompleted,
-				Attempts: []fleet.Attempt{
-					{Number: 2, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptCompleted, EndedAt: &recently}}},
-			answers: []func(contract.ReadLogInput) (contract.ReadLogResult, error){says(2)},
-			queues:  []string{"hub/hub-1"},
-			lines:   1,
-			wants:   api.TaskLog{Attempt: 2, AgentID: "a-2", Next: 2, Ended: true},
+		"of a task whose agent was lost": {
+			closed: true, query: "?wait=20s", state: contract.TaskState{Status: fleet.TaskCancelled,
+				Attempts: []fleet.Attempt{{Number: 1, AgentID: "a-2", Hub: "hub-1", Outcome: fleet.AttemptLost}}},
+			wants: api.TaskLog{Attempt: 1, AgentID: "a-2", Ended: true,
+				Why: "the agent was lost before it had sent anything that the attempt wrote"},
 		},
 		"of a task that no agent ever had": {
 			closed: true, state: contract.TaskState{Status: fleet.TaskExpired},
-			wants: api.TaskLog{Ended: true, Why: "the attempt has ended; what came of it is in the task's result"},
+			wants: api.TaskLog{Ended: true, Why: "no agent has had the task"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +209,7 @@ func TestTaskLog(t *testing.T) {
 			f := &fakeHub{fakeTemporal: newFake(), answers: c.answers}
 			e := f.withTask(c.state)
 			e.pending = c.pending
+			e.history = deliveryEvents(1, contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed}, c.kept...)
 			if c.closed {
 				e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, &historypb.HistoryEvent{
 					EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,

@@ -4,6 +4,9 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -324,7 +327,7 @@ func TestListTasks(t *testing.T) {
 	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
 		error) {
 		asked = append(asked, r)
-		return &workflowservice.ListWorkflowExecutionsResponse{Executions: infos, NextPageToken: []byte{1, 255}}, nil
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: infos}, nil
 	}
 	h := serve(t, f)
 	list := func(target string) (taskPage, []fleet.TaskStatus) {
@@ -339,20 +342,21 @@ func TestListTasks(t *testing.T) {
 	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskRunning, fleet.TaskQueued, fleet.TaskRetryWait},
 		statuses)
 	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND MainstayTaskType = 'exec' AND MainstayTenant = 'acme'", asked[0].GetQuery())
-	require.EqualValues(t, 4, asked[0].GetPageSize())
-
-	list("?cluster=default&type=exec&tenant=acme&page_token=" + page.NextPageToken)
-	require.Equal(t, []byte{1, 255}, asked[1].GetNextPageToken())
-	require.EqualValues(t, 50, asked[1].GetPageSize())
+	require.Empty(t, page.NextPageToken, "these are all")
+	page, statuses = list("?cluster=default&type=exec&tenant=acme&page_size=3")
+	require.Len(t, statuses, 3)
+	rest, _ := list("?cluster=default&type=exec&tenant=acme&page_token=" + page.NextPageToken)
+	require.Len(t, rest.Tasks, 1, "page by page each is listed once")
+	require.Contains(t, asked[len(asked)-1].GetQuery(), " AND StartTime <= '2027-01-15T08:00:00Z'")
+	list("?cluster=default&type=exec&tenant=acme&submitted_after=2026-11-21T12:00:00Z&page_token=" + page.NextPageToken)
 	// of another list
 	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+page.NextPageToken, ""), 422, protocol.CodeInvalidRequest)
-	asked = asked[:1]
 	_, statuses = list("?status=running")
 	require.Equal(t, []fleet.TaskStatus{fleet.TaskRunning}, statuses)
 	_, statuses = list("/queue")
 	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
 	list("/queue/dead-letter?cluster=default")
-	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'", asked[3].GetQuery())
+	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'", asked[len(asked)-1].GetQuery())
 
 	for _, bad := range []string{"?page_size=201", "?page_size=0", "?status=canary", "?cluster=a'+OR+1",
 		"?page_token=%25canary", "?clustr=canary"} {
@@ -360,4 +364,107 @@ func TestListTasks(t *testing.T) {
 	}
 	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+base64.RawURLEncoding.EncodeToString([]byte("forged")),
 		""), 422, protocol.CodeInvalidRequest)
+}
+
+// byVisibility lists the fake's tasks as Temporal does: open ones first, then those that ended last, in pages of at most
+// limit.
+func (f *fakeTemporal) byVisibility(limit int) {
+	key := func(e *execution) string {
+		ended := "9"
+		if at := e.info.GetCloseTime(); at != nil {
+			ended = at.AsTime().Format(time.RFC3339Nano)
+		}
+		return ended + e.info.GetStartTime().AsTime().Format(time.RFC3339)
+	}
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
+		error) {
+		var all []*execution
+		for _, e := range f.executions {
+			open := e.info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+			if strings.Contains(r.GetQuery(), "ExecutionStatus != 'Running'") && open {
+				continue
+			}
+			if _, bound, has := strings.Cut(r.GetQuery(), "StartTime <= '"); has &&
+				e.info.GetStartTime().AsTime().Format(time.RFC3339) > strings.Trim(bound[:20], "'") {
+				continue
+			}
+			all = append(all, e)
+		}
+		slices.SortFunc(all, func(a, b *execution) int { return strings.Compare(key(b), key(a)) })
+		begin, _ := strconv.Atoi(string(r.GetNextPageToken()))
+		end := min(len(all), begin+min(limit, int(r.GetPageSize())))
+		answer := &workflowservice.ListWorkflowExecutionsResponse{}
+		for _, e := range all[begin:end] {
+			answer.Executions = append(answer.Executions, e.info)
+		}
+		if end < len(all) {
+			answer.NextPageToken = []byte(strconv.Itoa(end))
+		}
+		return answer, nil
+	}
+}
+
+// Lists have the task first that was submitted last, however visibility orders them, and each task once.
+func TestListIsNewestFirst(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	const tasks = 60
+	for i := range tasks { // the higher the number, the later submitted
+		id := contract.TaskWorkflowID(fmt.Sprintf("t-%02d", i))
+		e := open(id, contract.TaskWorkflow)
+		e.info.StartTime = timestamppb.New(time.Unix(int64(1_800_000_000+10*i), 0))
+		if i%3 != 0 { // some run for long, so that they end after later ones
+			e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil)
+			e.info.CloseTime = timestamppb.New(e.info.GetStartTime().AsTime().Add(time.Duration(1+i%7*40) * time.Second))
+		}
+		f.executions[id] = e
+	}
+	f.byVisibility(7)
+	h := serve(t, f)
+	var got []string
+	for token := ""; ; {
+		page := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"?page_size=8&page_token="+token, ""), http.StatusOK)
+		for _, task := range page.Tasks {
+			got = append(got, task.ID)
+		}
+		if token = page.NextPageToken; token == "" {
+			break
+		}
+	}
+	var want []string
+	for i := range tasks {
+		want = append(want, fmt.Sprintf("t-%02d", tasks-1-i))
+	}
+	require.Equal(t, want, got)
+}
+
+func TestListSearchesText(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	for i, labels := range []string{"project=Film", "project=news", "project=films"} {
+		e := open(contract.TaskWorkflowID(fmt.Sprintf("t-%d", i)), contract.TaskWorkflow)
+		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
+			contract.AttrLabels.GetName(): payload([]string{labels}), contract.AttrRanOn.GetName(): payload([]string{"render-1"})}}
+		e.info.StartTime = timestamppb.New(time.Unix(int64(1_800_000_000+i), 0))
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+	}
+	f.byVisibility(1000)
+	h := serve(t, f)
+	ids := func(target string) (list []string, next string) {
+		page := answer[taskPage](t, do(h, http.MethodGet, tasksPath+target, ""), http.StatusOK)
+		for _, task := range page.Tasks {
+			list = append(list, task.ID)
+		}
+		return list, page.NextPageToken
+	}
+	found, _ := ids("?text=FILM")
+	require.Equal(t, []string{"t-2", "t-0"}, found)
+	found, next := ids("?text=film&page_size=1")
+	require.Equal(t, []string{"t-2"}, found)
+	found, _ = ids("?text=film&page_size=1&page_token=" + next)
+	require.Equal(t, []string{"t-0"}, found)
+	found, _ = ids("?text=render-1")
+	require.Len(t, found, 3)
+	found, _ = ids("?text=canary")
+	require.Empty(t, found)
 }

@@ -53,10 +53,20 @@ func (b beater) due(now time.Time) []dueBeat {
 			if a.beatDue(now) {
 				a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
 				due = append(due, dueBeat{a, a.token, a.report(b.hub.id)})
+				if a.accepted {
+					b.keepLog(a, now)
+				}
 			}
 		}
 	}
 	return due
+}
+
+// keepLog has the agent send what the attempt writes, in case that the agent is lost.
+func (b beater) keepLog(a *attempt, now time.Time) {
+	if c := b.hub.logs.Keep(a.session.agent, a.task, a.number, now); c != nil {
+		a.session.command(*c)
+	}
 }
 
 func (a *attempt) beatDue(now time.Time) bool {
@@ -69,7 +79,7 @@ func (a *attempt) beatDue(now time.Time) bool {
 
 func (b beater) send(ctx context.Context, d dueBeat) {
 	h := b.hub
-	details, err := payloads(d.report)
+	details, err := payloads(d.report, nil)
 	if err != nil {
 		h.log.Error("A heartbeat cannot be encoded", zap.Error(err))
 		return

@@ -151,6 +151,42 @@ func TestLogInTheHubIsBounded(t *testing.T) {
 	})
 }
 
+// The output of every attempt goes into history with the attempt's end: what the result brings, or else what was sent.
+func TestOutputIsKeptWithTheAttempt(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.start(beater{b.Hub})
+		given := map[string]protocol.Assignment{}
+		agents := map[string]*peer{}
+		for _, id := range []string{"t1", "t2", "t3"} { // each agent has one slot
+			agents[id] = b.register("agent-of-"+id, 1)
+			given[id] = agents[id].give(task(id))
+		}
+		held := agents["t1"].poll(lists(given["t1"]))
+		b.pass(beatFirst + beatTick)
+		asked := (<-held).Commands
+		require.Len(t, asked, 1, "what runs for a while is asked for its output")
+		require.NotZero(t, asked[0].Every)
+		require.True(t, agents["t1"].sendLog(1, 2))
+		for id, outcome := range map[string]fleet.AttemptOutcome{"t2": fleet.AttemptFailed, "t3": fleet.AttemptCompleted} {
+			_, err := b.reportResult(t.Context(), &resultInput{
+				Authorized: Authorized{ID: agents[id].claims.Agent,
+					Authorization: "Bearer " + b.seal.session(agents[id].claims)},
+				TaskID: id,
+				Body: protocol.Result{Token: given[id].Token, Attempt: 1, Outcome: outcome,
+					Log: []fleet.LogLine{{Number: 8, Text: "first"}, {Number: 9, Text: "last"}}},
+			})
+			require.NoError(t, err)
+		}
+		agents["t1"].poll() // it no longer has its attempt
+		b.pass(time.Second)
+		kept := map[string]int{}
+		for _, r := range b.reported() {
+			kept[r.token+" "+string(r.Outcome)] = len(r.log)
+		}
+		require.Equal(t, map[string]int{"t1/1 lost": 2, "t2/1 failed": 2, "t3/1 completed": 2}, kept)
+	})
+}
+
 func TestLogOfAnotherAgentsAttemptIsNotTaken(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)

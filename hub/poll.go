@@ -162,6 +162,7 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	}
 	if r.Progress != nil && (a.progress == nil || *a.progress != *r.Progress) {
 		a.progress, a.beatNeeds, a.aliveAt = r.Progress, true, now
+		a.marks = contract.AddMark(a.marks, *r.Progress, now)
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
 		a.checkpoint, a.beatNeeds, a.beatCheck, a.aliveAt = r.Checkpoint, true, true, now
@@ -232,7 +233,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 
 // fail reports the end of an attempt without a result. It is published once Temporal has it.
 func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
-	h.responder.fail(a.token, report, func() {
+	h.responder.fail(a.token, report, h.logs.Tail(a.task, a.number), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.publishEndedLocked(a, &report)

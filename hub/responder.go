@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
@@ -37,14 +38,14 @@ func newResponder(h *Hub) *responder {
 }
 
 // fail queues the end of an attempt without a result. taken is called once Temporal has it.
-func (r *responder) fail(token []byte, report contract.AttemptReport, taken func()) {
+func (r *responder) fail(token []byte, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
 	r.pending.Go(func() {
 		r.slots <- struct{}{}
 		defer func() { <-r.slots }()
 		ctx, cancel := context.WithTimeout(r.hub.run, failGiveUp)
 		defer cancel()
 		for retry := (backoff.Backoff{First: 50 * time.Millisecond, Limit: 2 * time.Second}); ; retry.Pause(ctx) {
-			err := r.failNow(ctx, token, report)
+			err := r.failNow(ctx, token, report, log)
 			if err == nil {
 				taken()
 			}
@@ -59,8 +60,10 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, taken func
 	})
 }
 
-func (r *responder) complete(ctx context.Context, token []byte, report contract.AttemptReport) error {
-	payloads, err := payloads(report)
+func (r *responder) complete(
+	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+) error {
+	payloads, err := payloads(report, log)
 	if err != nil {
 		return err
 	}
@@ -70,8 +73,10 @@ func (r *responder) complete(ctx context.Context, token []byte, report contract.
 	return err
 }
 
-func (r *responder) cancelled(ctx context.Context, token []byte, report contract.AttemptReport) error {
-	payloads, err := payloads(report)
+func (r *responder) cancelled(
+	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+) error {
+	payloads, err := payloads(report, log)
 	if err != nil {
 		return err
 	}
@@ -81,8 +86,10 @@ func (r *responder) cancelled(ctx context.Context, token []byte, report contract
 	return err
 }
 
-func (r *responder) failNow(ctx context.Context, token []byte, report contract.AttemptReport) error {
-	payloads, err := payloads(report)
+func (r *responder) failNow(
+	ctx context.Context, token []byte, report contract.AttemptReport, log []fleet.LogLine,
+) error {
+	payloads, err := payloads(report, log)
 	if err != nil {
 		return err
 	}
@@ -103,8 +110,13 @@ func (r *responder) failNow(ctx context.Context, token []byte, report contract.A
 	return err
 }
 
-func payloads(report contract.AttemptReport) (*commonpb.Payloads, error) {
-	p, err := converter.GetDefaultDataConverter().ToPayloads(report)
+// payloads are an attempt's report and, where it wrote something, the end of its log. Workflows read the first only.
+func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Payloads, error) {
+	values := []any{report}
+	if len(log) > 0 {
+		values = append(values, log)
+	}
+	p, err := converter.GetDefaultDataConverter().ToPayloads(values...)
 	if err != nil {
 		return nil, fmt.Errorf("encode an attempt report: %w", err)
 	}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,7 +38,7 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	report, send := e.attemptReport(&claims, &in.Body)
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
-	if err := send(ctx, claims.Temporal, report); err != nil {
+	if err := send(ctx, claims.Temporal, report, e.hub.logs.Whole(claims.Task, &in.Body)); err != nil {
 		return nil, e.resultProblem(&claims, err)
 	}
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
@@ -47,7 +48,7 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 
 // attemptReport is the report of the end of an attempt to Temporal, and the call that sends it.
 func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
-	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport) error,
+	report contract.AttemptReport, send func(context.Context, []byte, contract.AttemptReport, []fleet.LogLine) error,
 ) {
 	report = contract.AttemptReport{
 		AgentID:   claims.Agent,
@@ -63,13 +64,16 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		Final:     r.NonRetryable,
 		Begun:     true,
 	}
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	a := e.hub.attemptLocked(claims)
+	if a != nil {
+		report.Marks = slices.Clone(a.marks)
+	}
 	if r.Outcome == fleet.AttemptCompleted {
 		report.Begun = false
 		return report, e.hub.responder.complete
 	}
-	e.hub.mu.Lock()
-	defer e.hub.mu.Unlock()
-	a := e.hub.attemptLocked(claims)
 	if a != nil { // with its newest checkpoint and progress
 		report.Checkpoint, report.Progress = a.checkpoint, a.progress
 	}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -94,6 +95,7 @@ type attempt struct {
 	accepted    bool        // the agent listed it as running
 	startedAt   time.Time
 	progress    *fleet.Progress
+	marks       []contract.ProgressMark
 	checkpoint  json.RawMessage
 	cancelling  bool
 	beacon      time.Duration // the task's beacon timeout; 0: none
@@ -214,7 +216,8 @@ func (s *session) live() fleet.Candidate {
 
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
-	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Checkpoint: a.checkpoint, Begun: a.accepted}
+	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Checkpoint: a.checkpoint,
+		Begun: a.accepted}
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -56,6 +57,12 @@ type report struct {
 	token string
 	how   string // completed, failed or cancelled
 	contract.AttemptReport
+	log []fleet.LogLine
+}
+
+func readReport(token []byte, how string, left *commonpb.Payloads) (report, error) {
+	r := report{token: string(token), how: how}
+	return r, converter.GetDefaultDataConverter().FromPayloads(left, &r.AttemptReport, &r.log)
 }
 
 func newFakeTemporal() *fakeTemporal {
@@ -109,37 +116,34 @@ func (f *fakeTemporal) ShutdownWorker(
 func (f *fakeTemporal) RespondActivityTaskCompleted(
 	_ context.Context, in *workflowservice.RespondActivityTaskCompletedRequest, _ ...grpc.CallOption,
 ) (*workflowservice.RespondActivityTaskCompletedResponse, error) {
-	var r contract.AttemptReport
-	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetResult(), &r); err != nil {
+	r, err := readReport(in.GetTaskToken(), "completed", in.GetResult())
+	if err != nil {
 		return nil, err
 	}
-	return &workflowservice.RespondActivityTaskCompletedResponse{}, f.take(report{string(in.GetTaskToken()),
-		"completed", r})
+	return &workflowservice.RespondActivityTaskCompletedResponse{}, f.take(r)
 }
 
 func (f *fakeTemporal) RespondActivityTaskCanceled(
 	_ context.Context, in *workflowservice.RespondActivityTaskCanceledRequest, _ ...grpc.CallOption,
 ) (*workflowservice.RespondActivityTaskCanceledResponse, error) {
-	var r contract.AttemptReport
-	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetDetails(), &r); err != nil {
+	r, err := readReport(in.GetTaskToken(), "cancelled", in.GetDetails())
+	if err != nil {
 		return nil, err
 	}
-	return &workflowservice.RespondActivityTaskCanceledResponse{}, f.take(report{string(in.GetTaskToken()), "cancelled",
-		r})
+	return &workflowservice.RespondActivityTaskCanceledResponse{}, f.take(r)
 }
 
 func (f *fakeTemporal) RespondActivityTaskFailed(
 	_ context.Context, in *workflowservice.RespondActivityTaskFailedRequest, _ ...grpc.CallOption,
 ) (*workflowservice.RespondActivityTaskFailedResponse, error) {
-	var r contract.AttemptReport
-	if err := converter.GetDefaultDataConverter().FromPayloads(in.GetFailure().GetApplicationFailureInfo().GetDetails(),
-		&r); err != nil {
+	r, err := readReport(in.GetTaskToken(), "failed", in.GetFailure().GetApplicationFailureInfo().GetDetails())
+	if err != nil {
 		return nil, err
 	}
-	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(report{string(in.GetTaskToken()), "failed", r})
+	return &workflowservice.RespondActivityTaskFailedResponse{}, f.take(r)
 }
 
-// applyPollLocked takes the first end of an attempt. Later ones get an error that there is no such attempt, as from
+// take takes the first end of an attempt. Later ones get an error that there is no such attempt, as from
 // Temporal.
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()

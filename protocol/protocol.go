@@ -150,8 +150,8 @@ const (
 	CommandRole CommandType = "role"
 	// CommandStop asks the agent to stop gracefully.
 	CommandStop CommandType = "stop"
-	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones as they
-	// come for as long as Hold.
+	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones: as they
+	// come for as long as Hold, or once in Every until the hub says that it wants no more.
 	CommandLog CommandType = "log"
 )
 
@@ -167,9 +167,10 @@ type Command struct {
 	// Targets belong to CommandRole: the deployment targets that the agent looks after.
 	Targets []string `json:"targets,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
-	// After and Hold belong to CommandLog.
+	// After, Hold and Every belong to CommandLog.
 	After int64          `json:"after,omitempty"`
 	Hold  fleet.Duration `json:"hold,omitempty"`
+	Every fleet.Duration `json:"every,omitempty"`
 	// Request, Refs and Entries belong to CommandState and CommandSync.
 	Request string             `json:"request,omitempty"`
 	Refs    []fleet.StateRef   `json:"refs,omitempty"`
@@ -190,6 +191,8 @@ type Result struct {
 	Stuck        bool                 `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
 	StartedAt    time.Time            `json:"started_at"`
 	EndedAt      time.Time            `json:"ended_at"`
+	// Log is the end of what the attempt wrote; it is kept with the task. Absent: what the hub has of it is kept.
+	Log []fleet.LogLine `json:"log,omitempty" maxItems:"500" doc:"The end of what the attempt wrote, at most 64 KiB of text. It is kept with the task."`
 }
 
 // ResultAccepted answers a Result that Temporal has accepted.
@@ -251,7 +254,7 @@ const (
 	CodeInternal         = "internal"             // 500
 )
 
-// Log has lines of an attempt that somebody watches. It may have none: that says that there are no more yet.
+// Log has lines of an attempt that a hub asked for. It may have none: that says that there are no more yet.
 type Log struct {
 	Attempt int             `json:"attempt"`
 	Lines   []fleet.LogLine `json:"lines,omitempty" maxItems:"500"`

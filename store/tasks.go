@@ -3,13 +3,13 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -49,8 +49,9 @@ type Delivery struct {
 	Priority int32
 	State    enumspb.PendingActivityState
 	Attempt  fleet.Attempt // who has it, as far as its hub has told
-	Hub      string        // that has it; empty: not known
-	SeenAt   time.Time     // its last sign of life; zero before it is started
+	Report   contract.AttemptReport
+	Hub      string    // that has it; empty: not known
+	SeenAt   time.Time // its last sign of life; zero before it is started
 }
 
 // Started reports whether a hub has the delivery.
@@ -77,6 +78,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	var terms []string
 	contract.Decode(attributes[contract.AttrLabels.GetName()], &terms)
 	t.Labels = contract.LabelsOf(terms)
+	contract.Decode(attributes[contract.AttrRanOn.GetName()], &t.RanOn)
 	t.readMemo(info)
 	return t
 }
@@ -164,9 +166,8 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
 		_, delivery.Attempt.Number = contract.AttemptOfActivityID(p.GetActivityId())
 		delivery.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
 		a := &delivery.Attempt
-		var report contract.AttemptReport
-		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &report) == nil {
-			*a = report.Attempt(a.Number)
+		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &delivery.Report) == nil {
+			*a = delivery.Report.Attempt(a.Number)
 		}
 		if started := TimeOf(p.GetLastStartedTime()); started != nil {
 			a.StartedAt, delivery.SeenAt = cmp.Or(a.StartedAt, started), *started
@@ -252,6 +253,9 @@ func (t *Task) takeState(s *contract.TaskState) {
 		t.Status = s.Status
 	}
 	t.Why, t.NextAttemptAt, t.DeadLetter = s.Why, s.NextAttempt, s.DeadLetter
+	if s.Cancelling != nil {
+		t.Cancelling = &api.Cancelling{Reason: s.Cancelling.Reason, By: s.Cancelling.By}
+	}
 	t.Attempts, t.Result, t.ResultAttempt = s.Attempts, s.Result, s.ResultAttempt
 	if s.Priority != 0 {
 		t.setPriority(s.Priority)
@@ -272,9 +276,9 @@ func (t *Task) takeEnd(end End) {
 	}
 }
 
-// Payload is what was submitted, from the first event of the task's history; it needs no worker. There is none of an
+// Submitted is what was submitted, from the first event of the task's history; it needs no worker. It is nil for an
 // input that cannot be read.
-func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error) {
+func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 		&workflowservice.GetWorkflowExecutionHistoryRequest{
 			Namespace: s.Namespace, MaximumPageSize: 1,
@@ -284,11 +288,20 @@ func (s Tasks) Payload(ctx context.Context, t *api.Task) (json.RawMessage, error
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}
-	var input contract.TaskInput
-	if p := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
-		contract.Decode(p[0], &input)
+	if input := inputOf(events[0]); input != nil {
+		return &input.Spec, nil
 	}
-	return input.Spec.Payload, nil
+	return nil, nil
+}
+
+// inputOf is the input of a task's workflow, by its first event; nil: it cannot be read.
+func inputOf(first *historypb.HistoryEvent) *contract.TaskInput {
+	var input contract.TaskInput
+	p := first.GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads()
+	if len(p) == 0 || !contract.Decode(p[0], &input) {
+		return nil
+	}
+	return &input
 }
 
 // HasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.

@@ -50,7 +50,7 @@ func listCommand(a *app.App) *cobra.Command {
 	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
 	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
 	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
-	return command
+	return a.Watched(command)
 }
 
 func printAgents(a *app.App, agents []api.Agent) error {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,7 @@ func Command(a *app.App) *cobra.Command {
 	var healthFile string
 	var providers []string
 	var own app.Access
-	var joinTokenFile string
+	var joinTokenFile, configFile string
 	var execEnv []string
 	command := &cobra.Command{
 		Use:   "run",
@@ -38,9 +40,14 @@ func Command(a *app.App) *cobra.Command {
 
 With --allow-exec, whoever may submit tasks may run any command here as this user. Agents with handlers of their own are
 programs that embed the package mainstay.dev/mainstay/agent, or speak its protocol in any language.`,
-		Example: "  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec",
-		Args:    app.Exactly(),
+		Example: `  mainstay agent run --hub http://10.0.0.5:8080 --cluster build --id build-1 --slots 4 --allow-exec
+  mainstay agent run --config agent.yaml`,
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
+			probes, expected, err := fromFile(c, configFile, health)
+			if err != nil {
+				return err
+			}
 			o.Version = a.Version
 			if o.ID == "" {
 				o.ID = generatedAgentID()
@@ -51,7 +58,6 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				}
 				return a.Getenv(name)
 			})
-			var err error
 			if o.JoinToken, err = joinToken(joinTokenFile, a.Getenv); err != nil {
 				return err
 			}
@@ -60,6 +66,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
 			o.State = agent.NewState()
+			o.OnEvent = func(e agent.Event) { warnOfHub(o.Logger, e, expected) }
 			traces, err := tracing.New(c.Context(), a.Getenv, "mainstay", a.Version)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
@@ -92,7 +99,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if healthFile != "" {
 				go watchHealthFile(c.Context(), healthFile, runner, o.Logger)
 			}
-			stop, err := serveAgentHealth(health, runner.HealthHandler())
+			stop, err := serveAgentHealth(probes, runner.HealthHandler(), o.Logger)
 			if err != nil {
 				return err
 			}
@@ -110,8 +117,9 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.StringArrayVar(&providers, "provider", nil,
 		"outside service that it has access to; tasks that name it prefer this agent (repeatable)")
-	flags.StringVar(&health, "health", "",
-		"host:port for health probes of this agent: /health, /readyz and /healthz (default: none)")
+	flags.StringVar(&configFile, "config", "", "YAML file with this agent's settings; flags win over it")
+	flags.StringVar(&health, "health", net.JoinHostPort(healthHost, strconv.Itoa(healthPort)),
+		"host:port for health probes of this agent: /health, /readyz and /healthz; empty: none")
 	flags.StringVar(&o.Address, "address", "",
 		"where it can be reached, as host:port, for people and tools (default: where it registers from)")
 	flags.StringToStringVar(&o.Metadata, "metadata", nil,

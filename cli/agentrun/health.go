@@ -15,17 +15,28 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// serveAgentHealth serves an agent's probes at an address, or nothing at "". stop ends it.
-func serveAgentHealth(address string, handler http.Handler) (stop func(), err error) {
-	if address == "" {
+// serveAgentHealth serves an agent's probes, or nothing without an address. Where nobody has chosen the address it may
+// be in use, as by another agent of the machine: then there are no probes. stop ends it.
+func serveAgentHealth(p probes, handler http.Handler, log *slog.Logger) (stop func(), err error) {
+	if p.address == "" {
 		return func() {}, nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", p.address)
+	if err != nil && !p.chosen {
+		log.Info("There are no health probes of this agent: their address cannot be used; choose another with --health",
+			"address", p.address, "error", err)
+		return func() {}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the health probes cannot be served at %s: %w\nChoose another address with --health",
-			address, err)
+			p.address, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == p.path {
+			r.URL.Path = healthPath
+		}
+		handler.ServeHTTP(w, r)
+	}), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	go func() { _ = server.Serve(listener) }()
 	return func() { _ = server.Close() }, nil

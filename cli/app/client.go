@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,9 +36,9 @@ type Client struct {
 	Answer json.RawMessage
 }
 
-// commandRetries is how often a command repeats what is safe to repeat: a moment without an answer passes unseen, and a
-// control plane that is down is still told within a few seconds.
-const commandRetries = 1
+// commandPatience is for how long a command repeats what is safe to repeat: a moment without an answer passes unseen,
+// and a control plane that is down is still told within a few seconds.
+const commandPatience = 2 * time.Second
 
 // Client is a client of the REST API at --server, $MAINSTAY_SERVER or the default.
 func (a *App) Client() (*Client, error) {
@@ -63,7 +64,7 @@ func (a *App) Client() (*Client, error) {
 	transport := client.NewTransport()
 	transport.TLSClientConfig = config
 	c, err := client.New(client.Options{
-		URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport}, Retries: commandRetries,
+		URL: address, Token: own.token, HTTPClient: &http.Client{Transport: transport}, Patience: commandPatience,
 	})
 	if err != nil {
 		return nil, UsageError("%s: %w", source, err)

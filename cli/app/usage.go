@@ -55,7 +55,7 @@ func classifyUsage(c *cobra.Command) {
 	if !c.Runnable() {
 		c.Args, c.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return UsageError("there is no command %q", c.CommandPath()+" "+args[0])
+				return UsageError("there is no command %q%s", c.CommandPath()+" "+args[0], didYouMean(c, args[0]))
 			}
 			return c.Help()
 		}
@@ -74,6 +74,15 @@ func classifyUsage(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		classifyUsage(sub)
 	}
+}
+
+// didYouMean names the command of a group that is spelt much like a word; empty: none is.
+func didYouMean(group *cobra.Command, word string) string {
+	group.SuggestionsMinimumDistance = 2
+	if near := group.SuggestionsFor(word); len(near) > 0 {
+		return fmt.Sprintf("; did you mean %q?", group.CommandPath()+" "+near[0])
+	}
+	return ""
 }
 
 // Exactly wants n arguments and says what they are.

@@ -108,11 +108,16 @@ type Ran struct {
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // Run runs a command line as a process would.
-func Run(ctx context.Context, stdin string, args ...string) Ran {
+func Run(ctx context.Context, stdin string, args ...string) Ran { return run(ctx, stdin, false, args) }
+
+// RunOnTerminal runs a command line whose output goes to a terminal.
+func RunOnTerminal(ctx context.Context, args ...string) Ran { return run(ctx, "", true, args) }
+
+func run(ctx context.Context, stdin string, terminal bool, args []string) Ran {
 	var stdout, stderr bytes.Buffer
 	a := &app.App{
 		Version: "dev",
-		Stdin:   strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Stdin:   strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr, StdoutTTY: terminal,
 		Getenv: func(string) string { return "" }, Now: func() time.Time { return Now },
 	}
 	code := a.Execute(ctx, root(a), args)

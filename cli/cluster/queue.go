@@ -30,7 +30,7 @@ single agent is shown while open work is pinned to it, or it is paused.`,
 		return s.Clusters.Lanes(strings.Join(args, "")) // of one, or of all
 	}, printLanes)
 	a.ServerFlag(command)
-	return command
+	return a.Watched(command)
 }
 
 func printLanes(a *app.App, lanes []api.Lane) error {

@@ -95,6 +95,7 @@ func printSchedule(a *app.App, s *api.Schedule) error {
 		{"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
 		{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)},
 		{"Catchup window", s.CatchupWindow.String()}, {"Task", s.Task.Type + " in " + s.Task.Cluster},
+		{"Payload", app.OneLine(string(s.Task.Payload))},
 		{"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
 	})
 	if err != nil {

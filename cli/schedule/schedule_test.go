@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(Command)) }
 
 const jSON = `{"name":"nightly","cron":"0 3 * * 1-5","time_zone":"Europe/Berlin","overlap":"skip","catchup_window":"1h0m0s",
-"task":{"type":"exec","cluster":"default"},"paused":false,"note":"the\u001b[2J backup","next_times":["2026-11-24T02:00:00Z","2026-11-25T02:00:00Z"],
+"task":{"type":"exec","cluster":"default","payload":{"command":["echo","x"]}},"paused":false,"note":"the\u001b[2J backup","next_times":["2026-11-24T02:00:00Z","2026-11-25T02:00:00Z"],
 "recent_runs":[
 {"task_id":"nightly@20261121t020000z","status":"running","scheduled_at":"2026-11-21T02:00:00Z","fired_at":"2026-11-21T11:59:00Z"},
 {"task_id":"nightly@20261120t020000z","status":"not_submitted","why":"there is no cluster default any more","scheduled_at":"2026-11-20T02:00:00Z","fired_at":"2026-11-20T02:00:00Z","closed_at":"2026-11-20T02:00:01Z"}],
@@ -93,6 +93,7 @@ When            0 3 * * 1-5 (Europe/Berlin)
 Overlap         skip
 Catchup window  1h0m0s
 Task            exec in default
+Payload         {"command":["echo","x"]}
 Next            2026-11-24T02:00:00Z, 2026-11-25T02:00:00Z
 Fired           2 times, 1 skipped because the last task had not ended
 

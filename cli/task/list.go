@@ -1,6 +1,8 @@
 package task
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,8 @@ func listCommand(a *app.App) *cobra.Command {
 		Short: "List tasks, newest first",
 		Example: `  mainstay task list --status running
   mainstay task list --label project=film --submitted-after 2h
+  mainstay task list --agent render-1 --submitted-after 12h     what it ran, or is to run
+  mainstay task list --text nightly
   mainstay task list --status dead_letter --cluster studio -o json`,
 		Args: app.Exactly(),
 	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.List(q) }, printTasks)
@@ -39,30 +43,59 @@ func listCommand(a *app.App) *cobra.Command {
 		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
-	flags.StringVar(&q.Agent, "agent", "", "only those pinned to this agent")
+	flags.StringVar(&q.Agent, "agent", "", "only those that this agent had, or that are pinned to it")
+	flags.StringVar(&q.IDPrefix, "id", "", "only those whose id begins so")
+	flags.StringVar(&q.Text, "text", "", "only those with this text in their id, type, labels, agents or cause")
 	flags.StringArrayVar(&q.Labels, "label", nil, "only with this label, as name=value; of several, those with all")
 	flags.StringVar(&after, "submitted-after", "",
 		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "",
 		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	return command
+	return a.Watched(command)
+}
+
+// maxNamesakes is how many tasks an error lists whose ids begin alike.
+const maxNamesakes = 10
+
+// fullID is the id of the one task whose id begins with a text; missing is the error for a text that is no task's id.
+func fullID(ctx context.Context, s *app.Client, prefix string, missing error) (string, error) {
+	if !client.IsNotFound(missing) {
+		return "", missing
+	}
+	list := s.Tasks.List(client.TaskQuery{IDPrefix: prefix})
+	tasks, err := list.Take(ctx, maxNamesakes)
+	switch {
+	case err != nil || len(tasks) == 0:
+		return "", missing
+	case len(tasks) == 1:
+		return tasks[0].ID, nil
+	}
+	ids := make([]string, len(tasks))
+	for i := range tasks {
+		ids[i] = tasks[i].ID
+	}
+	if list.More() {
+		ids = append(ids, "and more")
+	}
+	return "", app.WithExit(app.ExitCode(missing), fmt.Errorf("several tasks have ids that begin so; give more of it:\n  %s",
+		strings.Join(ids, "\n  ")))
 }
 
 func printTasks(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, "TOOK", func(task *api.Task) string {
+	return printTable(a, tasks, []string{"ENDED", "TOOK"}, func(task *api.Task) []string {
 		if task.CreatedAt == nil || task.ClosedAt == nil {
-			return ""
+			return []string{"", ""}
 		}
-		return app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
+		return []string{a.Ago(task.ClosedAt), app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))}
 	})
 }
 
-// printTable prints tasks; the last column is named, and is what last makes of a task.
-func printTable(a *app.App, tasks []api.Task, name string, last func(*api.Task) string) error {
-	header := []string{"TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED", name}
+// printTable prints tasks; the last columns are named, and are what last makes of a task.
+func printTable(a *app.App, tasks []api.Task, names []string, last func(*api.Task) []string) error {
+	header := append([]string{"TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED"}, names...)
 	return app.PrintTable(a, tasks, "There are no such tasks.", header, func(task *api.Task) []string {
-		return []string{task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
-			a.Ago(task.CreatedAt), last(task)}
+		return append([]string{task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
+			a.Ago(task.CreatedAt)}, last(task)...)
 	})
 }
 
@@ -75,10 +108,13 @@ func statusText(a *app.App, task *api.Task) string {
 	return text
 }
 
-// agentOf is the agent that has the task, else the one it is pinned to.
+// agentOf is the agent that has the task, or had it last, else the one it is pinned to.
 func agentOf(task *api.Task) string {
 	if n := len(task.Attempts); n > 0 && task.Attempts[n-1].Outcome == fleet.AttemptRunning {
 		return task.Attempts[n-1].AgentID
+	}
+	if n := len(task.RanOn); n > 0 {
+		return task.RanOn[n-1]
 	}
 	return task.Agent
 }

@@ -32,19 +32,20 @@ type logView struct {
 	attempt int
 	after   int64
 	told    string // what was last said beside the log
+	live    bool   // as the command itself would write it: nothing is said beside it
 }
 
 func logsCommand(a *app.App) *cobra.Command {
 	v := &logView{app: a}
 	command := a.Call(&cobra.Command{
 		Use:   "logs [-f] ID",
-		Short: "Show what a running task writes",
-		Long: `Show what a running task writes: the output of its command, or the lines that its handler logs.
+		Short: "Show what a task writes, or has written",
+		Long: `Show what a task writes: the output of its command, or the lines that its handler logs.
 
-Its agent keeps the newest 500 lines (64 KiB). When the attempt has ended they are gone, and the result tells what came
-of it: mainstay task get ID. With --follow, new lines are shown as they come, over all attempts, until the task has
-ended or needs a person.`,
-		Example: "  mainstay task logs -f t-06…",
+The newest 500 lines (64 KiB) of every attempt are kept as long as the task: --attempt chooses one. Of an attempt that
+was lost with its agent, what the agent had sent is kept. With --follow, new lines are shown as they come, over all
+attempts, until the task has ended or needs a person.`,
+		Example: "  mainstay task logs -f t-06…\n  mainstay task logs --attempt 1 t-06…",
 		Args:    app.Exactly("a task's id"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		v.server, v.id = s, args[0]
@@ -68,7 +69,17 @@ ended or needs a person.`,
 }
 
 func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, error) {
-	return v.server.Tasks.Log(ctx, v.id, client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold})
+	query := client.LogQuery{After: v.after, Attempt: v.attempt, Wait: hold}
+	log, err := v.server.Tasks.Log(ctx, v.id, query)
+	if err == nil {
+		return log, nil
+	}
+	id, err := fullID(ctx, v.server, v.id, err)
+	if err != nil {
+		return nil, err
+	}
+	v.id = id
+	return v.server.Tasks.Log(ctx, id, query)
 }
 
 func (v *logView) showOnce(ctx context.Context) error {
@@ -152,7 +163,11 @@ func (v *logView) show(log *api.TaskLog) error {
 			v.say(fmt.Sprintf("%d lines before these are no longer kept", missing))
 		}
 		last = line.Number
-		if _, err := fmt.Fprintln(v.app.Stdout, v.text(line)); err != nil {
+		out := v.app.Stdout
+		if v.live && line.Stream == "stderr" {
+			out = v.app.Stderr
+		}
+		if _, err := fmt.Fprintln(out, v.text(line)); err != nil {
 			return err
 		}
 	}
@@ -172,7 +187,7 @@ func (v *logView) text(line *fleet.LogLine) string {
 
 // say says something beside the log, once in a row.
 func (v *logView) say(text string) {
-	if v.told != text {
+	if v.told != text && !v.live {
 		fmt.Fprintln(v.app.Stderr, "["+app.OneLine(text)+"]")
 	}
 	v.told = text

@@ -37,12 +37,12 @@ func waitingCommand(
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	return command
+	return a.Watched(command)
 }
 
 // printWaiting says of each task why it waits.
 func printWaiting(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, "WHY", func(task *api.Task) string { return task.Why })
+	return printTable(a, tasks, []string{"WHY"}, func(task *api.Task) []string { return []string{task.Why} })
 }
 
 // batchSize is how many tasks one request takes; maxBatchFile bounds what is read, in bytes.

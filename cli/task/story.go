@@ -2,7 +2,9 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -45,7 +47,53 @@ func printTask(a *app.App, task *api.Task, show extent) error {
 			return err
 		}
 	}
-	return printResult(a.Stdout, task, show)
+	return errors.Join(printResult(a.Stdout, task, show), printHistory(a, task.History))
+}
+
+// printHistory prints what happened to a task, one thing a line.
+func printHistory(a *app.App, history []api.TaskMoment) error {
+	if len(history) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Stdout)
+	t := app.NewTable(a.Stdout, "TIME", "HISTORY", "ATTEMPT", "AGENT", "BY", "WHY")
+	for i := range history {
+		m := &history[i]
+		event, why := strings.ReplaceAll(m.Event, "_", " "), m.Reason
+		if m.Times > 1 {
+			event += fmt.Sprintf(", %d times", m.Times)
+		}
+		if m.Progress != nil {
+			why = strings.TrimSpace(progressText(m.Progress) + " " + m.Progress.Message)
+		}
+		t.Row(clockTime(&m.At), event, positive(int64(m.Attempt)), m.AgentID, m.By, why)
+	}
+	return t.Flush()
+}
+
+// submittedRows are what the task was submitted with, where that is not the default.
+func submittedRows(spec *fleet.TaskSpec) [][2]string {
+	if spec == nil {
+		return nil
+	}
+	retry := spec.Retry
+	rows := [][2]string{
+		{"Retry safety", string(spec.Safety())},
+		{"Needs", strings.Join(spec.RequiredCapabilities, ", ")},
+		{"Prefers", strings.Join(spec.PreferredCapabilities, ", ")},
+		{"Affinity", spec.Affinity},
+		{"Provider", spec.Provider},
+		{"Shard key", spec.ShardKey},
+		{"Timeout", spec.Timeout.Or(fleet.DefaultTaskTimeout).String() + " an attempt"},
+		{"Expires", "after " + spec.ExpiresIn.Or(fleet.DefaultExpiration).String() + " without an agent"},
+		{"Retries", fmt.Sprintf("up to %s, %s lost", fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
+			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))},
+		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
+	}
+	if spec.BeaconTimeout != 0 {
+		rows = append(rows, [2]string{"Beacons", "at least one in " + spec.BeaconTimeout.Std().String()})
+	}
+	return rows
 }
 
 func summary(a *app.App, task *api.Task) error {
@@ -53,7 +101,11 @@ func summary(a *app.App, task *api.Task) error {
 	t.Row("Task", task.ID)
 	t.Row("Type", task.Type)
 	t.Row("Cluster", task.Cluster)
-	t.Row("Status", string(task.Status))
+	status := string(task.Status)
+	if task.Cancelling != nil {
+		status += ", being cancelled"
+	}
+	t.Row("Status", status)
 	optional := func(name, value string) {
 		if value != "" {
 			t.Row(name, value)
@@ -67,6 +119,9 @@ func summary(a *app.App, task *api.Task) error {
 	}
 	optional("Tenant", task.Tenant)
 	optional("Labels", app.LabelText(task.Labels))
+	for _, row := range submittedRows(task.Spec) {
+		optional(row[0], row[1])
+	}
 	optional("Submitted", moment(a, task.CreatedAt))
 	optional("Not before", moment(a, task.StartAt))
 	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {

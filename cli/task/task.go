@@ -34,10 +34,17 @@ const untilSettled = "the task has ended or needs a person"
 func getCommand(a *app.App) *cobra.Command {
 	var wait time.Duration
 	command := a.Call(&cobra.Command{
-		Use: "get ID", Short: "Show a task: its status, why it waits, its payload, its attempts and its result",
+		Use: "get ID", Short: "Show a task: its status, why it waits, what was submitted, its attempts, its result and its history",
+		Long:    "An id may be cut short, as long as one task's id begins so.",
 		Example: "  mainstay task get t-06… --wait=2m", Args: app.Exactly("a task's id"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		task, err := s.Tasks.Wait(ctx, args[0], wait, client.WithPayload)
+		task, err := s.Tasks.Wait(ctx, args[0], wait, client.WithPayload, client.WithHistory)
+		if err != nil {
+			var id string
+			if id, err = fullID(ctx, s, args[0], err); err == nil {
+				task, err = s.Tasks.Wait(ctx, id, wait, client.WithPayload, client.WithHistory)
+			}
+		}
 		if err == nil {
 			err = a.Print(s.Answer, func() error { return printTask(a, task, shortText) })
 		}
@@ -50,11 +57,15 @@ func getCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it.
-func printCommand(a *app.App, task *api.Task) error {
+// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it. What
+// the command wrote was streamed before, or is given now.
+func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	var result agent.ExecResult
 	if len(task.Result) > 0 && json.Unmarshal(task.Result, &result) != nil {
 		return printResult(a.Stdout, task, wholeText)
+	}
+	if streamed {
+		result.Stdout, result.Stderr = "", ""
 	}
 	stdout := result.Stdout
 	if a.StdoutTTY {

@@ -1,8 +1,10 @@
 package task
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -125,7 +127,7 @@ func TestTaskGetWaits(t *testing.T) {
 			require.Contains(t, got.Stderr, c.wants)
 			require.Contains(t, got.Stdout, status)
 			require.Len(t, f.Requests, 1)
-			require.Regexp(t, `\?include=payload&wait=(30s|29\.\d+s)$`, f.Requests[0].URI)
+			require.Regexp(t, `\?include=payload&include=history&wait=(30s|29\.\d+s)$`, f.Requests[0].URI)
 		})
 	}
 	t.Run("the time is over", func(t *testing.T) {
@@ -138,6 +140,9 @@ func TestTaskGetWaits(t *testing.T) {
 		require.Contains(t, got.Stdout, "Why      no agent is online")
 	})
 }
+
+// madeID is an id that the client made.
+var madeID = regexp.MustCompile(`"id":"t-[0-9a-z]{32}",`)
 
 func TestTaskSubmit(t *testing.T) {
 	t.Parallel()
@@ -167,7 +172,7 @@ func TestTaskSubmit(t *testing.T) {
 			require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 			require.Equal(t, "Task t-9 submitted. See it with: mainstay task get t-9 --wait\n", got.Stdout)
 			require.Len(t, f.Requests, 1)
-			require.JSONEq(t, c.body, f.Requests[0].Body)
+			require.JSONEq(t, c.body, madeID.ReplaceAllString(f.Requests[0].Body, ""))
 		})
 	}
 	t.Run("submitted before", func(t *testing.T) {
@@ -200,6 +205,10 @@ func TestTaskActions(t *testing.T) {
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.Equal(t, "Task t-1 is now queued.\n", got.Stdout)
 	}
+	running := clitest.NewAPI(t, map[string]clitest.Answer{"POST /api/v1/agents/tasks/t-1/cancel": {Status: 200,
+		Body: `{"id":"t-1","type":"x","cluster":"c","status":"running","cancelling":{"by":"ops"}}`}})
+	require.Contains(t, running.At(t, "task", "cancel", "t-1").Stdout, "Task t-1 is running and being cancelled",
+		"a cancellation that is under way is told")
 	require.Equal(t, []string{`{}`, `{"reason":"why"}`, `{"decision":"completed","result":7}`},
 		[]string{f.Requests[0].Body, f.Requests[1].Body, f.Requests[2].Body})
 }
@@ -209,13 +218,13 @@ func TestTaskList(t *testing.T) {
 	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks": {Status: 200, Body: `{"tasks":[
 		{"id":"t-1","type":"exec","cluster":"default","status":"running","priority":3,"priority_name":"normal","created_at":"2026-11-21T11:59:57Z","attempts":[{"number":1,"agent_id":"agent-1"}]},
 		{"id":"t-3","type":"exec","cluster":"default","status":"queued","priority":2,"priority_name":"high","created_at":"2026-11-21T11:59:00Z","next_attempt_at":"2026-11-21T12:10:00Z"},
-		{"id":"t-2","type":"exec","cluster":"default","status":"completed","created_at":"2026-11-21T09:00:00Z","closed_at":"2026-11-21T09:00:30Z"}],"next_page_token":"abc"}`}})
+		{"id":"t-2","type":"exec","cluster":"default","status":"completed","ran_on":["agent-9","agent-2"],"created_at":"2026-11-21T09:00:00Z","closed_at":"2026-11-21T09:00:30Z"}],"next_page_token":"abc"}`}})
 	got := f.At(t, "task", "list", "--limit", "3", "--status", "running")
 	require.Equal(t, strings.TrimLeft(`
-TASK  TYPE  CLUSTER  PRIORITY  STATUS          AGENT    SUBMITTED  TOOK
-t-1   exec  default  normal    running         agent-1  3.0s ago
-t-3   exec  default  high      queued, in 10m  -        60s ago
-t-2   exec  default  -         completed       -        3h ago     30s
+TASK  TYPE  CLUSTER  PRIORITY  STATUS          AGENT    SUBMITTED  ENDED   TOOK
+t-1   exec  default  normal    running         agent-1  3.0s ago   -       -
+t-3   exec  default  high      queued, in 10m  -        60s ago    -       -
+t-2   exec  default  -         completed       agent-2  3h ago     2h ago  30s
 `, "\n"), got.Stdout)
 	require.Equal(t, "There are more: raise --limit.\n", got.Stderr)
 	require.Equal(t, []clitest.Request{{Method: http.MethodGet, URI: "/api/v1/agents/tasks?page_size=3&status=running",
@@ -270,4 +279,67 @@ func TestResultOfAReviewedCommand(t *testing.T) {
 		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 		require.Contains(t, got.Stdout, want)
 	}
+}
+
+func TestTaskIDsMayBeCutShort(t *testing.T) {
+	t.Parallel()
+	const task = `{"id":"t-0612","type":"x","cluster":"c","status":"completed"}`
+	one := clitest.Answer{Status: 200, Body: `{"tasks":[` + task + `]}`}
+	f := clitest.NewAPI(t, map[string]clitest.Answer{
+		"GET /api/v1/agents/tasks":            one,
+		"GET /api/v1/agents/tasks/t-0612":     {Status: 200, Body: task},
+		"GET /api/v1/agents/tasks/t-0612/log": {Status: 200, Body: `{"lines":[{"number":1,"text":"one"}],"ended":true}`},
+	})
+	got := f.At(t, "task", "get", "t-06")
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	require.Contains(t, got.Stdout, "t-0612")
+	require.Contains(t, f.Requests[1].URI, "id_prefix=t-06")
+	got = f.At(t, "task", "logs", "t-06")
+	require.Equal(t, "one\n", got.Stdout, got.Stderr)
+
+	missing := clitest.Problem(404, "unknown_task", "there is no such task")
+	several := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-06": missing, "GET /api/v1/agents/tasks": {Status: 200,
+		Body: `{"tasks":[` + task + `,{"id":"t-0699"}],"next_page_token":"more"}`}})
+	got = several.At(t, "task", "get", "t-06")
+	require.Equal(t, app.ExitNotFound, got.Code)
+	require.Equal(t, "Error: several tasks have ids that begin so; give more of it:\n  t-0612\n  t-0699\n  and more\n",
+		got.Stderr)
+	none := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-06": missing,
+		"GET /api/v1/agents/tasks": {Status: 200, Body: `{"tasks":[]}`}})
+	got = none.At(t, "task", "get", "t-06")
+	require.Equal(t, app.ExitNotFound, got.Code)
+	require.Contains(t, got.Stderr, "there is no such task")
+}
+
+func TestWatchPrintsAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	asked := 0
+	url := clitest.Recorder(t, func(*http.Request) {
+		if asked++; asked == 3 {
+			stop()
+		}
+	}, clitest.Answer{Status: 200, Body: `{"tasks":[{"id":"t-1","type":"x","cluster":"c","status":"queued"}]}`})
+	got := clitest.Run(ctx, "", "task", "list", "--watch=1ms", "--server", url)
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	require.Equal(t, 2, strings.Count(got.Stdout, "t-1 "), "twice, and nothing after Ctrl-C")
+	got = clitest.Run(t.Context(), "", "task", "list", "--watch=-1s", "--server", url)
+	require.Equal(t, app.ExitUsage, got.Code)
+}
+
+// On a terminal, what the command writes comes out while it runs, and not again at its end.
+func TestSubmitWaitStreams(t *testing.T) {
+	t.Parallel()
+	const task = `{"id":"t-1","type":"exec","cluster":"c","status":"completed","attempts":[{"number":1,"agent_id":"a","outcome":"completed"}],"result":{"exit_code":0,"stdout":"one\n","stderr":"oops\n"}}`
+	f := clitest.NewAPI(t, map[string]clitest.Answer{
+		"POST /api/v1/agents/tasks":    {Status: 202, Body: `{"id":"t-1","type":"exec","cluster":"c","status":"queued"}`},
+		"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: task},
+		"GET /api/v1/agents/tasks/t-1/log": {Status: 200,
+			Body: `{"lines":[{"number":1,"stream":"stdout","text":"one"},{"number":2,"stream":"stderr","text":"oops"}],"next":2,"attempt":1,"ended":true}`},
+	})
+	got := clitest.RunOnTerminal(t.Context(), "task", "submit", "--server", f.URL, "--wait", "--", "x")
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	require.Equal(t, "one\n", got.Stdout)
+	require.Equal(t, "oops\nTask t-1 completed on a.\n", got.Stderr)
 }

@@ -293,7 +293,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	}
 	d.launcher, err = newAgentLauncher(program, d.dir, func(id string) []string {
 		args := []string{"agent", "run", "--hub", d.URL, "--cluster", Cluster, "--id", id, "--slots",
-			fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String()}
+			fmt.Sprint(o.Slots), "--give-up-after", orphanLife.String(), "--health", ""}
 		if d.exec {
 			args = append(args, "--allow-exec")
 		}

@@ -113,6 +113,7 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 		}
 	}
 	spec, err := bulkSpec(r)
+	spec.By = rest.Who(ctx)
 	if err != nil {
 		return api.Bulk{}, err
 	}
@@ -135,7 +136,7 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 		return bulk, nil
 	}
 	bulk.Sample = nil
-	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(rest.NewTaskID(), "t"), fleet.BulkRunning
+	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(api.NewTaskID(), "t"), fleet.BulkRunning
 	access.Touch(ctx, "bulk", bulk.ID)
 	bulk.WorkflowID = contract.BulkWorkflowID(bulk.ID)
 	short := spec

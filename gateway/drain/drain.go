@@ -144,7 +144,7 @@ func (h *Handlers) startDrain(
 				"agent "+agent+" is being drained by "+k.Drain+": cancel that first, or wait for its end")
 		}
 	}
-	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(rest.NewTaskID(), "t-")),
+	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(api.NewTaskID(), "t-")),
 		Cluster: c.Config.Name, Agents: r.Agents,
 		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)

@@ -17,12 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
@@ -44,8 +46,9 @@ type fakeFleet struct {
 	hubs     map[string]*fakeEventHub
 	tasks    []*workflowpb.WorkflowExecutionInfo
 	calls    map[string]int
-	down     bool  // nothing answers
-	noAsk    error // the error of starting a question to a hub
+	marks    map[string][]*historypb.HistoryEvent // the histories of tasks, by workflow id
+	down     bool                                 // nothing answers
+	noAsk    error                                // the error of starting a question to a hub
 }
 
 type fakeCluster struct {
@@ -188,6 +191,36 @@ func (f *fakeFleet) ListWorkflow(
 		}
 	}
 	return answer, nil
+}
+
+func (f *fakeFleet) WorkflowService() workflowservice.WorkflowServiceClient {
+	return fakeHistories{f: f}
+}
+
+type fakeHistories struct {
+	workflowservice.WorkflowServiceClient
+	f *fakeFleet
+}
+
+func (h fakeHistories) GetWorkflowExecutionHistory(
+	_ context.Context, r *workflowservice.GetWorkflowExecutionHistoryRequest, _ ...grpc.CallOption,
+) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{
+		Events: h.f.marks[r.GetExecution().GetWorkflowId()]}}, nil
+}
+
+// marked is what a change of a task's mark leaves in its history; "": the mark was removed.
+func marked(status fleet.TaskStatus, at time.Time) *historypb.HistoryEvent {
+	fields := map[string]*commonpb.Payload{contract.AttrStatusAt.GetName(): payload(at)}
+	if status != "" {
+		fields[contract.AttrStatus.GetName()] = payload(status)
+	}
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES,
+		Attributes: &historypb.HistoryEvent_UpsertWorkflowSearchAttributesEventAttributes{
+			UpsertWorkflowSearchAttributesEventAttributes: &historypb.UpsertWorkflowSearchAttributesEventAttributes{
+				SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}}}
 }
 
 func (f *fakeFleet) DescribeWorkflowExecution(
@@ -662,6 +695,29 @@ func TestPastOnly(t *testing.T) {
 		l := follow(t, h, "since=15m&follow=false", "")
 		<-l.ended
 		require.Equal(t, []string{"agent.lost agents/a-1", "task.running tasks/t-1"}, l.told())
+	})
+}
+
+// Visibility has only the last mark of a task. What was decided before is told from its history.
+func TestPastHasEveryMark(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+		at := ago(5 * time.Minute)
+		f.task("t-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, func(info *workflowpb.WorkflowExecutionInfo) {
+			info.StartTime = timestamppb.New(ago(50 * time.Minute))
+			info.SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
+		})
+		f.marks = map[string][]*historypb.HistoryEvent{contract.TaskWorkflowID("t-1"): {
+			marked(fleet.TaskReview, ago(40*time.Minute)), marked("", ago(30*time.Minute)),
+			marked(fleet.TaskDeadLetter, ago(20*time.Minute)), marked("", ago(10*time.Minute)),
+			marked(fleet.TaskDeadLetter, at), marked("", at),
+			{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED},
+		}}
+		l := follow(t, h, "since=1h&follow=false&type=task", "")
+		<-l.ended
+		require.Equal(t, []string{"task.queued tasks/t-1", "task.review tasks/t-1", "task.queued tasks/t-1",
+			"task.dead_letter tasks/t-1", "task.queued tasks/t-1", "task.dead_letter tasks/t-1", "task.completed tasks/t-1"},
+			l.told())
 	})
 }
 

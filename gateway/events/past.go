@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -110,11 +111,58 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time) []told {
 	if err != nil {
 		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
 	}
+	earlier, err := f.earlierMarks(ctx, since)
+	if err != nil {
+		changes = append(changes, gap(since, "", "reviews and dead letters that were decided meanwhile are not all known", 0))
+	}
+	changes = append(changes, earlier...)
 	if more {
 		changes = append(changes, gap(since, "", "more tasks changed than can be told: the list of tasks has them all",
 			0))
 	}
 	return changes
+}
+
+// maxMarked is how many tasks the histories are read of, for what visibility has forgotten.
+const maxMarked = 200
+
+var errTooManyMarked = errors.New("too many tasks were marked")
+
+// earlierMarks are the reviews, dead letters and decisions since a time. Visibility has only the last of each task; the
+// histories have them all.
+func (f *Feed) earlierMarks(ctx context.Context, since time.Time) ([]told, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	tasks, more, err := f.store.Tasks().Page(ctx, markedLook(since).query, maxMarked, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, errs := make([][]told, len(tasks)), make([]error, len(tasks)+1)
+	parallel.Each(len(tasks), atOnce, func(i int) {
+		marks, err := f.store.Tasks().Marks(ctx, &tasks[i].Task)
+		errs[i] = err
+		for _, m := range marks {
+			if m.At.Before(since) {
+				continue
+			}
+			data := fleet.EventData{Cluster: tasks[i].Cluster, Tenant: tasks[i].Tenant, TaskID: tasks[i].ID,
+				TaskType: tasks[i].Type}
+			status := m.Status
+			switch status {
+			case "":
+				status, data.Reason = fleet.TaskQueued, runAgain
+			case fleet.TaskReview, fleet.TaskDeadLetter:
+			default:
+				continue
+			}
+			found[i] = append(found[i], told{id: markEventID(tasks[i].ID, status, m.At),
+				Event: fleet.Event{Type: fleet.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
+		}
+	})
+	if len(more) > 0 {
+		errs[len(tasks)] = errTooManyMarked
+	}
+	return slices.Concat(found...), errors.Join(errs...)
 }
 
 // positionSince is for whoever wants what happened from a time on.

@@ -197,12 +197,19 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	data := base
 	switch status {
 	case fleet.TaskQueued:
-		data.Reason = "a person had it run again"
+		data.Reason = runAgain
 	case fleet.TaskDeadLetter:
 		if task.DeadLetter != nil {
 			data.Reason = task.DeadLetter.Cause
 		}
 	}
-	add(taskEventID(task.ID, status)+"."+strconv.FormatInt(marked.UnixMilli(), 36), status, marked, data)
+	add(markEventID(task.ID, status, marked), status, marked, data)
 	return changes
+}
+
+// runAgain is the reason why a task is queued again after it was marked.
+const runAgain = "a person had it run again"
+
+func markEventID(task string, status fleet.TaskStatus, at time.Time) string {
+	return taskEventID(task, status) + "." + strconv.FormatInt(at.UnixMilli(), 36)
 }

@@ -194,7 +194,7 @@ func (h *Handlers) triggerHealing(
 			return nil, err
 		}
 	}
-	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(rest.NewTaskID(), "t-"))
+	id := contract.HealingCycleWorkflowID(strings.TrimPrefix(api.NewTaskID(), "t-"))
 	run, err := h.Store.Start(ctx, &store.Start{
 		Type:    contract.HealingCycleWorkflow,
 		ID:      id,

@@ -4,9 +4,6 @@ package rest
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -164,19 +161,4 @@ func ParseWait(text string) (time.Duration, error) {
 		return 0, Invalid("query.wait", err)
 	}
 	return wait, nil
-}
-
-// sortable is base32 in the order of its characters' bytes, so that encoded ids sort as the bytes do.
-var sortable = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
-
-// NewTaskID is "t-" and 32 characters: 48 bits of milliseconds, then 112 random bits, so that nobody can guess it.
-func NewTaskID() string { return taskIDAt(time.Now()) }
-
-func taskIDAt(now time.Time) string {
-	var id [20]byte
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(now.UnixMilli()))
-	copy(id[:6], ms[2:])
-	_, _ = rand.Read(id[6:]) // never fails: crypto/rand ends the program instead
-	return "t-" + sortable.EncodeToString(id[:])
 }

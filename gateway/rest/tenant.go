@@ -59,5 +59,18 @@ func Sees(ctx context.Context, tenant string) bool {
 	return id.Sees(tenant)
 }
 
+// Who is who makes the request, in words that stay in histories: the name and id of its token or certificate. It is
+// empty while security is off.
+func Who(ctx context.Context) string {
+	id := access.From(ctx)
+	switch {
+	case id.Kind == access.KindLocal:
+		return ""
+	case id.Name == "" || id.Name == id.ID:
+		return id.ID
+	}
+	return id.Name + " (" + id.ID + ")"
+}
+
 // Limited reports whether the request is of one tenant.
 func Limited(ctx context.Context) bool { return access.From(ctx).Tenant != "" }

@@ -83,7 +83,7 @@ func action(id, word, summary, description string) huma.Operation {
 // act runs an update on an open task and answers the task as it stands afterwards.
 func act[In any, P interface {
 	*In
-	SetTaskKey(key string)
+	Address(key, by string)
 }](
 	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
 ) (*rest.Output[api.Task], error) {
@@ -99,7 +99,7 @@ func act[In any, P interface {
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	workflowID, key := contract.Locate(id)
-	P(&request).SetTaskKey(key)
+	P(&request).Address(key, rest.Who(ctx))
 	_, err = store.Update(updateCtx, h.Store, u, workflowID, request)
 	if store.KindOf(err) == store.NotFound {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,10 +14,12 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// waitForTask returns the task as soon as it is settled, or as it stands when wait is over. It looks again and again:
-// history long polls miss a completion now and then. Its first and its last look are its own, the others are shared by
-// all that wait for the task.
-func (h *Handlers) waitForTask(ctx context.Context, id string, wait time.Duration) (task api.Task, err error) {
+// waitForTask returns the task, with parts, as soon as it is settled, or as it stands when wait is over. It looks again
+// and again: history long polls miss a completion now and then. Its first and its last look are its own, the others are
+// shared by all that wait for the task.
+func (h *Handlers) waitForTask(
+	ctx context.Context, id string, wait time.Duration, parts ...string,
+) (task api.Task, err error) {
 	start, first := time.Now(), true
 	err = h.WaitUntil(ctx, wait, "wait for a task", func(ctx context.Context, last bool) (bool, error) {
 		age := min(time.Since(start)/16, maxLookAge)
@@ -28,7 +31,9 @@ func (h *Handlers) waitForTask(ctx context.Context, id string, wait time.Duratio
 		if err != nil || !last && !found.Status.Settled() {
 			return false, err
 		}
-		task, err = h.complete(ctx, found)
+		if task, err = h.complete(ctx, found); err == nil {
+			err = h.include(ctx, &task, found.Delivery, parts)
+		}
 		return true, err
 	})
 	return task, err
@@ -83,13 +88,29 @@ func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, err
 	return task.Task, nil
 }
 
-// includePayload is the value of the parameter include that asks for a task's payload.
-const includePayload = "payload"
+// Values of the parameter include.
+const (
+	includePayload = "payload"
+	includeHistory = "history"
+)
 
-// addPayload puts in what was submitted.
-func (h *Handlers) addPayload(ctx context.Context, task *api.Task) (err error) {
+// include puts in what was asked for beside the task itself.
+func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Delivery, parts []string) error {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	task.Payload, err = h.Store.Tasks().Payload(ctx, task)
-	return h.Answer(err, "read a task's payload", protocol.CodeUnknownTask)
+	if slices.Contains(parts, includePayload) {
+		spec, err := h.Store.Tasks().Submitted(ctx, task)
+		if err != nil {
+			return h.Answer(err, "read a task's payload", protocol.CodeUnknownTask)
+		}
+		if spec != nil {
+			task.Payload, spec.Payload, task.Spec = spec.Payload, nil, spec
+		}
+	}
+	if !slices.Contains(parts, includeHistory) {
+		return nil
+	}
+	var err error
+	task.History, err = h.Store.Tasks().History(ctx, task, now)
+	return h.Answer(err, "read a task's history", protocol.CodeUnknownTask)
 }

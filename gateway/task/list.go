@@ -15,13 +15,14 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
 type getTaskInput struct {
-	ID      string `path:"id" doc:"The task's id."`
-	Include string `query:"include" enum:"payload" doc:"payload: answer what was submitted too."`
-	Wait    string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
+	ID      string   `path:"id" doc:"The task's id."`
+	Include []string `query:"include,explode" enum:"payload,history" maxItems:"2" doc:"payload: answer what was submitted too. history: what happened to it. Of both, give the parameter twice."`
+	Wait    string   `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
 }
 
 type listTasksInput struct {
@@ -29,7 +30,9 @@ type listTasksInput struct {
 	Status  fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
 	Type    string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Tenant  string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to."`
+	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
+	Prefix  string           `query:"id_prefix" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"How its id begins."`
+	Text    string           `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, so a page may hold fewer than page_size."`
 	Label   []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
 	After   time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
 	Before  time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
@@ -61,14 +64,10 @@ func (h *Handlers) registerTasks(routes huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			task, err := h.waitForTask(ctx, in.ID, wait)
-			if err == nil && in.Include == includePayload {
-				err = h.addPayload(ctx, &task)
-			}
-			return rest.Reply(task, err)
+			return rest.Reply(h.waitForTask(ctx, in.ID, wait, in.Include...))
 		})
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-tasks", "GET /tasks",
-		"List tasks", "Newest first. A task appears within about a second of its change."), h.listTasks)
+		"List tasks", "By their submission, newest first. A task appears within about a second of its change."), h.listTasks)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
 		"List tasks that wait for an agent or for the end of a backoff", ""),
 		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
@@ -84,9 +83,25 @@ func (h *Handlers) registerTasks(routes huma.API) {
 
 func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
 	return &fleet.TaskFilter{
-		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Agent: in.Agent, Labels: labels,
+		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Labels: labels,
 		SubmittedAfter: in.After, SubmittedBefore: in.Before,
 	}
+}
+
+// query is the visibility query for the list.
+func (in *listTasksInput) query(ctx context.Context, labels map[string]string) string {
+	query := contract.TaskQuery(in.filter(labels))
+	if in.Agent != "" {
+		query += " AND " + contract.OfAgent(in.Agent)
+	}
+	if in.Prefix != "" {
+		prefix, own := rest.OwnID(ctx, in.Prefix)
+		if !own {
+			prefix = in.Prefix // another tenant's: with the tenant's term nothing is found
+		}
+		query += " AND " + contract.WithIDPrefix(prefix)
+	}
+	return query
 }
 
 func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
@@ -99,11 +114,22 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	tasks, next, err := rest.PageOf(ctx, h.Core, "list tasks", h.Store.Tasks().Page,
-		contract.TaskQuery(in.filter(labels)), in.RecordPageInput)
+	read := h.Store.Tasks().Newest
+	if in.Text != "" {
+		read = h.searched(in.Text)
+	}
+	of := *in
+	of.After = time.Time{} // a page token fits however far back the list goes: "the last hour" goes on
+	list := of.query(ctx, labels)
+	token, err := rest.OpenToken(list, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
+	tasks, after, err := read(ctx, in.query(ctx, labels), in.PageSize, token)
+	if err != nil {
+		return nil, h.Answer(err, "list tasks", protocol.CodeNotFound)
+	}
+	next := rest.SealToken(list, after)
 	h.Store.Tasks().RefineAll(ctx, tasks)
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
 		return !matches(t.Status, in.Status) || !t.HasLabels(labels)
@@ -115,6 +141,49 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 		out.Body.Tasks[i] = tasks[i].Task
 	}
 	return out, nil
+}
+
+const (
+	searchedPage = 500
+	maxSearched  = 5000
+)
+
+// searched reads pages as Newest does, of the tasks with a text.
+func (h *Handlers) searched(text string) func(context.Context, string, int, []byte) ([]store.Task, []byte, error) {
+	text = strings.ToLower(text)
+	return func(ctx context.Context, query string, size int, token []byte) (found []store.Task, next []byte, err error) {
+		for searched := 0; searched < maxSearched; searched += searchedPage {
+			page, after, err := h.Store.Tasks().Newest(ctx, query, searchedPage, token)
+			if err != nil {
+				return nil, nil, err
+			}
+			for i := range page {
+				if !hasText(&page[i].Task, text) {
+					continue
+				}
+				if found = append(found, page[i]); len(found) == size {
+					next, err = store.NewestAfter(page[:i+1])
+					return found, next, err
+				}
+			}
+			if token = after; len(after) == 0 {
+				break
+			}
+		}
+		return found, token, nil
+	}
+}
+
+// hasText reports whether a text, in lower case, is in what lists show of a task.
+func hasText(t *api.Task, text string) bool {
+	texts := append([]string{t.ID, t.Type, t.Cluster, t.Tenant, t.Schedule, t.Agent}, t.RanOn...)
+	for name, value := range t.Labels {
+		texts = append(texts, name+"="+value)
+	}
+	if t.DeadLetter != nil {
+		texts = append(texts, t.DeadLetter.Cause)
+	}
+	return slices.ContainsFunc(texts, func(has string) bool { return strings.Contains(strings.ToLower(has), text) })
 }
 
 func matches(status, wanted fleet.TaskStatus) bool {

@@ -14,10 +14,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 )
-
-// logKept is for how long after an attempt its hub may still have the last lines, when they were watched.
-const logKept = 45 * time.Second
 
 type taskLogInput struct {
 	ID      string `path:"id" doc:"The task's id."`
@@ -28,9 +26,10 @@ type taskLogInput struct {
 
 func (h *Handlers) registerTaskLog(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "read-task-log", "GET /tasks/{id}/log",
-		"Read, or follow, what a running task writes",
-		"Agents keep the newest lines of what they run, and send them only while somebody reads. Nothing of it is kept after the attempt has ended: "+
-			"then the task's result tells. Answers 501 not_supported when Temporal has no standalone activities."),
+		"Read, or follow, what a task writes",
+		"The newest 500 lines of an attempt, at most 64 KiB: while it runs they come from its agent, afterwards from the task's history. "+
+			"Of an attempt that was lost with its agent it has what the agent had sent. "+
+			"Answers 501 not_supported for a running attempt when Temporal has no standalone activities."),
 		func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
@@ -85,8 +84,8 @@ func (h *Handlers) taskLog(ctx context.Context, in *taskLogInput, wait time.Dura
 				return false, err
 			}
 			if attempt, ended := endedAttempt(&task, in.Attempt); ended {
-				log = h.endOfLog(ctx, in, attempt)
-				return true, nil
+				log, err = h.endOfLog(ctx, in, &task, attempt)
+				return true, err
 			}
 			log.Why = task.Why
 		}
@@ -102,7 +101,9 @@ func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 		if attempt.Number == number && attempt.Outcome != fleet.AttemptRunning {
 			return attempt, true
 		}
-		last = attempt
+		if attempt.Outcome != fleet.AttemptReturned {
+			last = attempt
+		}
 	}
 	if number == 0 {
 		return last, task.Status.Settled()
@@ -110,18 +111,30 @@ func endedAttempt(task *api.Task, number int) (fleet.Attempt, bool) {
 	return fleet.Attempt{Number: number}, number < last.Number || task.Status.Final()
 }
 
-// endOfLog is the answer for an attempt that has ended. Its last lines may still be in its hub if somebody watched.
-func (h *Handlers) endOfLog(ctx context.Context, in *taskLogInput, attempt fleet.Attempt) api.TaskLog {
+// endOfLog is the answer for an attempt that has ended: what its end has brought into the task's history.
+func (h *Handlers) endOfLog(
+	ctx context.Context, in *taskLogInput, task *api.Task, attempt fleet.Attempt,
+) (api.TaskLog, error) {
 	log := api.TaskLog{Attempt: attempt.Number, AgentID: attempt.AgentID, Ended: true}
-	if attempt.EndedAt != nil && time.Since(*attempt.EndedAt) < logKept && attempt.Hub != "" {
-		if read, err := h.readLog(ctx, in.ID, &attempt, in.After, 0); err == nil {
-			takeLines(&log, read)
+	if attempt.Number == 0 {
+		log.Why = "no agent has had the task"
+		return log, nil
+	}
+	lines, err := h.Store.Tasks().AttemptLog(ctx, task, attempt.Number)
+	for i := range lines {
+		if lines[i].Number > in.After {
+			log.Lines = lines[i:]
+			break
 		}
 	}
-	if len(log.Lines) == 0 {
-		log.Why = "the attempt has ended; what came of it is in the task's result"
+	switch {
+	case len(lines) > 0:
+	case attempt.Outcome == fleet.AttemptLost:
+		log.Why = "the agent was lost before it had sent anything that the attempt wrote"
+	default:
+		log.Why = "the attempt wrote nothing"
 	}
-	return log
+	return log, h.Answer(err, "read the history of a task", protocol.CodeUnknownTask)
 }
 
 func takeLines(l *api.TaskLog, read contract.ReadLogResult) {

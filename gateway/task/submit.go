@@ -103,7 +103,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.payload", err)
 	}
-	id, err := idOf(r, rest.NewTaskID)
+	id, err := idOf(r, api.NewTaskID)
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
 	}
@@ -121,8 +121,10 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 			return api.Task{}, err
 		}
 	}
+	input := place.Input(id, spec)
+	input.By = rest.Who(ctx)
 	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
-		TaskInput: place.Input(id, spec),
+		TaskInput: input,
 		Digest:    digest,
 		TraceID:   recordedTrace(ctx),
 		Weight:    place.TenantWeight,

@@ -1,7 +1,9 @@
-// Package tasklog keeps the log lines of attempts while somebody reads them.
+// Package tasklog keeps the newest log lines of attempts: while somebody reads them, and of those that run for a while,
+// so that something is left when their agent is lost.
 package tasklog
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -24,6 +26,10 @@ const (
 	Look = 200 * time.Millisecond
 	// askAgain is the time between two commands that ask an agent for lines.
 	askAgain = 10 * time.Second
+	// keepEvery is how often agents send lines that nobody reads.
+	keepEvery = 5 * time.Second
+	// maxKept bounds the text, in bytes, that a hub keeps unread. While it is reached, agents send only what is read.
+	maxKept = 64 << 20
 	// forgetEvery is the time between two searches for unread logs.
 	forgetEvery = time.Second
 )
@@ -36,12 +42,13 @@ type Facts interface {
 	Command(agent string, c protocol.Command)
 }
 
-// Logs keeps lines while they are read. Its methods may be called from any goroutine.
+// Logs keeps lines. Its methods may be called from any goroutine; only Read asks its Facts.
 type Logs struct {
 	facts Facts
 
 	mu      sync.Mutex
 	watches map[key]*watch
+	size    int // bytes of text that are kept
 }
 
 type key struct {
@@ -53,26 +60,89 @@ type key struct {
 type watch struct {
 	agent    string
 	tail     fleet.LogTail
+	kept     bool // the agent was asked to send also what nobody reads
 	answered bool // the agent sent lines, or reported that there are none
 	askedAt  time.Time
-	until    time.Time
+	read     time.Time     // until when somebody reads
+	until    time.Time     // until when the lines are kept
 	changed  chan struct{} // closed and replaced when lines came
 }
 
 // New makes the logs of a hub.
 func New(facts Facts) *Logs { return &Logs{facts: facts, watches: map[key]*watch{}} }
 
-// Run drops the lines of logs that are no longer read.
+// Run drops the lines of logs that are no longer wanted.
 func (l *Logs) Run(ctx context.Context) {
 	part.Every(ctx, forgetEvery, func(now time.Time) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for key, w := range l.watches {
 			if now.After(w.until) {
+				l.size -= w.tail.Size()
 				delete(l.watches, key)
 			}
 		}
 	})
+}
+
+// Keep keeps an attempt's lines for another while, and returns the command that asks the agent for them; nil: it was
+// asked. It must be repeated within Interest while the attempt runs.
+func (l *Logs) Keep(agent, task string, attempt int, now time.Time) *protocol.Command {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.watches[key{task, attempt}]
+	asked := w != nil && w.kept
+	if w == nil {
+		w = l.watchLocked(agent, task, attempt)
+	}
+	w.until, w.kept = now.Add(Interest), true
+	if asked {
+		return nil
+	}
+	c := w.ask(task, attempt)
+	c.Every = fleet.Duration(keepEvery)
+	return c
+}
+
+func (l *Logs) watchLocked(agent, task string, attempt int) *watch {
+	w := &watch{agent: agent, changed: make(chan struct{})}
+	l.watches[key{task, attempt}] = w
+	return w
+}
+
+// ask is the command for the lines that come after those that are here.
+func (w *watch) ask(task string, attempt int) *protocol.Command {
+	return &protocol.Command{Type: protocol.CommandLog, TaskID: task, Attempt: attempt, After: w.tail.Last()}
+}
+
+// Tail is what the agent has sent of an attempt's log.
+func (l *Logs) Tail(task string, attempt int) []fleet.LogLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.watches[key{task, attempt}]; w != nil {
+		return w.tail.After(0)
+	}
+	return nil
+}
+
+// Whole is the end of an attempt's log as its result brings it, within the bounds, or else what was sent before.
+func (l *Logs) Whole(task string, r *protocol.Result) []fleet.LogLine {
+	if len(r.Log) == 0 {
+		return l.Tail(task, r.Attempt)
+	}
+	var tail fleet.LogTail
+	addLines(&tail, r.Log)
+	return tail.After(0)
+}
+
+// addLines adds the lines that are new.
+func addLines(tail *fleet.LogTail, lines []fleet.LogLine) {
+	slices.SortStableFunc(lines, func(a, b fleet.LogLine) int { return cmp.Compare(a.Number, b.Number) })
+	for _, line := range lines {
+		if line.Number > tail.Last() { // else a duplicate
+			tail.Add(line)
+		}
+	}
 }
 
 // Read returns lines of an attempt's log after a number. It waits for a line, the attempt's end, or the time limit.
@@ -117,19 +187,14 @@ func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, a
 		return contract.ReadLogResult{Gone: true}, false, nil
 	}
 	if w == nil {
-		w = &watch{agent: holder, changed: make(chan struct{})}
-		l.watches[key{in.TaskID, in.Attempt}] = w
+		w = l.watchLocked(holder, in.TaskID, in.Attempt)
 	}
-	w.until = now.Add(Interest)
+	w.read = now.Add(Interest)
+	w.until = w.read
 	if holder != "" && now.Sub(w.askedAt) >= askAgain {
 		w.askedAt = now
-		ask = &protocol.Command{
-			Type:    protocol.CommandLog,
-			TaskID:  in.TaskID,
-			Attempt: in.Attempt,
-			After:   w.tail.Last(),
-			Hold:    fleet.Duration(Interest),
-		}
+		ask = w.ask(in.TaskID, in.Attempt)
+		ask.Hold = fleet.Duration(Interest)
 	}
 	return contract.ReadLogResult{
 		AgentID: w.agent,
@@ -139,20 +204,22 @@ func (l *Logs) look(in *contract.ReadLogInput) (result contract.ReadLogResult, a
 	}, w.answered, w.changed
 }
 
-// Add keeps lines that an agent sends. It reports whether somebody reads them.
+// Add keeps lines that an agent sends. It reports whether more are wanted.
 func (l *Logs) Add(agent, task string, sent protocol.Log) (watching bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.watches[key{task, sent.Attempt}]
-	if w == nil || w.agent != agent || time.Now().After(w.until) {
+	now := time.Now()
+	if w == nil || w.agent != agent || now.After(w.until) {
 		return false
 	}
-	slices.SortStableFunc(sent.Lines, func(a, b fleet.LogLine) int { return int(min(1, max(-1, a.Number-b.Number))) })
-	for _, line := range sent.Lines {
-		if line.Number > w.tail.Last() { // else a duplicate
-			w.tail.Add(line)
-		}
+	if l.size >= maxKept && now.After(w.read) {
+		w.kept = false // it is asked again later
+		return false
 	}
+	l.size -= w.tail.Size()
+	addLines(&w.tail, sent.Lines)
+	l.size += w.tail.Size()
 	w.answered = true
 	close(w.changed)
 	w.changed = make(chan struct{})

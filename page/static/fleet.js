@@ -70,7 +70,7 @@ export const agent = {
         serving && button("Maintenance…", () => act.maintenance(a.id, true)),
         a.status === "maintenance" && button("End maintenance…", () => act.maintenance(a.id, false)),
         serving && button("Fail over…", () => act.failover(a.id), { kind: "danger" }),
-        h("a.button", { href: "#/tasks" + query({ agent: a.id }) }, "Pinned tasks"), temporalLink("cluster/" + a.cluster)),
+        h("a.button", { href: "#/tasks" + query({ agent: a.id }) }, "Its tasks"), temporalLink("cluster/" + a.cluster)),
       facts(["Load", load(a)], ["Heartbeat", ago(a.last_heartbeat)], ["Epoch", a.epoch], ["Shards", a.shards?.join(", ")], ["CPU", percent(a.cpu_percent)], ["Memory", percent(a.memory_percent)],
         ["Completed", num(a.completed)], ["Failed", num(a.failed)], ["Joined", ago(a.joined_at)], ["Host", [a.host, a.pid && `, pid ${a.pid}`]], ["Zone", a.zone], ["Group", a.group],
         ["Hub", a.hub], ["Version", a.version], ["Capabilities", a.capabilities?.join(", ")], ["Task types", a.task_types?.join(", ") || "any"], ["Process", h("span.mono", null, a.instance_id)],

@@ -96,7 +96,7 @@ export function load(agent) {
   return h("span.load", null, bar(agent.running / agent.max_tasks, agent.running >= agent.max_tasks ? "warn" : "run"), `${agent.running} of ${agent.max_tasks}`);
 }
 
-/** timeline draws spans of time as rows. Every row: {key, label, from, to (absent: runs on), tone, text, more}. */
+/** timeline draws spans of time as rows. Every row: {key, label, from, to (absent: runs on), tone, text, more, below}. */
 export function timeline(title, rows, from, to) {
   const start = Date.parse(from), end = Math.max(to ? Date.parse(to) : now(), start + 1);
   const at = (t) => ((t === undefined ? end : Date.parse(t)) - start) / (end - start) * 100;
@@ -110,12 +110,12 @@ export function timeline(title, rows, from, to) {
           svg("rect", { class: "track", width: 100, height: 10 }),
           svg("rect", { class: "t-" + row.tone + (row.to ? "" : " open"), x, width: Math.min(width, 100 - x), height: 10 })),
         h("span.text", null, row.text),
-        row.more && h("p.more", null, row.more));
+        row.more && h("p.more", null, row.more), row.below && h("div.more", null, row.below));
     })));
 }
 
-/** attempts is the story of a task's deliveries. */
-export function attempts(task) {
+/** attempts is the story of a task's deliveries; below is what stands below one of them. */
+export function attempts(task, below) {
   const list = task.attempts ?? [];
   if (!list.length) return h("p.empty", null, task.created_at ? "No agent has begun it yet." : "None.");
   const from = task.created_at ?? list[0].started_at;
@@ -127,6 +127,7 @@ export function attempts(task) {
       label: [`${a.number}. `, a.agent_id ? agentLink(a.agent_id) : "not placed"],
       text: [badge(outcome), " ", a.ended_at ? span(took) : ["for ", ago(started, "for")], progress(a)],
       more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
+      below: below?.(a),
     };
   });
   return timeline("Attempts", rows, from, task.closed_at ?? (list.at(-1).ended_at && ["dead_letter", "review"].includes(task.status) ? list.at(-1).ended_at : undefined));

@@ -3,15 +3,15 @@
 import { h, patch } from "./dom.js";
 import { query, seg } from "./address.js";
 import { get } from "./api.js";
-import { lists, single } from "./reads.js";
-import { ago, count } from "./format.js";
-import { badge, section, table, facts, attempts, agentLink, clusterLink, taskLink, filters, button, temporalLink, json } from "./parts.js";
+import { lists, single, spans } from "./reads.js";
+import { ago, clockTime, count, span } from "./format.js";
+import { badge, label, section, table, facts, attempts, agentLink, clusterLink, taskLink, filters, button, temporalLink, json } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
 const pages = new Map(); // the token of the page before, by the token of each page that was seen
 
-const onAgent = (t) => agentLink(t.attempts?.at(-1)?.agent_id) ?? (t.agent ? [agentLink(t.agent), h("span.quiet", null, " only")] : null);
+const onAgent = (t) => agentLink(t.attempts?.at(-1)?.agent_id ?? t.ran_on?.at(-1)) ?? (t.agent ? [agentLink(t.agent), h("span.quiet", null, " only")] : null);
 const labelsOf = (t) => Object.entries(t.labels ?? {}).map(([k, v]) => h("a.label", { href: "#/tasks" + query({ label: `${k}=${v}` }), title: "Show all tasks with this label" }, `${k}=${v}`));
 
 /** pager leads to the next page, and back to where we came from. */
@@ -33,10 +33,12 @@ export const tasks = {
   load: (p, signal, { first }) => get(lists.tasks(p, first)[0], signal),
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Tasks"), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.tasks.length, "task")} on this page, newest first`)),
-    filters("tasks", p, [["status", "Status", statuses], ["cluster", "Cluster", app.clusterNames()], ["type", "Type"], ["tenant", "Tenant"], ["label", "Label, as name=value"]]),
+    filters("tasks", p, [["status", "Status", statuses], ["cluster", "Cluster", app.clusterNames()], ["type", "Type"], ["tenant", "Tenant"], ["agent", "Agent"],
+      ["label", "Label, as name=value"], ["text", "Text"], ["since", "Submitted within", Object.keys(spans)]]),
     table("Tasks", [
       ["Task", (t) => taskLink(t.id)], ["Status", (t) => badge(t.status)], ["Type", (t) => t.type], ["Cluster", (t) => clusterLink(t.cluster)], ["Agent", onAgent],
-      ["Priority", (t) => (t.priority_name === "normal" ? "" : t.priority_name)], ["Submitted", (t) => ago(t.created_at)],
+      ["Priority", (t) => (t.priority_name === "normal" ? "" : t.priority_name)], ["Submitted", (t) => ago(t.created_at)], ["Ended", (t) => t.closed_at && ago(t.closed_at)],
+      ["Took", (t) => t.closed_at && span(Date.parse(t.closed_at) - Date.parse(t.created_at)), "num"],
       ["Why", (t) => [t.status === "completed" ? "" : t.why, labelsOf(t)], "wide"]],
     d.tasks, { key: (t) => t.id, empty: Object.keys(p).length ? "No task matches." : "No task was submitted yet. Try: mainstay task submit -- echo hello" }),
     !app.brief && pager("tasks", p, d),
@@ -102,6 +104,7 @@ export const task = {
   render: (t) => [
     h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
     h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),
+    t.cancelling && h("p.why", null, "It is being cancelled", t.cancelling.by && ` by ${t.cancelling.by}`, t.cancelling.reason && `: ${t.cancelling.reason}`, ". Its agent has up to 30 s to stop."),
     t.why && h("p.why", null, t.why),
     h("div.actions", null,
       t.status === "dead_letter" && [button("Retry", (e) => act.retryTask(t.id, e.currentTarget), { kind: "primary" }), button("Discard…", () => act.discardTask(t.id), { kind: "danger" })],
@@ -111,32 +114,42 @@ export const task = {
       temporalLink(t.workflow_id, t.run_id)),
     facts(["Type", t.type], ["Cluster", clusterLink(t.cluster)], ["Only agent", agentLink(t.agent)], ["Priority", t.priority_name], ["Tenant", t.tenant], ["Submitted", ago(t.created_at)],
       ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Ended", t.closed_at && ago(t.closed_at)],
-      ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
-    section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t)),
-    t.status === "running" && section("Log", null, h("div.log", { key: "log-" + t.id + t.attempts?.at(-1)?.number }, log(t.id))),
+      ...submitted(t.spec), ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
+    section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
     t.result !== undefined && section("Result", null, json(t.result)),
     t.payload !== undefined && section("Payload", null, json(t.payload)),
+    t.history?.length && section("History", { aside: h("span.quiet", null, "oldest first") }, table("History", [
+      ["Time", (m) => clockTime(m.at)], ["What", (m) => [label(m.event), m.times > 1 && `, ${m.times} times`]],
+      ["Attempt", (m) => m.attempt, "num"], ["Agent", (m) => agentLink(m.agent_id)], ["By", (m) => m.by],
+      ["Why", (m) => m.reason ?? [m.progress?.percent && `${m.progress.percent} %`, m.progress?.step, m.progress?.message].filter(Boolean).join(" · "), "wide"]],
+    t.history, { key: (m) => m.at + m.event + (m.attempt ?? "") })),
   ],
 };
 
-/** log is a part that reads the task's newest lines when it is opened, and follows them while it stays open. */
-function log(id) {
-  return h("details", { key: "log", on: { toggle() {
+/** submitted is what a task was submitted with. */
+const submitted = (s) => !s ? [] : [["Retry safety", label(s.retry_safety ?? "idempotent")], ["Needs", s.required_capabilities?.join(", ")],
+  ["Prefers", s.preferred_capabilities?.join(", ")], ["Affinity", s.affinity], ["Provider", s.provider], ["Shard key", s.shard_key], ["Timeout", s.timeout],
+  ["Expires", s.expires_in && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
+  ["Retries", s.retry && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
+
+/** log is a part that reads an attempt's newest lines when it is opened, and follows them while it stays open. */
+function log(id, number) {
+  return h("details.log", { key: "log", on: { toggle() {
     if (!this.open || this.__reading) return;
     this.__reading = true;
-    readLog(id, this).finally(() => { this.__reading = false; });
-  } } }, h("summary", null, "What it writes now"), h("pre", { key: "lines", tabindex: "0", "aria-label": "Newest lines" }));
+    readLog(id, number, this).finally(() => { this.__reading = false; });
+  } } }, h("summary", null, `Output of attempt ${number}`), h("pre", { key: "lines", tabindex: "0", "aria-label": `Output of attempt ${number}` }));
 }
 
 const logLines = 500;
 
-async function readLog(id, details) {
+async function readLog(id, number, details) {
   let after = 0;
   const lines = [];
   while (details.open && details.isConnected) {
     let part;
     try {
-      part = await get(`/tasks/${seg(id)}/log?wait=15s${after ? "&after=" + after : ""}`);
+      part = await get(`/tasks/${seg(id)}/log?attempt=${number}&wait=15s${after ? "&after=" + after : ""}`);
     } catch (error) {
       part = { lines: [], why: error.message, ended: true };
     }

@@ -137,7 +137,7 @@ func (i *Installation) useAPI(url string) (err error) {
 func newClient(url string) (*client.Client, error) {
 	transport := client.NewTransport()
 	transport.MaxIdleConnsPerHost = 1000 // as many as a benchmark has clients at the most
-	return client.New(client.Options{URL: url, Retries: -1, HTTPClient: &http.Client{Transport: transport}})
+	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: &http.Client{Transport: transport}})
 }
 
 // said is the end of what a process has written to its standard error.

@@ -238,15 +238,43 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 
 // promtool is Prometheus's own checker; Debian has it in the package prometheus.
 func promtool(t *testing.T, dir string, args ...string) {
+	checker(t, "promtool", "prometheus", dir, args...)
+}
+
+// checker runs a program that checks what deploy has, and skips the test where the program is missing.
+func checker(t *testing.T, name, debian, dir string, args ...string) string {
 	t.Helper()
-	program, err := exec.LookPath("promtool")
+	program, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip("promtool is not on this machine: apt-get install prometheus, and the rules and queries are checked with it")
+		t.Skipf("%s is not on this machine: apt-get install %s, and what is in deploy is checked with it", name, debian)
 	}
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.Dir = dir
-	out, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	out, err := command.Output()
+	require.NoError(t, err, "%s%s", out, &stderr)
+	return string(out)
+}
+
+// Every severity of an alert reaches somebody: critical ones also wake a person.
+func TestAlertsAreDelivered(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Dir(alertsFile)
+	amtool := func(args ...string) string {
+		return checker(t, "amtool", "prometheus-alertmanager", dir, args...)
+	}
+	amtool("check-config", "alertmanager.yaml")
+	rules, err := os.ReadFile(alertsFile)
+	require.NoError(t, err)
+	receivers := map[string]string{"critical": "pagerduty,slack", "warning": "slack"}
+	for _, found := range regexp.MustCompile(`severity: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		require.Contains(t, receivers, found[1], "the severity of an alert that nothing is said of here")
+	}
+	for severity, want := range receivers {
+		got := amtool("config", "routes", "test", "--config.file", "alertmanager.yaml", "severity="+severity)
+		require.Equal(t, want, strings.TrimSpace(got), severity)
+	}
 }
 
 func TestAlertsWithPromtool(t *testing.T) {

@@ -232,8 +232,12 @@ func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
 
 // State is the task as it stands now.
 func (d *Delivery) State() contract.TaskState {
-	return contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result, ResultAttempt: d.source,
+	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result, ResultAttempt: d.source,
 		NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
+	if !d.status.Final() {
+		state.Cancelling = d.cancel
+	}
+	return state
 }
 
 // Task is the task with what its carrier hands over when it continues as new.

@@ -4,6 +4,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -16,10 +17,12 @@ import (
 // Workflow delivers one task. A completed task returns its state. Any other end is the workflow's failure (or
 // cancellation) with the state as its detail, so that the Web UI shows it as such.
 func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
-	c := &carrier{}
+	c := &carrier{keepsRanOn: in.RanOn}
 	if in.Carried != nil {
-		marked, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(contract.AttrStatus)
+		set := workflow.GetTypedSearchAttributes(ctx)
+		marked, _ := set.GetKeyword(contract.AttrStatus)
 		c.marked = fleet.TaskStatus(marked)
+		c.ranOn, _ = set.GetKeywordList(contract.AttrRanOn)
 	}
 	c.Delivery = delivery.New(in, workflow.GetInfo(ctx).WorkflowStartTime, c)
 	err := errors.Join(
@@ -37,7 +40,9 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 // carrier carries its one task.
 type carrier struct {
 	*delivery.Delivery
-	marked fleet.TaskStatus // the status search attribute as last set
+	marked     fleet.TaskStatus // the status search attribute as last set
+	ranOn      []string         // the search attribute AttrRanOn as last set
+	keepsRanOn bool
 }
 
 // end closes the workflow as the task ended. Only a completed task returns normally.
@@ -58,22 +63,44 @@ func (c *carrier) end(ctx workflow.Context) (contract.TaskState, error) {
 }
 
 // Mark sets the search attributes for statuses that the execution status does not show, with the time, so that readers
-// of events find the change; "" removes them.
+// of events find the change; "" removes them. In the same event it sets which agents had the task, if that has changed.
 func (c *carrier) Mark(ctx workflow.Context, status fleet.TaskStatus) {
-	if c.marked == status {
+	var updates []temporal.SearchAttributeUpdate
+	if c.marked != status {
+		update, at := contract.AttrStatus.ValueUnset(), contract.AttrStatusAt.ValueSet(workflow.Now(ctx))
+		switch {
+		case status != "":
+			update = contract.AttrStatus.ValueSet(string(status))
+		case c.marked == contract.TaskUnhandled:
+			at = contract.AttrStatusAt.ValueUnset() // its hub publishes that an agent has it
+		}
+		c.marked = status
+		updates = append(updates, update, at)
+	}
+	if agents := c.agents(); c.keepsRanOn && !slices.Equal(agents, c.ranOn) {
+		c.ranOn = agents
+		updates = append(updates, contract.AttrRanOn.ValueSet(agents))
+	}
+	if len(updates) == 0 {
 		return
 	}
-	update, at := contract.AttrStatus.ValueUnset(), contract.AttrStatusAt.ValueSet(workflow.Now(ctx))
-	switch {
-	case status != "":
-		update = contract.AttrStatus.ValueSet(string(status))
-	case c.marked == contract.TaskUnhandled:
-		at = contract.AttrStatusAt.ValueUnset() // its hub publishes that an agent has it
+	if err := workflow.UpsertTypedSearchAttributes(ctx, updates...); err != nil {
+		workflow.GetLogger(ctx).Warn("The search attributes were not set", "error", err)
 	}
-	c.marked = status
-	if err := workflow.UpsertTypedSearchAttributes(ctx, update, at); err != nil {
-		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
+}
+
+// agentsKept bounds AttrRanOn.
+const agentsKept = 32
+
+// agents are those that had the task, the last one last.
+func (c *carrier) agents() []string {
+	agents := slices.Clone(c.ranOn)
+	for _, a := range c.State().Attempts {
+		if a.AgentID != "" && a.Outcome != fleet.AttemptReturned {
+			agents = append(slices.DeleteFunc(agents, func(id string) bool { return id == a.AgentID }), a.AgentID)
+		}
 	}
+	return agents[max(0, len(agents)-agentsKept):]
 }
 
 // Note sets a field of the workflow's memo, which lists show.

@@ -1,0 +1,332 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	updatepb "go.temporal.io/api/update/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Events are the events of a workflow, of all runs that continued each other up to this one, oldest first. An error
+// ends them.
+func (s Store) Events(ctx context.Context, workflowID, runID string) iter.Seq2[*historypb.HistoryEvent, error] {
+	return func(yield func(*historypb.HistoryEvent, error) bool) {
+		for first := true; runID != ""; first = false {
+			var next string
+			for token, begin := []byte(nil), true; begin || len(token) > 0; begin = false {
+				page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
+					&workflowservice.GetWorkflowExecutionHistoryRequest{
+						Namespace: s.Namespace, NextPageToken: token,
+						Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+					})
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for _, e := range page.GetHistory().GetEvents() {
+					origin := e.GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId()
+					if first && origin != "" && origin != runID {
+						next = origin // begin with the oldest run
+						break
+					}
+					if !yield(e, nil) {
+						return
+					}
+					next = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+				}
+				if token = page.GetNextPageToken(); first && next != "" {
+					break
+				}
+			}
+			runID = next
+		}
+	}
+}
+
+// AttemptLog is the end of what an attempt of the task wrote, as its end brought it into the task's history; nil: none.
+func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines []fleet.LogLine, err error) {
+	scheduled := int64(-1)
+	_, key := contract.Locate(t.ID)
+	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
+		if err != nil {
+			return nil, err
+		}
+		if attemptOf(e, key) == number {
+			scheduled = e.GetEventId()
+		}
+		if of, left := activityEnd(e); of == scheduled {
+			if p := left.GetPayloads(); len(p) > 1 {
+				contract.Decode(p[1], &lines)
+			}
+			return lines, nil
+		}
+	}
+	return nil, nil
+}
+
+// maxMoments bounds a task's history as it is told. The submission always belongs to it.
+const maxMoments = 500
+
+// History is what happened to the task, oldest first, from its workflow's history, and from the delivery that is under
+// way, if there is one.
+func (s Tasks) History(ctx context.Context, t *api.Task, d *Delivery) ([]api.TaskMoment, error) {
+	var tell teller
+	_, tell.key = contract.Locate(t.ID)
+	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
+		if err != nil {
+			return nil, err
+		}
+		tell.take(e)
+	}
+	if d != nil && d.Started() && d.Attempt.Number == tell.attempt {
+		tell.went(tell.attempt, &d.Report, time.Now())
+	}
+	if t.Status.Final() && t.ClosedAt != nil {
+		tell.add(api.TaskMoment{At: *t.ClosedAt, Event: string(t.Status), Reason: t.Why})
+	}
+	slices.SortStableFunc(tell.moments, func(a, b api.TaskMoment) int { return a.At.Compare(b.At) })
+	if over := len(tell.moments) - maxMoments; over > 0 {
+		tell.moments = slices.Delete(tell.moments, 1, over+1)
+	}
+	return tell.moments, nil
+}
+
+// teller turns the events of a task's workflow into what people want to know.
+type teller struct {
+	key       string // of the task in its workflow
+	moments   []api.TaskMoment
+	attempt   int   // the delivery that is under way
+	scheduled int64 // the event that began it
+	queued    int   // where in moments it begins
+	since     time.Time
+}
+
+func (l *teller) add(m api.TaskMoment) {
+	m.At = m.At.UTC()
+	l.moments = append(l.moments, m)
+}
+
+func (l *teller) take(e *historypb.HistoryEvent) {
+	at := e.GetEventTime().AsTime()
+	switch e.GetEventType() {
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+		if input := inputOf(e); len(l.moments) == 0 {
+			m := api.TaskMoment{At: at, Event: "submitted"}
+			if input != nil {
+				m.By = input.By
+			}
+			l.add(m)
+		}
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+		if number := attemptOf(e, l.key); number > 0 {
+			var input contract.RunTaskInput
+			if p := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
+				contract.Decode(p[0], &input)
+			}
+			m := api.TaskMoment{At: at, Event: "queued", Attempt: number}
+			if input.TransferredFrom != "" {
+				m.Reason = "its last agent was " + input.TransferredFrom
+			}
+			l.attempt, l.scheduled, l.queued, l.since = number, e.GetEventId(), len(l.moments), at
+			l.add(m)
+		}
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+		if e.GetActivityTaskStartedEventAttributes().GetScheduledEventId() == l.scheduled {
+			hub, _ := contract.HubOfIdentity(e.GetActivityTaskStartedEventAttributes().GetIdentity())
+			l.since = at
+			l.add(api.TaskMoment{At: at, Event: "delivered", Attempt: l.attempt, Reason: "to hub " + hub})
+		}
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+		l.asked(at, e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput())
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+		l.add(api.TaskMoment{At: at, Event: "cancel_asked", By: e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity(),
+			Reason: "the workflow was cancelled in Temporal"})
+	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
+		switch mark := fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)); mark {
+		case fleet.TaskReview, fleet.TaskDeadLetter:
+			l.add(api.TaskMoment{At: at, Event: string(mark)})
+		}
+	}
+	if of, left := activityEnd(e); of != 0 && of == l.scheduled {
+		l.scheduled = 0
+		l.ended(e, at, left)
+	}
+}
+
+// asked adds what a person asked for, by the update that the workflow has accepted.
+func (l *teller) asked(at time.Time, update *updatepb.Input) {
+	words := map[string]string{
+		contract.CancelUpdate.Name: "cancel_asked", contract.RetryUpdate.Name: "retried",
+		contract.DiscardUpdate.Name: "discarded", contract.ReviewUpdate.Name: "reviewed",
+		contract.ReprioritizeUpdate.Name: "prioritized",
+	}
+	var request struct {
+		contract.ForTask
+		Reason   string
+		Decision fleet.ReviewDecision
+		Priority fleet.Priority
+	}
+	if p := update.GetArgs().GetPayloads(); len(p) > 0 {
+		contract.Decode(p[0], &request)
+	}
+	reason := request.Reason
+	switch {
+	case request.Decision != "":
+		reason = joined(string(request.Decision), reason)
+	case request.Priority != 0:
+		reason = joined(request.Priority.String(), reason)
+	}
+	if word := words[update.GetName()]; word != "" && request.Task == l.key {
+		l.add(api.TaskMoment{At: at, Event: word, By: request.By, Reason: reason})
+	}
+}
+
+func joined(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+// during adds what others than Temporal saw of the delivery that is under way. Their clocks may differ from its, and
+// must not change the order.
+func (l *teller) during(m api.TaskMoment, end time.Time) {
+	if m.At.Before(l.since) {
+		m.At = l.since
+	}
+	if m.At.After(end) {
+		m.At = end
+	}
+	l.add(m)
+}
+
+// ended adds how the delivery that is under way went and ended.
+func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.Payloads) {
+	var report contract.AttemptReport
+	if p := left.GetPayloads(); len(p) > 0 {
+		contract.Decode(p[0], &report)
+	}
+	m := api.TaskMoment{At: at, Event: string(report.Outcome), Attempt: l.attempt, AgentID: report.AgentID, Reason: report.Reason}
+	switch {
+	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+		m.Event, m.Reason = endOfTime(e)
+	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+		m.Event = string(fleet.AttemptCancelled)
+	case report.Planned && report.Outcome == fleet.AttemptLost: // of an older release
+		m.Event = string(fleet.AttemptMoved)
+	case report.Outcome == fleet.AttemptReturned && report.AgentID == "":
+		if last := l.queued - 1; last > 0 && l.moments[last].Event == m.Event && l.moments[last].Reason == m.Reason {
+			l.moments = l.moments[:l.queued]
+			l.moments[last].Times = max(1, l.moments[last].Times) + 1
+			l.moments[last].At, l.moments[last].Attempt = at.UTC(), l.attempt
+			return
+		}
+	}
+	if report.Outcome != fleet.AttemptReturned {
+		l.went(l.attempt, &report, at)
+	}
+	l.add(m)
+}
+
+// went adds when an attempt began, and its progress.
+func (l *teller) went(attempt int, r *contract.AttemptReport, end time.Time) {
+	if r.StartedAt != nil {
+		l.during(api.TaskMoment{At: *r.StartedAt, Event: "running", Attempt: attempt, AgentID: r.AgentID}, end)
+	}
+	for _, mark := range r.Marks {
+		l.during(api.TaskMoment{At: mark.At, Event: "progress", Attempt: attempt, AgentID: r.AgentID,
+			Progress: &mark.Progress}, end)
+	}
+}
+
+// endOfTime says what it means that Temporal ended a delivery by a timeout.
+func endOfTime(e *historypb.HistoryEvent) (event, reason string) {
+	kind := e.GetActivityTaskTimedOutEventAttributes().GetFailure().GetTimeoutFailureInfo().GetTimeoutType()
+	switch kind {
+	case enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		return string(fleet.AttemptReturned), "no agent took it in time"
+	case enumspb.TIMEOUT_TYPE_START_TO_CLOSE:
+		return string(fleet.AttemptTimedOut), "the attempt ran longer than the task's timeout"
+	}
+	return string(fleet.AttemptLost), "no hub has heard of the attempt for " + fleet.AttemptBackstop.String()
+}
+
+// Mark is a change of the status that a task's workflow shows to lists.
+type Mark struct {
+	Status fleet.TaskStatus // "": it was removed, because a person had the task run again
+	At     time.Time
+}
+
+// Marks are all changes that a task's workflow made of the status that lists see, but for those with which it ended.
+func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error) {
+	last := Mark{}
+	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
+		if err != nil {
+			return nil, err
+		}
+		if !last.At.IsZero() && !ends(e) {
+			marks = append(marks, last)
+		}
+		last = Mark{}
+		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
+		if contract.Decode(fields[contract.AttrStatusAt.GetName()], &last.At) {
+			last.Status = fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus))
+		}
+	}
+	if !last.At.IsZero() {
+		marks = append(marks, last)
+	}
+	return marks, nil
+}
+
+// ends reports whether a workflow's run ends with an event.
+func ends(e *historypb.HistoryEvent) bool {
+	switch e.GetEventType() {
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+		return true
+	}
+	return false
+}
+
+// attemptOf is the number of the attempt that an event schedules of a workflow's task; 0: it schedules none.
+func attemptOf(e *historypb.HistoryEvent, key string) int {
+	a := e.GetActivityTaskScheduledEventAttributes()
+	if a.GetActivityType().GetName() != contract.RunTaskActivity.Name {
+		return 0
+	}
+	if of, number := contract.AttemptOfActivityID(a.GetActivityId()); of == key {
+		return number
+	}
+	return 0
+}
+
+// activityEnd is what an event leaves of an activity that it ends, and the event that scheduled it; 0: it ends none.
+func activityEnd(e *historypb.HistoryEvent) (scheduled int64, left *commonpb.Payloads) {
+	switch e.GetEventType() {
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+		a := e.GetActivityTaskCompletedEventAttributes()
+		return a.GetScheduledEventId(), a.GetResult()
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+		a := e.GetActivityTaskFailedEventAttributes()
+		return a.GetScheduledEventId(), a.GetFailure().GetApplicationFailureInfo().GetDetails()
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+		a := e.GetActivityTaskCanceledEventAttributes()
+		return a.GetScheduledEventId(), a.GetDetails()
+	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+		a := e.GetActivityTaskTimedOutEventAttributes()
+		return a.GetScheduledEventId(), a.GetFailure().GetTimeoutFailureInfo().GetLastHeartbeatDetails()
+	}
+	return 0, nil
+}
