@@ -322,7 +322,7 @@ func deliveryEvents(number int, report contract.AttemptReport, log ...fleet.LogL
 		EventTime: timestamppb.New(time.Unix(1_800_000_000+scheduled, 0)),
 		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
 			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
-				ActivityId:   contract.AttemptActivityID(number),
+				ActivityId:   contract.AttemptActivityID("t-1", number),
 				ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
 				Input:        payloads(contract.RunTaskInput{TaskID: "t-1", Attempt: number})}},
 	}, end}

@@ -37,7 +37,7 @@ func TestTaskHistory(t *testing.T) {
 	spec := fleet.TaskSpec{Type: "exec", Cluster: "default", Payload: []byte(`{"a":1}`), RetrySafety: fleet.Fenced,
 		ShardKey: "k", Affinity: "a-1", Provider: "p", RequiredCapabilities: []string{"gpu"},
 		Timeout: fleet.Duration(time.Minute), ExpiresIn: fleet.Duration(time.Hour), Retry: fleet.RetryPolicy{MaxAttempts: 2}}
-	e.input = contract.TaskInput{TaskID: "t-1", Spec: spec, By: "ops (k-1)"}
+	e.input = contract.TaskInput{TaskID: "t-1", Spec: spec, ForTask: contract.ForTask{By: "ops (k-1)"}}
 	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "all are busy"}
 	for number := 1; number <= 3; number++ {
 		e.history = append(e.history, deliveryEvents(number, returned)...)
@@ -47,10 +47,10 @@ func TestTaskHistory(t *testing.T) {
 		Marks: []contract.ProgressMark{{At: *second(90), Progress: fleet.Progress{Percent: 40}}}, // a clock ahead
 	})...)
 	e.history = append(e.history, asked(43, contract.ReprioritizeUpdate.Name,
-		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, By: "ops (k-1)"}))
+		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, ForTask: contract.ForTask{By: "ops (k-1)"}}))
 	e.history = append(e.history, deliveryEvents(5, contract.AttemptReport{AgentID: "a-2", Outcome: fleet.AttemptFailed,
 		StartedAt: second(51), Reason: "exit 1"})...)
-	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed", By: "eve (k-2)"}))
+	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed", ForTask: contract.ForTask{By: "eve (k-2)"}}))
 	e.history = append(e.history, deliveryEvents(7, returned)[0])
 	e.history = append(e.history, asked(75, contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"}))
 	running := delivery(7, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-3", StartedAt: second(72)})
