@@ -37,7 +37,7 @@ func TestTaskHistory(t *testing.T) {
 	spec := fleet.TaskSpec{Type: "exec", Cluster: "default", Payload: []byte(`{"a":1}`), RetrySafety: fleet.Fenced,
 		ShardKey: "k", Affinity: "a-1", Provider: "p", RequiredCapabilities: []string{"gpu"},
 		Timeout: fleet.Duration(time.Minute), ExpiresIn: fleet.Duration(time.Hour), Retry: fleet.RetryPolicy{MaxAttempts: 2}}
-	e.input = contract.TaskInput{TaskID: "t-1", Spec: spec, ForTask: contract.ForTask{By: "ops (k-1)"}}
+	e.input = contract.TaskInput{TaskID: "t-1", Spec: spec, By: "ops (k-1)"}
 	returned := contract.AttemptReport{Outcome: fleet.AttemptReturned, Reason: "all are busy"}
 	for number := 1; number <= 3; number++ {
 		e.history = append(e.history, deliveryEvents(number, returned)...)
