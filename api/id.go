@@ -19,3 +19,6 @@ func NewTaskID() string {
 	_, _ = rand.Read(id[6:]) // never fails: crypto/rand ends the program instead
 	return "t-" + sortable.EncodeToString(id[:])
 }
+
+// NewRunID is the same for a run, with "r-".
+func NewRunID() string { return "r" + NewTaskID()[1:] }

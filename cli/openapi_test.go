@@ -100,6 +100,28 @@ list-healing-actions: healing actions
 trigger-healing: healing trigger
 pause-healing: healing pause
 resume-healing: healing resume
+apply-job: job apply JOB
+plan-job: job plan JOB
+list-jobs: job list
+get-job: job get x
+list-job-versions: job versions x
+dispatch-job: job dispatch x -i a=1
+pause-job: job pause x
+resume-job: job resume x
+revert-job: job revert x 1
+delete-job: job delete x
+list-runs: run list
+get-run: run get x
+pause-run: run pause x
+resume-run: run resume x
+cancel-run: run cancel x
+retry-run: run retry x
+retry-step: run step retry x s
+skip-step: run step skip x s
+complete-step: run step complete x s
+fail-step: run step fail x s
+approve-step: run step approve x s
+reject-step: run step reject x s
 list-failovers: failover list
 get-failover: failover get x
 get-scaling: cluster scaling x
@@ -113,6 +135,7 @@ watch-events: events
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
 	"get-overview":   "the fleet page reads it; `mainstay status` and the lists say the same",
+	"get-job-schema": "`mainstay job schema` prints it without a server",
 	"healthz":        "for probes; `mainstay status` shows more",
 	"readyz":         "for probes; `mainstay status` shows more",
 	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",
@@ -140,6 +163,8 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	tasks, settings := filepath.Join(dir, "tasks"), filepath.Join(dir, "config.yaml")
 	require.NoError(t, os.WriteFile(tasks, []byte(`{"type":"t","cluster":"c"} {"type":"t","cluster":"c"}`), 0o600))
 	require.NoError(t, os.WriteFile(settings, []byte("clusters: [{name: x, membership: {minimum_agents: 2}}]"), 0o600))
+	job := filepath.Join(dir, "job.yaml")
+	require.NoError(t, os.WriteFile(job, []byte("{job: x, cluster: c, steps: {a: {task: {type: t}}}}"), 0o600))
 	seen, commandOf := map[string]bool{}, map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(commandLines)) {
 		id, command, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -157,7 +182,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 			}
 			t.Run(id, func(t *testing.T) {
 				t.Parallel()
-				args := strings.Fields(strings.NewReplacer("TASKS", tasks, "CONFIG", settings).Replace(line))
+				args := strings.Fields(strings.NewReplacer("TASKS", tasks, "CONFIG", settings, "JOB", job).Replace(line))
 				wanted := regexp.MustCompile("^" + strings.ToUpper(method) +
 					" " + regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(path, "[^/]+") + "$")
 				require.True(t, asks(t, args, wanted), "%q does not ask %s %s", line, method, path)

@@ -47,6 +47,8 @@ type Client struct {
 	Clusters  Clusters
 	Scalings  Scalings
 	Schedules Schedules
+	Jobs      Jobs
+	Runs      Runs
 	Healing   Healing
 	Tokens    Tokens
 
@@ -77,6 +79,10 @@ type (
 	Scalings struct{ c *Client }
 	// Schedules make tasks again and again.
 	Schedules struct{ c *Client }
+	// Jobs are definitions of work in steps.
+	Jobs struct{ c *Client }
+	// Runs are runs of jobs.
+	Runs struct{ c *Client }
 	// Healing is the healing cycle.
 	Healing struct{ c *Client }
 	// Tokens are tokens of the API and of agents.
@@ -87,6 +93,7 @@ type (
 func (c *Client) withSubjects() *Client {
 	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
 	c.Clusters, c.Scalings, c.Schedules = Clusters{c}, Scalings{c}, Schedules{c}
+	c.Jobs, c.Runs = Jobs{c}, Runs{c}
 	c.Healing, c.Tokens = Healing{c}, Tokens{c}
 	return c
 }
@@ -142,6 +149,7 @@ type request struct {
 	query        url.Values
 	header       http.Header
 	body         any           // nil: none
+	text         []byte        // a body that is sent as it is
 	hold         time.Duration // how long the server may take beyond callLimit
 	keyed        bool          // a POST that may be repeated: it names what it makes
 	removes      bool          // a DELETE without an answer: after a lost answer, not found means done

@@ -20,7 +20,7 @@ const (
 
 // send sends a request, and repeats it while that is safe and may help.
 func (c *Client) send(ctx context.Context, r *request) ([]byte, error) {
-	var body []byte
+	body := r.text
 	if r.body != nil {
 		var err error
 		if body, err = json.Marshal(r.body); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
@@ -18,6 +19,8 @@ type RunInput struct {
 	Plan   job.Plan        `json:"plan"`
 	Inputs json.RawMessage `json:"inputs,omitempty"`
 	Origin job.Origin      `json:"origin"`
+	// StartAt is when the run begins; zero: at once.
+	StartAt time.Time `json:"start_at,omitzero"`
 	// Done is the ledger of a run that this one repeats: what it has of steps that are through is taken over.
 	Done *job.Ledger `json:"done,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
@@ -41,6 +44,27 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 		Priority: temporal.Priority{PriorityKey: int(p.Priority), FairnessKey: p.Tenant,
 			FairnessWeight: float32(weight)},
 	}
+}
+
+// RunStatusTerm is the term of a visibility query for the runs with a status; empty for any.
+func RunStatusTerm(status job.RunStatus) string {
+	open, marked := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), AttrStatus.GetName()
+	switch status {
+	case "":
+		return ""
+	case job.RunRunning:
+		return open + " AND " + marked + " IS NULL"
+	case job.RunCompleted:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
+	case job.RunPartial:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + Equals(marked, string(status))
+	case job.RunFailed:
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " OR " +
+			ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + ")"
+	case job.RunCancelled:
+		return statusTerm(fleet.TaskCancelled)
+	}
+	return open + " AND " + Equals(marked, string(status))
 }
 
 // MemoJobVersion is the version of its job that a run carries out.

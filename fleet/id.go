@@ -37,8 +37,9 @@ func ValidateID(what, id string) error {
 func isAlphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // ReservedAgentIDs are the words that the API's paths have in place of an agent's id.
-var ReservedAgentIDs = []string{"clusters", "drains", "events", "failovers", "healing", "overview", "queue", "register",
-	"scalings", "schedules", "tasks", "tokens"}
+var ReservedAgentIDs = []string{"arrays", "clusters", "deployments", "drains", "evaluations", "events", "failovers",
+	"healing", "inbound", "jobs", "overview", "quarantine", "queue", "register", "rollouts", "runs", "scalings",
+	"schedules", "services", "tasks", "tokens"}
 
 // optionalID is ValidateID of what may be left out.
 func optionalID(what, id string) error {

@@ -396,8 +396,16 @@ func serveWith(t *testing.T, f client.Client) http.Handler {
 }
 
 func do(h http.Handler, method, target, body string) *httptest.ResponseRecorder {
+	return serveRequest(h, newRequest(method, target, body))
+}
+
+func newRequest(method, target, body string) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+func serveRequest(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

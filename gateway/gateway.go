@@ -21,9 +21,11 @@ import (
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/gateway/failover"
 	"mainstay.dev/mainstay/gateway/healing"
+	"mainstay.dev/mainstay/gateway/job"
 	"mainstay.dev/mainstay/gateway/overview"
 	"mainstay.dev/mainstay/gateway/queue"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/gateway/run"
 	"mainstay.dev/mainstay/gateway/scaling"
 	"mainstay.dev/mainstay/gateway/schedule"
 	"mainstay.dev/mainstay/gateway/statesync"
@@ -96,6 +98,8 @@ func (g *Gateway) Register(routes huma.API) {
 		g.tasks,
 		&bulk.Handlers{Core: g.core},
 		&schedule.Handlers{Core: g.core},
+		&job.Handlers{Core: g.core},
+		&run.Handlers{Core: g.core},
 		g.clusters,
 		&agent.Handlers{Core: g.core},
 		&failover.Handlers{Core: g.core},

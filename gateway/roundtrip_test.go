@@ -94,8 +94,8 @@ func TestGetThenPutChangesNothing(t *testing.T) {
 	}
 	found := 0
 	for path, methods := range document.Paths {
-		if methods["put"].RequestBody.Content == nil {
-			continue
+		if _, json := methods["put"].RequestBody.Content["application/json"]; !json {
+			continue // none, or a document that people write
 		}
 		found++
 		sample, known := everySetting[path]

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 // jsonFormat reads and writes bodies. Its errors say where the body is wrong and never what stood there.
@@ -50,6 +51,7 @@ func position(data []byte, offset int64) string {
 func describeTypes(schemas huma.Registry) {
 	schemas.RegisterTypeAlias(reflect.TypeFor[fleet.Duration](), reflect.TypeFor[durationSchema]())
 	schemas.RegisterTypeAlias(reflect.TypeFor[fleet.Priority](), reflect.TypeFor[prioritySchema]())
+	schemas.RegisterTypeAlias(reflect.TypeFor[job.Definition](), reflect.TypeFor[definitionSchema]())
 }
 
 // durationSchema describes fleet.Duration.
@@ -58,6 +60,15 @@ type durationSchema struct{}
 // Schema implements huma.SchemaProvider.
 func (durationSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Pattern: durationPattern}
+}
+
+// definitionSchema describes job.Definition, which has a schema of its own.
+type definitionSchema struct{}
+
+// Schema implements huma.SchemaProvider.
+func (definitionSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true,
+		Description: "A job's definition; GET /api/v1/schemas/job.json describes it."}
 }
 
 // prioritySchema describes fleet.Priority: a number or a name.

@@ -32,6 +32,8 @@ var statuses = map[string]int{
 	protocol.CodeUnknownDrain:     http.StatusNotFound,
 	protocol.CodeUnknownSchedule:  http.StatusNotFound,
 	protocol.CodeUnknownBulk:      http.StatusNotFound,
+	protocol.CodeUnknownJob:       http.StatusNotFound,
+	protocol.CodeUnknownRun:       http.StatusNotFound,
 	protocol.CodeUnknownScaling:   http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,

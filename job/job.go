@@ -23,10 +23,10 @@ type Job struct {
 
 // Version is one version of a definition.
 type Version struct {
-	Version    int        `json:"version"`
-	Definition Definition `json:"definition"`
-	At         time.Time  `json:"at"`
-	By         string     `json:"by,omitempty"`
+	Version    int         `json:"version"`
+	Definition *Definition `json:"definition,omitempty"`
+	At         time.Time   `json:"at"`
+	By         string      `json:"by,omitempty"`
 }
 
 // Holding is a run that counts against the job's concurrency.
@@ -43,7 +43,7 @@ func (j *Job) Definition() *Definition {
 	if len(j.Versions) == 0 {
 		return nil
 	}
-	return &j.Versions[len(j.Versions)-1].Definition
+	return j.Versions[len(j.Versions)-1].Definition
 }
 
 // Apply puts a definition in force. One that equals the definition in force changes nothing.
@@ -52,7 +52,7 @@ func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
 		return false
 	}
 	j.Version++
-	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: d, At: now, By: by})
+	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
 	j.Versions = j.Versions[max(0, len(j.Versions)-VersionsKept):]
 	return true
 }

@@ -287,7 +287,7 @@ func (l *Ledger) optionalOpen(p *Plan) bool {
 func (l *Ledger) Close(status RunStatus, why string, now time.Time) {
 	for i := range l.Steps {
 		if e := &l.Steps[i]; !e.Status.Final() {
-			e.End(StepSkipped, "the run has ended: it is "+string(status), now)
+			e.End(StepSkipped, runEnded+string(status), now)
 		}
 	}
 	l.Status, l.Why, l.EndedAt = status, why, &now
@@ -513,11 +513,15 @@ func completion(text []byte) (step, run json.RawMessage, ok bool) {
 	return step, nil, ok
 }
 
+// runEnded begins why a step was skipped that had not ended when its run did.
+const runEnded = "the run has ended: it is "
+
 // TakeOver puts in the steps that are through in the ledger of a run that this one repeats.
 func (l *Ledger) TakeOver(done *Ledger) {
 	for i := range done.Steps {
-		if e := l.Entry(done.Steps[i].Step); e != nil && done.Steps[i].Status.Through() {
-			*e = done.Steps[i]
+		d := &done.Steps[i]
+		if e := l.Entry(d.Step); e != nil && d.Status.Through() && !strings.HasPrefix(d.Why, runEnded) {
+			*e = *d
 		}
 	}
 }

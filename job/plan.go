@@ -44,3 +44,15 @@ func (p *Plan) Step(id string) *PlannedStep {
 	}
 	return nil
 }
+
+// Levels are the steps in their order; those of one level may run side by side.
+func (p *Plan) Levels() (levels [][]string) {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Level == len(levels) {
+			levels = append(levels, []string{s.ID})
+		} else {
+			levels[s.Level] = append(levels[s.Level], s.ID)
+		}
+	}
+	return levels
+}

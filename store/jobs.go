@@ -3,13 +3,18 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -71,3 +76,82 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 		State: &schedulepb.ScheduleState{Paused: paused, Notes: "starts runs of job " + p.Job},
 	}, attributes)
 }
+
+// Get asks a job's workflow for the job.
+func (s Jobs) Get(ctx context.Context, name string) (j job.Job, err error) {
+	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID:           contract.JobWorkflowID(name),
+		QueryType:            contract.JobQuery.Name,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	switch {
+	case isAny[*serviceerror.FailedPrecondition](err): // no worker has asked for work recently
+		return j, serviceerror.NewUnavailable(err.Error())
+	case err != nil:
+		return j, err
+	case answer.QueryRejected != nil:
+		return j, serviceerror.NewNotFound("the job was deleted")
+	}
+	if err = answer.QueryResult.Get(&j); err == nil && j.Version == 0 {
+		err = serviceerror.NewNotFound("the job has no definition yet")
+	}
+	return j, err
+}
+
+// Apply gives a job a definition. The first starts its workflow.
+func (s Jobs) Apply(ctx context.Context, name string, in contract.ApplyJob) (job.Job, error) {
+	id := contract.JobWorkflowID(name)
+	j, err := Update(ctx, s.Store, contract.ApplyJobUpdate, id, in)
+	if KindOf(err) != NotFound || in.Expected > 0 {
+		return j, err
+	}
+	tenant, plain := fleet.CutTenant(name)
+	_, err = s.Start(ctx, &Start{Type: contract.JobWorkflow, ID: id, Summary: "job " + name, Job: plain,
+		Cluster: in.Definition.Cluster, Tenant: tenant, Join: true}, contract.JobInput{Name: name})
+	if err != nil && KindOf(err) != Exists {
+		return j, err
+	}
+	return Update(ctx, s.Store, contract.ApplyJobUpdate, id, in)
+}
+
+// Page is one page of the jobs that a visibility query finds, and the token of the next.
+func (s Jobs) Page(
+	ctx context.Context, query string, size int, token []byte,
+) (jobs []api.JobEntry, next []byte, err error) {
+	infos, next, err := s.Store.Page(ctx, query, size, token)
+	for _, info := range infos {
+		var note contract.JobNote
+		name, ok := contract.JobOfWorkflowID(info.GetExecution().GetWorkflowId())
+		if !ok || !contract.Decode(info.GetMemo().GetFields()[contract.MemoJob], &note) {
+			continue // it has just been started
+		}
+		attributes := info.GetSearchAttributes().GetIndexedFields()
+		jobs = append(jobs, api.JobEntry{
+			Name: name, Type: note.Type, Version: note.Version, Steps: note.Steps, Schedules: note.Schedules,
+			Paused:    note.Paused,
+			Cluster:   contract.Keyword(attributes, contract.AttrCluster),
+			Tenant:    contract.Keyword(attributes, contract.AttrTenant),
+			CreatedAt: TimeOf(info.GetStartTime()),
+		})
+	}
+	return jobs, next, err
+}
+
+// NextTimes are when the schedules of a job start runs next, in order.
+func (s Jobs) NextTimes(ctx context.Context, name string, schedules int) (times []time.Time) {
+	for n := range schedules {
+		d, err := s.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
+			Namespace: s.Namespace, ScheduleId: contract.JobScheduleID(name, n)})
+		if err != nil || d.GetSchedule().GetState().GetPaused() {
+			continue
+		}
+		for _, at := range d.GetInfo().GetFutureActionTimes() {
+			times = append(times, at.AsTime().UTC())
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times[:min(len(times), nextTimes)]
+}
+
+// nextTimes bounds the times that NextTimes tells.
+const nextTimes = 5

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -120,9 +120,9 @@ func TimeOf(t *timestamppb.Timestamp) *time.Time {
 // Start is a workflow that is to be started.
 type Start struct {
 	Type, ID, Summary string
-	// Cluster and Tenant are what it is about, for lists to find; empty: none.
-	Cluster, Tenant string
-	Memo            map[string]any
+	// Cluster, Tenant and Job are what it is about, for lists to find; empty: none.
+	Cluster, Tenant, Job string
+	Memo                 map[string]any
 	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind
 	// Exists.
 	Join bool
@@ -142,6 +142,9 @@ func (s Store) Start(ctx context.Context, start *Start, input any) (runID string
 	}
 	if start.Tenant != "" {
 		attributes = append(attributes, contract.AttrTenant.ValueSet(start.Tenant))
+	}
+	if start.Job != "" {
+		attributes = append(attributes, contract.AttrJob.ValueSet(start.Job))
 	}
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                                       start.ID,

@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 )
 
@@ -41,6 +42,7 @@ type Task struct {
 	MarkedAt     time.Time        // when the mark was set or removed; zero: never
 	Delivery     *Delivery        // the pending one; nil: there is none, or it is not known
 	idle         bool             // neither a delivery nor a workflow task is under way
+	whole        bool             // nothing more is known of it
 }
 
 // Delivery is a delivery of a task that is under way.
@@ -134,7 +136,11 @@ func statusOf(execution enumspb.WorkflowExecutionStatus, mark fleet.TaskStatus) 
 
 // Describe is a task as Temporal itself knows it, without asking a worker.
 func (s Tasks) Describe(ctx context.Context, id string) (Task, error) {
-	return s.describe(ctx, contract.TaskWorkflowID(id), "")
+	workflowID, key := contract.Locate(id)
+	if key != "" {
+		return s.describeStep(ctx, id, workflowID, key)
+	}
+	return s.describe(ctx, workflowID, "")
 }
 
 // DescribeRun is Describe of one run of the task's workflow.
@@ -148,14 +154,15 @@ func (s Tasks) describe(ctx context.Context, workflowID, runID string) (Task, er
 		return Task{}, err
 	}
 	t := OfInfo(d.GetWorkflowExecutionInfo())
-	t.Delivery, t.idle = deliveryOf(d.GetPendingActivities()), d.GetPendingWorkflowTask() == nil
+	t.Delivery, t.idle = deliveryOf(d.GetPendingActivities(), ""), d.GetPendingWorkflowTask() == nil
 	return t, nil
 }
 
-// deliveryOf is the delivery among a workflow's activities; nil: there is none.
-func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
+// deliveryOf is the delivery of the task with a key among a workflow's activities; nil: there is none.
+func deliveryOf(pending []*workflowpb.PendingActivityInfo, key string) *Delivery {
 	for _, p := range pending {
-		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name {
+		of, number := contract.AttemptOfActivityID(p.GetActivityId())
+		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name || of != key {
 			continue
 		}
 		delivery := &Delivery{
@@ -163,7 +170,7 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo) *Delivery {
 			Priority: p.GetActivityOptions().GetPriority().GetPriorityKey(),
 			State:    p.GetState(),
 		}
-		_, delivery.Attempt.Number = contract.AttemptOfActivityID(p.GetActivityId())
+		delivery.Attempt.Number = number
 		delivery.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
 		a := &delivery.Attempt
 		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &delivery.Report) == nil {
@@ -229,6 +236,9 @@ func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 // Complete adds to a described task what its workflow knows, or how it ended. An error of an open task leaves it as it
 // is.
 func (s Tasks) Complete(ctx context.Context, t *Task) error {
+	if t.whole {
+		return nil
+	}
 	if t.Status.Final() {
 		end, err := s.End(ctx, t.WorkflowID, t.RunID)
 		if err == nil {
@@ -279,6 +289,9 @@ func (t *Task) takeEnd(end End) {
 // Submitted is what was submitted, from the first event of the task's history; it needs no worker. It is nil for an
 // input that cannot be read.
 func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
+	if _, step, _, ok := job.CutTaskID(t.ID); ok {
+		return s.stepSpec(ctx, t, step)
+	}
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 		&workflowservice.GetWorkflowExecutionHistoryRequest{
 			Namespace: s.Namespace, MaximumPageSize: 1,

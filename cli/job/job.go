@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
@@ -20,11 +21,16 @@ import (
 // Command is the group of jobs.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "job", Short: "Check definitions of jobs",
-		Long: `Check definitions of jobs: runs of steps that come after each other, described in YAML or JSON. This version checks
-definitions and shows their plan; it does not run them yet.`,
+		Use: "job", Short: "Define work in steps, and run it",
+		Long: `Define work in steps, and run it. A definition, in YAML or JSON, says what the steps of a job are and which come after
+which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run`,
 	}
-	command.AddCommand(validateCommand(a))
+	a.ServerFlag(command)
+	command.AddCommand(runCommand(a), applyCommand(a), planCommand(a), validateCommand(a), schemaCommand(a), listCommand(a),
+		getCommand(a), dispatchCommand(a),
+		pauseCommand(a, "pause", "Stop a job from starting runs", "is paused: nothing starts its runs", client.Jobs.Pause),
+		pauseCommand(a, "resume", "Let a paused job start runs again", "starts runs again", client.Jobs.Resume),
+		versionsCommand(a), revertCommand(a), deleteCommand(a))
 	return command
 }
 
@@ -98,7 +104,7 @@ func say(a *app.App, results []validated) error {
 			continue
 		}
 		fmt.Fprintf(&b, "%s is good: job %s has %s.\n", r.File, r.Plan.Job, fleet.Count(len(r.Plan.Steps), "step"))
-		for level, steps := range levels(r.Plan) {
+		for level, steps := range r.Plan.Levels() {
 			fmt.Fprintf(&b, "  %d. %s\n", level+1, strings.Join(steps, ", "))
 		}
 		for _, w := range r.Warnings {
@@ -106,16 +112,4 @@ func say(a *app.App, results []validated) error {
 		}
 	}
 	return a.Sayf("%s", b.String())
-}
-
-// levels are the steps of a plan that may run side by side, in order.
-func levels(p *job.Plan) (list [][]string) {
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		if s.Level == len(list) {
-			list = append(list, nil)
-		}
-		list[s.Level] = append(list[s.Level], s.ID)
-	}
-	return list
 }

@@ -84,6 +84,10 @@ func notFoundDetail(code string) string {
 		return "there is no schedule with this name"
 	case protocol.CodeUnknownToken:
 		return "there is no token with this id; see those there are (mainstay token list, or GET /api/v1/agents/tokens)"
+	case protocol.CodeUnknownJob:
+		return "there is no job with this name: apply its definition first (mainstay job apply FILE, or PUT /api/v1/agents/jobs/NAME)"
+	case protocol.CodeUnknownRun:
+		return "there is no run with this id, or its retention has ended"
 	case protocol.CodeUnknownBulk:
 		return "there is no bulk operation with this id, or its retention has ended"
 	}

@@ -1,11 +1,13 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -39,10 +41,34 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 
 // OwnTask is ownID of a task that should be there.
 func OwnTask(ctx context.Context, id string) (string, error) {
-	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
+	full, ok := OwnID(ctx, id)
+	run, _, _, step := job.CutTaskID(full)
+	if ok && (fleet.IsTaskID(full) || step && fleet.IsTaskID(run)) {
 		return full, nil
 	}
 	return "", Unknown(protocol.CodeUnknownTask)
+}
+
+// OwnJob is ownID of a job that should be there.
+func OwnJob(ctx context.Context, name string) (string, error) {
+	if full, ok := OwnID(ctx, name); ok && fleet.IsScheduleName(full) {
+		return full, nil
+	}
+	return "", Unknown(protocol.CodeUnknownJob)
+}
+
+// OwnRun is ownID of a run that should be there.
+func OwnRun(ctx context.Context, id string) (string, error) {
+	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
+		return full, nil
+	}
+	return "", Unknown(protocol.CodeUnknownRun)
+}
+
+// Actor is who makes a request, for the record of a decision.
+func Actor(ctx context.Context) string {
+	id := access.From(ctx)
+	return cmp.Or(id.Name, id.ID)
 }
 
 // OwnSchedule is ownID of a schedule that should be there.

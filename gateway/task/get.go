@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/protocol"
@@ -107,7 +108,7 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Deliv
 			task.Payload, spec.Payload, task.Spec = spec.Payload, nil, spec
 		}
 	}
-	if !slices.Contains(parts, includeHistory) {
+	if _, step := contract.Locate(task.ID); step != "" || !slices.Contains(parts, includeHistory) {
 		return nil
 	}
 	var err error

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
@@ -95,6 +96,7 @@ func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over fu
 
 // loop begins steps until the run has ended.
 func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
+	r.awaitStart(ctx)
 	if err := r.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -226,6 +228,18 @@ func (r *run) underWay() bool {
 		}
 	}
 	return false
+}
+
+// awaitStart waits until the time of a run that is to begin later, or until it is cancelled.
+func (r *run) awaitStart(ctx workflow.Context) {
+	wait := r.in.StartAt.Sub(workflow.Now(ctx))
+	if wait <= 0 || r.in.Carried != nil {
+		return
+	}
+	r.ledger.Status, r.ledger.Why = job.RunBlocked, fleet.StartsAt(r.in.StartAt)
+	r.markBlocked(ctx)
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, r.ledger.Why),
+		func() bool { return r.ledger.Cancel != nil })
 }
 
 // admit waits until the run may begin, where its job bounds how many go at a time.

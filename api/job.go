@@ -1,0 +1,53 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/job"
+)
+
+// Job is a job as clients see it.
+type Job struct {
+	job.Job
+	Type       job.Type        `json:"type" enum:"batch"`
+	Cluster    string          `json:"cluster"`
+	Tenant     string          `json:"tenant,omitempty"`
+	Definition *job.Definition `json:"definition" doc:"The one in force, or that of the version that was asked for."`
+	NextTimes  []time.Time     `json:"next_times,omitempty" doc:"When its schedules start runs next."`
+}
+
+// JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
+type JobEntry struct {
+	Name      string     `json:"name"`
+	Type      job.Type   `json:"type" enum:"batch"`
+	Cluster   string     `json:"cluster"`
+	Tenant    string     `json:"tenant,omitempty"`
+	Version   int        `json:"version"`
+	Steps     int        `json:"steps"`
+	Schedules int        `json:"schedules,omitempty"`
+	Paused    bool       `json:"paused,omitempty"`
+	CreatedAt *time.Time `json:"created_at,omitempty"`
+}
+
+// JobPlan says what a definition would change.
+type JobPlan struct {
+	Job      string     `json:"job"`
+	Version  int        `json:"version" doc:"The version in force. 0: there is no such job."`
+	Changed  bool       `json:"changed" doc:"Applying it would make a new version."`
+	Changes  []string   `json:"changes" doc:"The fields that differ from the version in force, as paths: + is new, - is removed, ~ is changed."`
+	Levels   [][]string `json:"levels" doc:"The steps in their order; those of one level may run side by side."`
+	Warnings []string   `json:"warnings" doc:"What a person may want to know, such as steps without a safety."`
+}
+
+// DispatchRequest starts a run of a job.
+type DispatchRequest struct {
+	Inputs         json.RawMessage `json:"inputs,omitempty" doc:"What the run is given; the job's inputs say what is wanted."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" maxLength:"256" doc:"One key starts one run of a job, however often it is sent, also after the run has ended. With other inputs it is refused with 409 idempotency_conflict."`
+	StartAt        time.Time       `json:"start_at,omitzero" doc:"When the run begins, at most a year ahead. In the past or left out: at once."`
+}
+
+// RevertRequest puts an earlier version of a job's definition in force again, as a new version.
+type RevertRequest struct {
+	Version int `json:"version" minimum:"1"`
+}

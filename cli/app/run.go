@@ -1,0 +1,209 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// shownOutput bounds what is shown of a step's output.
+const shownOutput = 60
+
+// PrintRun tells a run's story: what it is, its steps in their order, and what a person may do.
+func PrintRun(a *App, run *api.Run) error {
+	started := moment(a, run.StartedAt)
+	switch {
+	case run.Origin.RetryOf != "":
+		started += ", again after " + run.Origin.RetryOf + by(run.Origin.By)
+	case run.Origin.Schedule:
+		started += ", by the job's schedule"
+	default:
+		started += by(run.Origin.By)
+	}
+	ended := ""
+	if run.EndedAt != nil {
+		ended = moment(a, *run.EndedAt) + ", after " + Roughly(run.EndedAt.Sub(run.StartedAt))
+	}
+	version := ""
+	if run.JobVersion > 0 {
+		version = fmt.Sprintf(", version %d", run.JobVersion)
+	}
+	err := a.Facts([][2]string{
+		{"Run", run.ID}, {"Job", run.Job + version}, {"Cluster", run.Cluster}, {"Status", string(run.Status)},
+		{"Why", run.Why}, {"Inputs", cut(string(run.Inputs), 200)}, {"Started", started}, {"Ended", ended},
+		{"Output", cut(string(run.Output), 200)}, {"Workflow", run.WorkflowID},
+	})
+	if err != nil || len(run.Steps) == 0 {
+		return err
+	}
+	header := []string{"STEP", "STATUS", "AGENT", "TRIES", "TOOK", "OUTPUT OR WHY"}
+	err = PrintBelow(a, run.Steps, header, func(e *job.Entry) []string {
+		return []string{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.Work), a.noteOf(e)}
+	})
+	if err == nil && len(run.Decisions) > 0 {
+		err = PrintBelow(a, run.Decisions, []string{"DECIDED", "BY", "STEP", "WHEN", "WHY"}, func(d *job.Decision) []string {
+			return []string{d.Action, d.By, d.Step, a.Ago(&d.At), d.Reason}
+		})
+	}
+	if next := nextOf(run); err == nil && next != "" {
+		err = a.Sayf("\n%s", next)
+	}
+	return err
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return ", by " + who
+}
+
+func moment(a *App, t time.Time) string { return t.UTC().Format(time.RFC3339) + ", " + a.Ago(&t) }
+
+// cut is the beginning of a text.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+func statusOf(e *job.Entry) string {
+	if c := e.Counts; c != nil {
+		text := fmt.Sprintf("%s, %d of %d done", e.Status, c.Done, c.Total)
+		if c.Failed > 0 {
+			text += fmt.Sprintf(", %d failed", c.Failed)
+		}
+		return text
+	}
+	return string(e.Status)
+}
+
+// agentOf is who ran a step last; of elements, how many agents ran them.
+func agentOf(e *job.Entry) string {
+	agents := map[string]bool{}
+	for i := range e.Elements {
+		agents[lastAgent(e.Elements[i].Attempts)] = true
+	}
+	delete(agents, "")
+	if len(agents) > 1 {
+		return fleet.Count(len(agents), "agent")
+	}
+	for agent := range agents {
+		return agent
+	}
+	return lastAgent(e.Attempts)
+}
+
+func lastAgent(attempts []fleet.Attempt) string {
+	if n := len(attempts); n > 0 {
+		return attempts[n-1].AgentID
+	}
+	return ""
+}
+
+func triesOf(e *job.Entry) string {
+	n := len(e.Attempts)
+	for i := range e.Elements {
+		n += len(e.Elements[i].Attempts)
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// tookOf is how long a step took, or has taken so far.
+func (a *App) tookOf(w *job.Work) string {
+	switch {
+	case w.StartedAt == nil:
+		return ""
+	case w.EndedAt == nil:
+		return Roughly(a.Now().Sub(*w.StartedAt)) + " so far"
+	}
+	return Roughly(w.EndedAt.Sub(*w.StartedAt))
+}
+
+// noteOf is why a step stands as it does, or else its output.
+func (a *App) noteOf(e *job.Entry) string {
+	note := e.Why
+	if e.NextAt != nil && !e.Status.Final() {
+		note = strings.TrimSpace(note + " (goes on " + a.Ago(e.NextAt) + ")")
+	}
+	return cmp.Or(note, cut(string(e.Output), shownOutput))
+}
+
+// nextOf names the commands with which a person helps a run on.
+func nextOf(run *api.Run) string {
+	var b strings.Builder
+	for i := range run.Steps {
+		e := &run.Steps[i]
+		if e.Status != job.StepBlocked {
+			continue
+		}
+		actions := "retry|skip|complete|fail"
+		if e.Approval {
+			actions = "approve|reject"
+		} else if !e.Held() {
+			fmt.Fprintf(&b, "Look at its task:  mainstay task get %s\n", e.TaskID)
+			continue
+		}
+		fmt.Fprintf(&b, "Decide about %s:  mainstay run step %s %s %s\n", e.Step, actions, run.ID, e.Step)
+	}
+	switch {
+	case run.Status == job.RunPaused:
+		fmt.Fprintf(&b, "Let it go on:  mainstay run resume %s\n", run.ID)
+	case run.Status == job.RunFailed:
+		fmt.Fprintf(&b, "Run again what has not succeeded:  mainstay run retry %s\n", run.ID)
+	}
+	return b.String()
+}
+
+// FollowRun says what happens in a run, line by line, until it has ended or needs a person.
+func (a *App) FollowRun(ctx context.Context, s *client.Client, id string) (run *api.Run, err error) {
+	told := map[string]string{}
+	out := a.Storyteller()
+	err = Await(ctx, 365*24*time.Hour, func() (bool, error) {
+		if run, err = s.Runs.Get(ctx, id, 0); err != nil {
+			return false, err
+		}
+		person := run.Status == job.RunPaused
+		for i := range run.Steps {
+			e := &run.Steps[i]
+			person = person || e.Status == job.StepBlocked && run.Status == job.RunBlocked
+			line := statusOf(e)
+			if agent := agentOf(e); agent != "" && e.Status == job.StepRunning {
+				line += " on " + agent
+			}
+			if e.Status != job.StepRunning && e.Why != "" {
+				line += ": " + e.Why
+			}
+			if told[e.Step] != line && e.Status != job.StepPending && e.Status != job.StepReady {
+				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", a.Now().Format(time.TimeOnly), e.Step, OneLine(line))
+			}
+			told[e.Step] = line
+		}
+		if run.Status == job.RunBlocked && !person && told[""] != run.Why {
+			_, _ = fmt.Fprintf(out, "%s  %s\n", a.Now().Format(time.TimeOnly), OneLine(run.Why))
+			told[""] = run.Why
+		}
+		return person || run.Status.Final(), nil
+	})
+	return run, err
+}
+
+// RunEnd is the error of a command that waited for a run which did not complete; nil for one that did.
+func RunEnd(run *api.Run) error {
+	switch run.Status {
+	case job.RunCompleted, job.RunPartial:
+		return nil
+	}
+	return WithExit(ExitIncomplete, fmt.Errorf("run %s is %s", run.ID, run.Status))
+}

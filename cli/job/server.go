@@ -1,0 +1,340 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/job"
+)
+
+// definition reads a file and checks it before it is sent: what is wrong is told with file and line.
+func definition(a *app.App, command *cobra.Command, file string) (name string, text []byte, err error) {
+	text, err = read(command.InOrStdin(), file)
+	if err != nil {
+		return "", nil, app.WithExit(app.ExitUsage, err)
+	}
+	d, _, err := flow.Read(file, text)
+	if err != nil {
+		return "", nil, app.WithExit(app.ExitUsage, err)
+	}
+	return fleet.Qualify(d.Tenant, d.Job), text, nil
+}
+
+func runCommand(a *app.App) *cobra.Command {
+	var inputs []string
+	command := &cobra.Command{
+		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
+		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit code is 6
+unless it completed.`,
+		Example: "  mainstay job run examples/jobs/build.yaml\n  mainstay job run nightly.yaml -i bucket=docs",
+	}
+	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
+		name, text, err := definition(a, command, args[0])
+		if err != nil {
+			return err
+		}
+		r := api.DispatchRequest{}
+		if r.Inputs, err = inputsOf(inputs); err != nil {
+			return err
+		}
+		if _, err := s.Jobs.Apply(ctx, name, text, ""); err != nil {
+			return err
+		}
+		run, err := s.Jobs.Dispatch(ctx, name, r)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(a.Storyteller(), "Run %s of job %s began.\n", run.ID, run.Job)
+		if run, err = a.FollowRun(ctx, s.Client, run.ID); err != nil {
+			return err
+		}
+		return errors.Join(a.Print(s.Answer, func() error {
+			if err := a.Say(""); err != nil {
+				return err
+			}
+			return app.PrintRun(a, run)
+		}), app.RunEnd(run))
+	})
+	inputFlag(command, &inputs)
+	return command
+}
+
+func inputFlag(command *cobra.Command, inputs *[]string) {
+	command.Flags().StringArrayVarP(inputs, "input", "i", nil,
+		"an input as NAME=VALUE; a value that is JSON, like 3, true or [1], counts as such")
+}
+
+// inputsOf makes the inputs of a run of NAME=VALUE.
+func inputsOf(list []string) (json.RawMessage, error) {
+	pairs, err := app.Pairs("--input", list)
+	if err != nil || pairs == nil {
+		return nil, err
+	}
+	inputs := map[string]any{}
+	for name, text := range pairs {
+		var value any
+		if json.Unmarshal([]byte(text), &value) != nil {
+			value = text
+		}
+		inputs[name] = value
+	}
+	return json.Marshal(inputs)
+}
+
+func applyCommand(a *app.App) *cobra.Command {
+	var version int
+	command := &cobra.Command{
+		Use: "apply FILE", Short: "Make a job, or a new version of it", Args: app.Exactly("a definition's file"),
+		Example: "  mainstay job apply nightly.yaml\n  mainstay job apply nightly.yaml --if-version 3",
+	}
+	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
+		name, text, err := definition(a, command, args[0])
+		if err != nil {
+			return err
+		}
+		expected := ""
+		if version > 0 {
+			expected = strconv.Itoa(version)
+		}
+		j, err := s.Jobs.Apply(ctx, name, text, expected)
+		if err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error {
+			return a.Sayf("Job %s is at version %d. Start a run with: mainstay job dispatch %s\n", j.Name, j.Version, j.Name)
+		})
+	})
+	command.Flags().IntVar(&version, "if-version", 0, "only while this version is in force")
+	return command
+}
+
+func planCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use: "plan FILE", Short: "Say what applying a definition would change", Args: app.Exactly("a definition's file"),
+	}
+	return a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
+		name, text, err := definition(a, command, args[0])
+		if err != nil {
+			return err
+		}
+		p, err := s.Jobs.Plan(ctx, name, text)
+		if err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error { return printPlan(a, p) })
+	})
+}
+
+func printPlan(a *app.App, p *api.JobPlan) error {
+	var b strings.Builder
+	switch {
+	case p.Version == 0:
+		fmt.Fprintf(&b, "Job %s is new.\n", p.Job)
+	case !p.Changed:
+		fmt.Fprintf(&b, "Nothing changes: job %s is at version %d with this definition.\n", p.Job, p.Version)
+	default:
+		fmt.Fprintf(&b, "Job %s would change from version %d to %d:\n", p.Job, p.Version, p.Version+1)
+	}
+	for _, change := range p.Changes {
+		fmt.Fprintf(&b, "  %s\n", change)
+	}
+	for i, steps := range p.Levels {
+		fmt.Fprintf(&b, "  %d. %s\n", i+1, strings.Join(steps, ", "))
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(&b, "  warning: %s\n", w)
+	}
+	return a.Sayf("%s", b.String())
+}
+
+func listCommand(a *app.App) *cobra.Command {
+	var q client.JobQuery
+	command := app.LimitedList(a, &cobra.Command{Use: "list", Short: "List jobs", Args: app.Exactly()},
+		func(s *client.Client) *client.List[api.JobEntry] { return s.Jobs.List(q) },
+		func(a *app.App, jobs []api.JobEntry) error {
+			header := []string{"JOB", "CLUSTER", "VERSION", "STEPS", "SCHEDULES", "STATE", "CREATED"}
+			return app.PrintTable(a, jobs, "There are no jobs.", header, func(j *api.JobEntry) []string {
+				return []string{j.Name, j.Cluster, fmt.Sprint(j.Version), fmt.Sprint(j.Steps), fmt.Sprint(j.Schedules),
+					stateOf(j.Paused), a.Ago(j.CreatedAt)}
+			})
+		})
+	command.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	command.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	return command
+}
+
+func stateOf(paused bool) string {
+	if paused {
+		return "paused"
+	}
+	return "active"
+}
+
+func getCommand(a *app.App) *cobra.Command {
+	var version int
+	command := app.Show(a, &cobra.Command{
+		Use: "get NAME", Short: "Show a job and its definition", Args: app.Exactly("a job's name"),
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Job, error) {
+		return s.Jobs.Get(ctx, args[0], version)
+	}, printJob)
+	command.Flags().IntVar(&version, "version", 0, "show the definition of this version")
+	return command
+}
+
+func printJob(a *app.App, j *api.Job) error {
+	state, next, active := "active", []string{}, []string{}
+	if p := j.Paused; p != nil {
+		state = "paused by " + p.By + ", " + a.Ago(&p.At)
+		if p.Reason != "" {
+			state += ": " + p.Reason
+		}
+	}
+	for i := range min(3, len(j.NextTimes)) {
+		next = append(next, j.NextTimes[i].Format(time.RFC3339))
+	}
+	for _, h := range j.Active {
+		text := h.Run
+		if h.Waiting {
+			text += " (waits)"
+		}
+		active = append(active, text)
+	}
+	text, err := json.MarshalIndent(j.Definition, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = a.Facts([][2]string{
+		{"Job", j.Name}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster}, {"State", state},
+		{"Next runs", strings.Join(next, ", ")}, {"Counted runs", strings.Join(active, ", ")},
+	})
+	if err != nil {
+		return err
+	}
+	return a.Sayf("\n%s\n", app.Printable(string(text)))
+}
+
+func dispatchCommand(a *app.App) *cobra.Command {
+	var inputs []string
+	var r api.DispatchRequest
+	var at string
+	var wait bool
+	command := &cobra.Command{
+		Use: "dispatch NAME", Short: "Start a run of a job", Args: app.Exactly("a job's name"),
+		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at 2h --follow",
+	}
+	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
+		if r.Inputs, err = inputsOf(inputs); err != nil {
+			return err
+		}
+		if r.StartAt, err = app.TimeFlag("--start-at", at, a.Now()); err != nil {
+			return err
+		}
+		run, err := s.Jobs.Dispatch(ctx, args[0], r)
+		if err != nil {
+			return err
+		}
+		if wait {
+			if run, err = a.FollowRun(ctx, s.Client, run.ID); err != nil {
+				return err
+			}
+			return errors.Join(a.Print(s.Answer, func() error { return app.PrintRun(a, run) }), app.RunEnd(run))
+		}
+		return a.Print(s.Answer, func() error {
+			how := "began"
+			if run.Duplicate {
+				how = "was started with this key before; it is " + string(run.Status)
+			} else if !r.StartAt.IsZero() {
+				how = "begins at " + r.StartAt.UTC().Format(time.RFC3339)
+			}
+			return a.Sayf("Run %s %s. Follow it with: mainstay run watch %s\n", run.ID, how, run.ID)
+		})
+	})
+	inputFlag(command, &inputs)
+	command.Flags().StringVar(&r.IdempotencyKey, "key", "", "one key starts one run, however often it is sent")
+	command.Flags().StringVar(&at, "start-at", "", "when it begins: 2026-12-24T18:00:00Z, or 2h for in two hours")
+	command.Flags().BoolVar(&wait, "follow", false, "follow the run until it has ended or needs a person")
+	return command
+}
+
+func pauseCommand(
+	a *app.App, word, short, then string,
+	do func(j client.Jobs, ctx context.Context, name, reason string) (*api.Job, error),
+) *cobra.Command {
+	var reason string
+	command := a.Call(&cobra.Command{Use: word + " NAME", Short: short, Args: app.Exactly("a job's name")},
+		func(ctx context.Context, s *app.Client, args []string) error {
+			if _, err := do(s.Jobs, ctx, args[0], reason); err != nil {
+				return err
+			}
+			return a.Print(s.Answer, func() error { return a.Sayf("Job %s %s.\n", args[0], then) })
+		})
+	command.Flags().StringVar(&reason, "reason", "", "why; kept with the job")
+	return command
+}
+
+func versionsCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "versions NAME", Short: "List the versions of a job that are kept", Args: app.Exactly("a job's name"),
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		versions, err := s.Jobs.Versions(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error {
+			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY", "STEPS"},
+				func(v *job.Version) []string {
+					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By, fmt.Sprint(len(v.Definition.Steps))}
+				})
+		})
+	})
+}
+
+func revertCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "revert NAME VERSION", Short: "Put an earlier version in force again",
+		Args: app.Exactly("a job's name", "a version"), Example: "  mainstay job revert nightly 3",
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		version, err := strconv.Atoi(args[1])
+		if err != nil || version < 1 {
+			return app.UsageError("VERSION must be a number: see mainstay job versions %s", args[0])
+		}
+		j, err := s.Jobs.Revert(ctx, args[0], version)
+		if err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error {
+			return a.Sayf("Job %s is at version %d, with the definition of version %d.\n", j.Name, j.Version, version)
+		})
+	})
+}
+
+func deleteCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "delete NAME", Short: "Delete a job with its schedules; its runs go on", Args: app.Exactly("a job's name"),
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		if err := s.Jobs.Delete(ctx, args[0]); err != nil {
+			return err
+		}
+		return a.Print(map[string]string{"deleted": args[0]}, func() error { return a.Sayf("Job %s is deleted.\n", args[0]) })
+	})
+}
+
+func schemaCommand(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of definitions, for editors", Args: app.Exactly(),
+		Example: "  mainstay job schema > job.schema.json",
+		RunE:    func(*cobra.Command, []string) error { return a.Say(string(flow.DefinitionSchema())) },
+	}
+}

@@ -1,0 +1,109 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+type dispatchInput struct {
+	nameInput
+	Body api.DispatchRequest
+}
+
+// dispatch starts a run, or answers the run that its key has started before.
+func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchRequest) (api.Run, error) {
+	name, err := rest.OwnJob(ctx, name)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if len(r.Inputs) > job.MaxInputsBytes {
+		return api.Run{}, httpapi.Problem(protocol.CodePayloadTooLarge, "inputs are larger than 64 KiB")
+	}
+	if err := fleet.ValidateStartAt(r.StartAt, time.Now()); err != nil {
+		return api.Run{}, rest.Invalid("body.start_at", err)
+	}
+	tenant, _ := fleet.CutTenant(name)
+	id, digest := fleet.Qualify(tenant, api.NewRunID()), digestOf(r)
+	if r.IdempotencyKey != "" {
+		id = contract.KeyedRunID(name, r.IdempotencyKey)
+		if run, err := h.duplicate(ctx, id, digest); err != nil || run.ID != "" {
+			return run, err
+		}
+	}
+	_, j, err := h.find(ctx, name)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if j.Paused != nil {
+		return api.Run{}, httpapi.Problem(protocol.CodeConflict, "the job is paused: resume it first")
+	}
+	d := j.Definition()
+	if err := flow.CheckInputs(d.Inputs, r.Inputs); err != nil {
+		return api.Run{}, rest.Invalid("body.inputs", err)
+	}
+	cluster, err := h.KnownCluster(ctx, d.Cluster)
+	if err != nil {
+		return api.Run{}, err
+	}
+	plan, err := flow.PlanOf(name, j.Version, d)
+	if err != nil {
+		return api.Run{}, h.Answer(err, "plan a run", protocol.CodeInternal)
+	}
+	in := &contract.RunInput{Plan: *plan, Inputs: r.Inputs, Origin: job.Origin{By: rest.Actor(ctx)}, StartAt: r.StartAt.UTC()}
+	access.Touch(ctx, "run", id)
+	startCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	err = h.Store.Runs().Start(startCtx, id, digest, in, cluster.TenantWeights[tenant])
+	if store.KindOf(err) == store.Exists {
+		return h.duplicate(ctx, id, digest)
+	}
+	if err != nil {
+		return api.Run{}, h.Answer(err, "start a run", protocol.CodeInternal)
+	}
+	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
+		Ledger: *job.NewLedger(plan, id, r.Inputs, in.Origin, time.Now().UTC())}, nil
+}
+
+// digestOf tells dispatches with one key apart.
+func digestOf(r *api.DispatchRequest) string {
+	var inputs bytes.Buffer
+	if json.Compact(&inputs, r.Inputs) != nil {
+		inputs.Reset()
+	}
+	sum := sha256.Sum256(append(inputs.Bytes(), r.StartAt.UTC().Format(time.RFC3339)...))
+	return hex.EncodeToString(sum[:16])
+}
+
+// duplicate is the run that was started under an id before, unless that was with other inputs; none if there is none.
+func (h *Handlers) duplicate(ctx context.Context, id, digest string) (api.Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	run, first, err := h.Store.Runs().Describe(ctx, id)
+	switch {
+	case store.KindOf(err) == store.NotFound:
+		return api.Run{}, nil
+	case err != nil:
+		return api.Run{}, h.Answer(err, "describe a run", protocol.CodeUnknownRun)
+	case first != digest:
+		return api.Run{}, httpapi.Problem(protocol.CodeIdempotency,
+			"the idempotency key was sent before with other inputs: send the same, or use another key")
+	}
+	_, err = h.Store.Runs().Complete(ctx, &run)
+	run.Duplicate = true
+	return run, h.Answer(err, "read a run's end", protocol.CodeUnknownRun)
+}

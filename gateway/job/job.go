@@ -1,0 +1,353 @@
+// Package job answers what clients ask about jobs: apply, read, list, plan, dispatch, pause and delete them.
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type nameInput struct {
+	Name string `path:"name" doc:"The job's name."`
+}
+
+type getInput struct {
+	nameInput
+	Version int `query:"version" minimum:"0" doc:"Show the definition of this version, if it is kept. 0: the one in force."`
+}
+
+type definitionInput struct {
+	nameInput
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the version that the definition was made from. When another is in force, the answer is 412 precondition_failed, and nothing happens."`
+	RawBody []byte `contentType:"application/yaml"`
+}
+
+type reasonInput struct {
+	nameInput
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+type revertInput struct {
+	nameInput
+	Body api.RevertRequest
+}
+
+type listInput struct {
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	rest.RecordPageInput
+}
+
+type listOutput struct {
+	Body struct {
+		Jobs          []api.JobEntry `json:"jobs"`
+		NextPageToken string         `json:"next_page_token,omitempty"`
+	}
+}
+
+type jobOutput struct {
+	Status int
+	ETag   string `header:"ETag"`
+	Body   api.Job
+}
+
+type versionsOutput struct {
+	Body struct {
+		Versions []job.Version `json:"versions"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	registerSchema(routes)
+	const documents = " The body is the definition, YAML or JSON with the same names."
+	httpapi.Register(routes, access.Operate.Scoped(), op("apply-job", "PUT /jobs/{name}", "Apply a job's definition",
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents),
+		h.applyRequest)
+	httpapi.Register(routes, access.View.Scoped(), op("plan-job", "POST /jobs/{name}/plan",
+		"Say what a definition would change", "Nothing happens. Any wrong definition is refused as when it is applied."+documents),
+		func(ctx context.Context, in *definitionInput) (*rest.Output[api.JobPlan], error) {
+			return rest.Reply(h.plan(ctx, in))
+		})
+	httpapi.Register(routes, access.View.Scoped(), op("list-jobs", "GET /jobs", "List jobs",
+		"A job appears within about a second of its change."), h.list)
+	httpapi.Register(routes, access.View.Scoped(), op("get-job", "GET /jobs/{name}", "Get a job", ""),
+		func(ctx context.Context, in *getInput) (*jobOutput, error) {
+			name, j, err := h.find(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return h.answer(ctx, name, &j, in.Version)
+		})
+	httpapi.Register(routes, access.View.Scoped(), op("list-job-versions", "GET /jobs/{name}/versions",
+		"List the versions of a job's definition", "The newest six, with their definitions; the one in force is the last."),
+		func(ctx context.Context, in *nameInput) (*versionsOutput, error) {
+			_, j, err := h.find(ctx, in.Name)
+			if err != nil {
+				return nil, err
+			}
+			out := &versionsOutput{}
+			out.Body.Versions = j.Versions
+			return out, nil
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op("dispatch-job",
+		"POST /jobs/{name}/dispatch", "Start a run of a job",
+		"Answers 202 once the run is durable. A key that was sent before answers its run, with \"duplicate\": true.")),
+		func(ctx context.Context, in *dispatchInput) (*rest.Output[api.Run], error) {
+			return rest.Reply(h.dispatch(ctx, in.Name, &in.Body))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("pause-job", "POST /jobs/{name}/pause", "Pause a job",
+		"Its schedules start nothing, and dispatches are refused. Runs go on."),
+		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
+			return h.change(ctx, in, contract.PauseJobUpdate)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("resume-job", "POST /jobs/{name}/resume", "Resume a job", ""),
+		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
+			return h.change(ctx, in, contract.ResumeJobUpdate)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("revert-job", "POST /jobs/{name}/revert",
+		"Put an earlier version in force again", "It becomes a new version."), h.revert)
+	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
+		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on.")),
+		func(ctx context.Context, in *nameInput) (*struct{}, error) {
+			_, err := h.change(ctx, &reasonInput{nameInput: *in}, contract.DeleteJobUpdate)
+			return nil, err
+		})
+}
+
+// registerSchema serves the JSON Schema of definitions, to everybody: it is in the program.
+func registerSchema(routes huma.API) {
+	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "get-job-schema", Method: http.MethodGet,
+		Path: schemaPath, Tags: []string{"Jobs"}, Summary: "Get the JSON Schema of jobs' definitions",
+		Description: "For editors; also mainstay job schema."},
+		func(context.Context, *struct{}) (*rest.Output[json.RawMessage], error) {
+			return &rest.Output[json.RawMessage]{Body: flow.DefinitionSchema()}, nil
+		})
+}
+
+// schemaPath is where the schema of definitions is.
+const schemaPath = "/api/v1/schemas/job.json"
+
+func op(id, at, summary, description string) huma.Operation {
+	return rest.Op("Jobs", id, at, summary, description)
+}
+
+// find asks for a job, and answers its full name too.
+func (h *Handlers) find(ctx context.Context, name string) (string, job.Job, error) {
+	name, err := rest.OwnJob(ctx, name)
+	if err != nil {
+		return name, job.Job{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.QueryTimeout)
+	defer cancel()
+	j, err := h.Store.Jobs().Get(ctx, name)
+	return name, j, h.Answer(err, "query a job", protocol.CodeUnknownJob)
+}
+
+// answer is a job as clients see it. Its versions are without their definitions, but for the one that is shown.
+func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version int) (*jobOutput, error) {
+	shown := j.Find(j.Version)
+	if version > 0 {
+		shown = j.Find(version)
+	}
+	if shown == nil {
+		return nil, rest.Invalid("query.version", fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept))
+	}
+	d := shown.Definition
+	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
+		Body: api.Job{Job: *j, Type: job.Batch, Cluster: d.Cluster, Definition: d}}
+	out.Body.Tenant, _ = fleet.CutTenant(name)
+	out.Body.Versions = make([]job.Version, len(j.Versions))
+	for i, v := range j.Versions {
+		v.Definition = nil
+		out.Body.Versions[i] = v
+	}
+	if j.Schedules > 0 && j.Paused == nil {
+		ctx, cancel := context.WithTimeout(ctx, rest.LiveTimeout)
+		defer cancel()
+		out.Body.NextTimes = h.Store.Jobs().NextTimes(ctx, name, j.Schedules)
+	}
+	return out, nil
+}
+
+// read reads a definition, and answers the full name of its job.
+func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.Definition, *job.Plan, error) {
+	name, ok := rest.OwnID(ctx, in.Name)
+	if !ok {
+		return "", nil, nil, rest.Unknown(protocol.CodeUnknownJob)
+	}
+	d, _, err := flow.Read("", in.RawBody)
+	if err != nil {
+		return "", nil, nil, definitionProblem(err, in.RawBody)
+	}
+	tenant, plain := fleet.CutTenant(name)
+	if d.Job != plain {
+		return "", nil, nil, rest.Invalid("body.job", errors.New("must be the name in the path"))
+	}
+	if tenant == "" {
+		tenant = d.Tenant
+	}
+	if d.Tenant == "" {
+		d.Tenant = tenant
+	}
+	if d.Tenant, err = rest.OwnTenant(ctx, d.Tenant); err != nil {
+		return "", nil, nil, err
+	}
+	if d.Tenant != tenant {
+		return "", nil, nil, rest.Invalid("body.tenant", errors.New("must be the tenant before the job's name, or be left out"))
+	}
+	name = fleet.Qualify(tenant, plain)
+	if !fleet.IsScheduleName(name) {
+		return "", nil, nil, rest.Invalid("path.name", errors.New("must be a tenant's name, a colon, and the name of a job"))
+	}
+	plan, err := flow.PlanOf(name, 0, d)
+	return name, d, plan, err
+}
+
+// definitionProblem tells everything that is wrong with a definition, each with its field, and with its line in YAML.
+func definitionProblem(err error, body []byte) error {
+	var wrong *document.Error
+	if !errors.As(err, &wrong) {
+		return rest.Invalid("body", err)
+	}
+	isJSON := strings.HasPrefix(strings.TrimSpace(string(body)), "{")
+	fields := make([]protocol.ProblemField, 0, len(wrong.Problems))
+	for _, p := range wrong.Problems[:min(len(wrong.Problems), maxProblems)] {
+		field := protocol.ProblemField{Location: "body", Message: p.What}
+		if p.Field != "" {
+			field.Location += "." + p.Field
+		}
+		if p.Line > 0 && !isJSON {
+			field.Message = fmt.Sprintf("line %d: %s", p.Line, p.What)
+		}
+		fields = append(fields, field)
+	}
+	return httpapi.Problem(protocol.CodeInvalidRequest, "the definition cannot be used; errors says where", fields...)
+}
+
+// maxProblems bounds what is told of one definition.
+const maxProblems = 50
+
+func (h *Handlers) applyRequest(ctx context.Context, in *definitionInput) (*jobOutput, error) {
+	expected := 0
+	if tag := strings.TrimSuffix(strings.Trim(strings.TrimSpace(in.IfMatch), `"`), httpapi.CompressedTag); tag != "" && tag != "*" {
+		var err error
+		if expected, err = strconv.Atoi(tag); err != nil || expected < 1 {
+			return nil, rest.Invalid("header.If-Match", errors.New("must be the ETag of the job as it was answered, or *"))
+		}
+	}
+	name, d, _, err := h.read(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return h.apply(ctx, name, d, expected)
+}
+
+func (h *Handlers) apply(ctx context.Context, name string, d *job.Definition, expected int) (*jobOutput, error) {
+	access.Touch(ctx, "job", name)
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if _, err := h.KnownCluster(ctx, d.Cluster); err != nil {
+		return nil, err
+	}
+	j, err := h.Store.Jobs().Apply(ctx, name, contract.ApplyJob{Definition: *d, Expected: expected, By: rest.Actor(ctx)})
+	if store.KindOf(err) == store.Outdated {
+		return nil, httpapi.Problem(protocol.CodePrecondition,
+			"another version of the job is in force than the one that If-Match names: get the job, look again, and send its ETag")
+	}
+	if err != nil {
+		return nil, h.Answer(err, "apply a job", protocol.CodeUnknownJob)
+	}
+	out, err := h.answer(ctx, name, &j, 0)
+	if err == nil && j.Version == 1 && len(j.Versions) == 1 {
+		out.Status = http.StatusCreated
+	}
+	return out, err
+}
+
+func (h *Handlers) plan(ctx context.Context, in *definitionInput) (api.JobPlan, error) {
+	name, d, plan, err := h.read(ctx, in)
+	if err != nil {
+		return api.JobPlan{}, err
+	}
+	answer := api.JobPlan{Job: name, Changed: true, Changes: []string{}, Levels: plan.Levels(),
+		Warnings: append([]string{}, flow.Warnings(plan)...)}
+	_, j, err := h.find(ctx, name)
+	if code, _ := rest.Code(err); code == protocol.CodeUnknownJob {
+		return answer, nil
+	}
+	if err == nil {
+		answer.Version = j.Version
+		answer.Changes = job.Changes(j.Definition(), d)
+		answer.Changed = len(answer.Changes) > 0
+	}
+	return answer, err
+}
+
+func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	var err error
+	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.JobWorkflow),
+		contract.Equals("ExecutionStatus", "Running"),
+		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
+	jobs, next, err := rest.PageOf(ctx, h.Core, "list jobs", h.Store.Jobs().Page, query, in.RecordPageInput)
+	if err != nil {
+		return nil, err
+	}
+	out := &listOutput{}
+	out.Body.Jobs, out.Body.NextPageToken = append([]api.JobEntry{}, jobs...), next
+	return out, nil
+}
+
+// change runs an update of a job.
+func (h *Handlers) change(
+	ctx context.Context, in *reasonInput, update contract.Update[contract.RunRequest, job.Job],
+) (*jobOutput, error) {
+	name, err := rest.OwnJob(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	j, err := store.Update(ctx, h.Store, update, contract.JobWorkflowID(name),
+		contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()})
+	if err != nil {
+		return nil, h.Answer(err, "change a job", protocol.CodeUnknownJob)
+	}
+	return h.answer(ctx, name, &j, 0)
+}
+
+func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, error) {
+	name, j, err := h.find(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	v := j.Find(in.Body.Version)
+	if v == nil {
+		return nil, rest.Invalid("body.version", fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept))
+	}
+	return h.apply(ctx, name, v.Definition, j.Version)
+}

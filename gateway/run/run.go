@@ -1,0 +1,284 @@
+// Package run answers what clients ask about runs of jobs: read, list and follow them, and decide about them and their
+// steps.
+package run
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type idInput struct {
+	ID string `path:"id" doc:"The run's id."`
+}
+
+type getInput struct {
+	idInput
+	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the run has ended, needs a person, or this time is over. At most 60s."`
+}
+
+type reasonInput struct {
+	idInput
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
+type pauseInput struct {
+	idInput
+	Body *api.PauseRunRequest `doc:"May be left out."`
+}
+
+type retryInput struct {
+	idInput
+	Body *api.RetryRunRequest `doc:"May be left out."`
+}
+
+type stepInput struct {
+	idInput
+	Step string           `path:"step" doc:"The step's id."`
+	Body *api.StepRequest `doc:"May be left out."`
+}
+
+type listInput struct {
+	Job     string        `query:"job" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
+	Cluster string        `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string        `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Status  job.RunStatus `query:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
+	rest.RecordPageInput
+}
+
+type listOutput struct {
+	Body struct {
+		Runs          []api.RunEntry `json:"runs"`
+		NextPageToken string         `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), op("list-runs", "GET /runs", "List runs",
+		"Newest first. A run appears within about a second of its change."), h.list)
+	httpapi.Register(routes, access.View.Scoped(), op("get-run", "GET /runs/{id}", "Get a run, or wait for it",
+		"With its ledger: each step with its status, who ran it, and what is kept of its result."),
+		func(ctx context.Context, in *getInput) (*rest.Output[api.Run], error) {
+			wait, err := rest.ParseWait(in.Wait)
+			if err != nil {
+				return nil, err
+			}
+			return rest.Reply(h.wait(ctx, in.ID, wait))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("pause-run", "pause", "Pause a run", "Nothing new begins."),
+		func(ctx context.Context, in *pauseInput) (*rest.Output[api.Run], error) {
+			request := contract.PauseRunRequest{Mode: job.PauseStop}
+			if in.Body != nil {
+				request.Reason = in.Body.Reason
+				if in.Body.Mode != "" {
+					request.Mode = in.Body.Mode
+				}
+			}
+			request.By = rest.Actor(ctx)
+			return act(ctx, h, in.ID, contract.PauseRunUpdate, request)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("resume-run", "resume", "Resume a run", ""),
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
+			return act(ctx, h, in.ID, contract.ResumeRunUpdate, request(ctx, in.Body.Text()))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-run", "cancel", "Cancel a run",
+		"Its tasks are told to stop."),
+		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
+			return act(ctx, h, in.ID, contract.CancelRunUpdate, request(ctx, in.Body.Text()))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op("retry-run",
+		"POST /runs/{id}/retry", "Run again what has not succeeded of a run that has ended",
+		"Starts a new run, which takes over what has succeeded. Answers 409 conflict of a run that has not ended: retry its steps.")),
+		func(ctx context.Context, in *retryInput) (*rest.Output[api.Run], error) {
+			return rest.Reply(h.retry(ctx, in))
+		})
+	for _, a := range []struct {
+		action           job.StepAction
+		summary, details string
+	}{
+		{job.RetryStep, "Run a failed step again", "It gets a fresh set of attempts, and what comes after it waits for it."},
+		{job.SkipStep, "Go on without a step", ""},
+		{job.CompleteStep, "Take a step for done", "Because it was done by other means; output is what the run keeps of it."},
+		{job.FailStep, "Give a step up", ""},
+		{job.ApproveStep, "Approve a step that waits for it", ""},
+		{job.RejectStep, "Reject a step that waits for approval", "It fails."},
+	} {
+		httpapi.Register(routes, access.Operate.Scoped(), op(string(a.action)+"-step",
+			"POST /runs/{id}/steps/{step}/"+string(a.action), a.summary,
+			a.details+" Answers 409 conflict when the step's state does not allow it."),
+			func(ctx context.Context, in *stepInput) (*rest.Output[api.Run], error) {
+				return h.step(ctx, in, a.action)
+			})
+	}
+}
+
+func op(id, at, summary, description string) huma.Operation {
+	return rest.Op("Runs", id, at, summary, description)
+}
+
+func action(id, word, summary, description string) huma.Operation {
+	return op(id, "POST /runs/{id}/"+word, summary,
+		description+" Answers 409 conflict when the run's state does not allow it.")
+}
+
+func request(ctx context.Context, reason string) contract.RunRequest {
+	return contract.RunRequest{By: rest.Actor(ctx), Reason: reason}
+}
+
+// describe is a run as Temporal itself knows it.
+func (h *Handlers) describe(ctx context.Context, id string) (api.Run, error) {
+	id, err := rest.OwnRun(ctx, id)
+	if err != nil {
+		return api.Run{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	run, _, err := h.Store.Runs().Describe(ctx, id)
+	if err == nil && !rest.Sees(ctx, run.Tenant) {
+		return api.Run{}, rest.Unknown(protocol.CodeUnknownRun)
+	}
+	return run, h.Answer(err, "describe a run", protocol.CodeUnknownRun)
+}
+
+// settled reports whether a run has ended or needs a person.
+func settled(s job.RunStatus) bool { return s.Final() || s == job.RunBlocked || s == job.RunPaused }
+
+// wait returns the run as soon as it is settled, or as it stands when the time is over.
+func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run api.Run, err error) {
+	err = h.WaitUntil(ctx, wait, "wait for a run", func(ctx context.Context, last bool) (bool, error) {
+		if run, err = h.describe(ctx, id); err != nil || !last && !settled(run.Status) {
+			return false, err
+		}
+		_, err = h.complete(ctx, &run)
+		return true, err
+	})
+	return run, err
+}
+
+// complete adds the run's ledger, if it is known.
+func (h *Handlers) complete(ctx context.Context, run *api.Run) (known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	known, err = h.Store.Runs().Complete(ctx, run)
+	return known, h.Answer(err, "read a run's end", protocol.CodeUnknownRun)
+}
+
+func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	name, ok := rest.OwnID(ctx, in.Job)
+	if in.Job != "" && !ok {
+		return nil, rest.Unknown(protocol.CodeUnknownJob)
+	}
+	tenant, name := fleet.CutTenant(name)
+	if in.Job == "" {
+		name = ""
+	} else if tenant != "" && in.Tenant == "" {
+		in.Tenant = tenant
+	}
+	var err error
+	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.RunWorkflow),
+		rest.Filter(contract.AttrJob.GetName(), name), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
+		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.RunStatusTerm(in.Status))
+	runs, next, err := rest.PageOf(ctx, h.Core, "list runs", h.Store.Runs().Page, query, in.RecordPageInput)
+	if err != nil {
+		return nil, err
+	}
+	out := &listOutput{}
+	out.Body.Runs, out.Body.NextPageToken = runs, next
+	return out, nil
+}
+
+// act runs an update on an open run and answers the run as it stands afterwards.
+func act[In any](
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, job.Ledger], in In,
+) (*rest.Output[api.Run], error) {
+	run, err := h.describe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	ledger, err := store.Update(updateCtx, h.Store, update, run.WorkflowID, in)
+	if store.KindOf(err) == store.NotFound {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
+	}
+	run.Ledger = ledger
+	return rest.Reply(run, h.Answer(err, "update a run", protocol.CodeUnknownRun))
+}
+
+func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (*rest.Output[api.Run], error) {
+	r := contract.StepRequest{RunRequest: request(ctx, ""), Step: in.Step, Action: action}
+	if in.Body != nil {
+		r.Reason, r.Output = in.Body.Reason, in.Body.Output
+	}
+	switch {
+	case len(r.Output) > 0 && action != job.CompleteStep:
+		return nil, rest.Invalid("body.output", errors.New("goes with complete only"))
+	case len(r.Output) > job.MaxOutputBytes:
+		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "output is larger than 16 KiB")
+	}
+	return act(ctx, h, in.ID, contract.StepUpdate, r)
+}
+
+// retry starts a run that repeats one that has ended.
+func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
+	run, err := h.describe(ctx, in.ID)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if !run.Status.Final() {
+		return api.Run{}, httpapi.Problem(protocol.CodeConflict,
+			"the run has not ended: retry its failed steps (mainstay run step retry, or POST …/steps/{step}/retry), or cancel it first")
+	}
+	known, err := h.complete(ctx, &run)
+	if err != nil {
+		return api.Run{}, err
+	}
+	if !known {
+		return api.Run{}, httpapi.Problem(protocol.CodeConflict,
+			"the run has left no ledger, so it is not known what succeeded: dispatch the job again")
+	}
+	callCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	first, err := h.Store.Runs().Input(callCtx, &run)
+	if err != nil {
+		return api.Run{}, h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
+	}
+	if in.Body != nil && in.Body.From != "" && !run.Reopen(&first.Plan, in.Body.From) {
+		return api.Run{}, rest.Invalid("body.from", errors.New("must be a step of the run"))
+	}
+	cluster, err := h.KnownCluster(ctx, first.Plan.Cluster)
+	if err != nil {
+		return api.Run{}, err
+	}
+	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: &run.Ledger,
+		Origin: job.Origin{By: rest.Actor(ctx), RetryOf: run.ID}}
+	id := fleet.Qualify(run.Tenant, api.NewRunID())
+	access.Touch(ctx, "run", id)
+	if err := h.Store.Runs().Start(callCtx, id, "", next, cluster.TenantWeights[run.Tenant]); err != nil {
+		return api.Run{}, h.Answer(err, "start a run", protocol.CodeInternal)
+	}
+	ledger := job.NewLedger(&next.Plan, id, next.Inputs, next.Origin, time.Now().UTC())
+	ledger.TakeOver(next.Done)
+	return api.Run{ID: id, Ledger: *ledger, Cluster: run.Cluster, Tenant: run.Tenant,
+		WorkflowID: contract.RunWorkflowID(id)}, nil
+}

@@ -1,0 +1,21 @@
+package job
+
+import "slices"
+
+// Reopen forgets what a step has done, and all steps that come after it, so that a run that takes the ledger over runs
+// them again. It reports whether there is the step.
+func (l *Ledger) Reopen(p *Plan, step string) bool {
+	again := []string{step}
+	for i := range p.Steps { // by level: a step stands behind those that it comes after
+		s := &p.Steps[i]
+		if slices.ContainsFunc(s.After, func(id string) bool { return slices.Contains(again, id) }) {
+			again = append(again, s.ID)
+		}
+	}
+	for _, id := range again {
+		if e := l.Entry(id); e != nil {
+			e.Status = StepPending
+		}
+	}
+	return l.Entry(step) != nil
+}

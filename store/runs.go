@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// Runs are the runs of jobs of a namespace.
+type Runs struct{ Store }
+
+// Runs are the namespace's.
+func (s Store) Runs() Runs { return Runs{s} }
+
+// OfRunInfo is what Temporal's record of a workflow tells of a run. Its id is empty if the workflow is none of a run.
+func OfRunInfo(info *workflowpb.WorkflowExecutionInfo) api.RunEntry {
+	id, _ := contract.RunOfWorkflowID(info.GetExecution().GetWorkflowId())
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	e := api.RunEntry{
+		ID:        id,
+		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
+		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
+		Status:    runStatus(info.GetStatus(), job.RunStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		StartedAt: TimeOf(info.GetStartTime()),
+		EndedAt:   TimeOf(info.GetCloseTime()),
+	}
+	e.Job = fleet.Qualify(e.Tenant, contract.Keyword(attributes, contract.AttrJob))
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoJobVersion], &e.JobVersion)
+	return e
+}
+
+// runStatus derives a run's status from its workflow's, and from its mark where that says more.
+func runStatus(execution enumspb.WorkflowExecutionStatus, mark job.RunStatus) job.RunStatus {
+	switch execution {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		if mark == job.RunPartial {
+			return mark
+		}
+		return job.RunCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return job.RunCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return job.RunFailed
+	}
+	if mark == "" {
+		return job.RunRunning
+	}
+	return mark
+}
+
+// Start starts a run. One with the same id is an error of the kind Exists.
+func (s Runs) Start(ctx context.Context, id, digest string, in *contract.RunInput, weight float64) error {
+	start := contract.StartOfRun(id, in, weight)
+	start.Memo[contract.MemoDigest] = digest
+	_, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.RunWorkflow, *in)
+	return err
+}
+
+// Describe is a run as Temporal itself knows it, and the digest of what was dispatched.
+func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest string, err error) {
+	info, err := s.Store.Describe(ctx, contract.RunWorkflowID(id))
+	if err != nil {
+		return run, "", err
+	}
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &digest)
+	e := OfRunInfo(info)
+	run = api.Run{ID: id, Cluster: e.Cluster, Tenant: e.Tenant, WorkflowID: info.GetExecution().GetWorkflowId(),
+		WorkflowRunID: info.GetExecution().GetRunId()}
+	run.Job, run.JobVersion, run.Status, run.EndedAt, run.Steps = e.Job, e.JobVersion, e.Status, e.EndedAt, []job.Entry{}
+	if e.StartedAt != nil {
+		run.StartedAt = *e.StartedAt
+	}
+	return run, digest, nil
+}
+
+// Complete adds to a described run its ledger: from its workflow, or from what that left. known is false where there is
+// none, and the run's Why says that.
+func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error) {
+	var ledger job.Ledger
+	if !run.Status.Final() {
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		if ledger, err = contract.LedgerQuery.Ask(ctx, s.Client, run.WorkflowID); err != nil {
+			run.Why = "no worker answered for the run; only what Temporal itself knows is shown"
+			return false, nil
+		}
+		run.Ledger = ledger
+		return true, nil
+	}
+	end, err := s.End(ctx, run.WorkflowID, run.WorkflowRunID)
+	if err != nil {
+		return false, err
+	}
+	if !end.Read(&ledger) {
+		run.Why = end.Why()
+		return false, nil
+	}
+	run.Ledger = ledger
+	return true, nil
+}
+
+// Input is what a run was started with, from the first event of its history; it needs no worker.
+func (s Runs) Input(ctx context.Context, run *api.Run) (in contract.RunInput, err error) {
+	payload, err := s.firstInput(ctx, run.WorkflowID, run.WorkflowRunID)
+	if err == nil {
+		contract.Decode(payload, &in)
+	}
+	return in, err
+}
+
+// firstInput is the input of a run of a workflow; nil for none.
+func (s Store) firstInput(ctx context.Context, workflowID, runID string) (*commonpb.Payload, error) {
+	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
+		&workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: s.Namespace, MaximumPageSize: 1,
+			Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
+		})
+	events := page.GetHistory().GetEvents()
+	if err != nil || len(events) == 0 {
+		return nil, err
+	}
+	if p := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
+		return p[0], nil
+	}
+	return nil, nil
+}
+
+// Page is one page of the runs that a visibility query finds, and the token of the next.
+func (s Runs) Page(
+	ctx context.Context, query string, size int, token []byte,
+) (runs []api.RunEntry, next []byte, err error) {
+	infos, next, err := s.Store.Page(ctx, query, size, token)
+	runs = make([]api.RunEntry, len(infos))
+	for i, info := range infos {
+		runs[i] = OfRunInfo(info)
+	}
+	return runs, next, err
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// describeStep is the task of a step of a run, or of one of its elements, with all that is known of it: from the run's
+// ledger, from its delivery, and what was submitted from the run's plan.
+func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Task, error) {
+	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err != nil {
+		return Task{}, err
+	}
+	runID, stepID, element, _ := job.CutTaskID(id)
+	info := d.GetWorkflowExecutionInfo()
+	e := OfRunInfo(info)
+	run := api.Run{ID: runID, WorkflowID: workflowID, WorkflowRunID: info.GetExecution().GetRunId()}
+	run.Status = e.Status
+	t := Task{whole: true, Task: api.Task{ID: id, Cluster: e.Cluster, Tenant: e.Tenant, WorkflowID: workflowID,
+		RunID: run.WorkflowRunID, Status: fleet.TaskQueued}}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		t.Delivery = deliveryOf(d.GetPendingActivities(), key)
+	}
+	input, err := s.Runs().Input(ctx, &run)
+	if err != nil {
+		return Task{}, err
+	}
+	if step := input.Plan.Step(stepID); step != nil && step.Task != nil {
+		t.Type, t.Agent, t.Capabilities = step.Task.Type, step.Task.Agent, step.Task.RequiredCapabilities
+		t.Labels, t.Safety = step.Task.Labels, step.Safety
+		t.setPriority(step.Task.Priority)
+	} else {
+		return Task{}, errNoTask
+	}
+	known, err := s.Runs().Complete(ctx, &run)
+	switch work := workOf(&run.Ledger, stepID, element); {
+	case err != nil:
+		return Task{}, err
+	case !known:
+		t.Why = run.Why
+	case work == nil:
+		return Task{}, errNoTask
+	default:
+		t.takeWork(work)
+	}
+	if !run.Status.Final() {
+		state, err := contract.StepTaskQuery.Ask(ctx, s.Client, workflowID, key)
+		if err == nil && state.Status != "" {
+			t.takeState(&state)
+			if state.Status == fleet.TaskQueued {
+				t.TakeDelivery()
+			}
+		}
+	}
+	return t, nil
+}
+
+// stepSpec is the task of a step as the run's plan has it: with its expressions.
+func (s Tasks) stepSpec(ctx context.Context, t *api.Task, step string) (*fleet.TaskSpec, error) {
+	input, err := s.Runs().Input(ctx, &api.Run{WorkflowID: t.WorkflowID, WorkflowRunID: t.RunID})
+	if err != nil {
+		return nil, err
+	}
+	if planned := input.Plan.Step(step); planned != nil {
+		return planned.Task, nil
+	}
+	return nil, nil
+}
+
+var errNoTask = serviceerror.NewNotFound("the run has no such task")
+
+// workOf is what a ledger knows of a step's task, or of that of one of its elements; nil for none.
+func workOf(l *job.Ledger, step string, element int) *job.Work {
+	e := l.Entry(step)
+	switch {
+	case e == nil:
+		return nil
+	case element < 0 && e.Counts == nil:
+		return &e.Work
+	case element >= 0 && element < len(e.Elements):
+		return &e.Elements[element]
+	}
+	return nil
+}
+
+// takeWork puts in what the run's ledger says.
+func (t *Task) takeWork(w *job.Work) {
+	t.Why, t.Attempts, t.NextAttemptAt, t.CreatedAt, t.ClosedAt = w.Why, w.Attempts, w.NextAt, w.StartedAt, w.EndedAt
+	t.Result = json.RawMessage(w.Output)
+	switch w.Status {
+	case job.StepRunning:
+		t.Status = fleet.TaskRunning
+	case job.StepRetryWait:
+		t.Status = fleet.TaskRetryWait
+	case job.StepBlocked:
+		t.Status = fleet.TaskReview
+	case job.StepCompleted, job.StepPartial:
+		t.Status = fleet.TaskCompleted
+	case job.StepSkipped:
+		t.Status = fleet.TaskCancelled
+	case job.StepFailed:
+		t.Status = fleet.TaskFailed
+	}
+}
