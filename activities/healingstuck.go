@@ -45,7 +45,7 @@ func (a *Control) stuck(
 		if w.reviews > 0 && w.firstReview.Before(limit) {
 			found[c.Config.Name] = append(found[c.Config.Name],
 				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
-					Reason: fmt.Sprintf("%d tasks wait for a person's decision, the first since %s", w.reviews,
+					Reason: fmt.Sprintf("%s for a person's decision, the first since %s", waitingTasksText(w.reviews),
 						w.firstReview.UTC().Format(time.RFC3339))})
 		}
 		if w.others == 0 {
@@ -122,6 +122,11 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 	return kept
 }
 
+// waitingTasksText is "1 task waits" or "2 tasks wait".
+func waitingTasksText(n int64) string {
+	return fleet.Count(n, "task") + fleet.Plural(n, " waits", " wait")
+}
+
 // stuckLane reports whether tasks wait in a lane for long and nothing takes them.
 func (a *Control) stuckLane(
 	ctx context.Context, cluster, lane string, after time.Duration, now time.Time,
@@ -134,6 +139,6 @@ func (a *Control) stuckLane(
 	}
 	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(),
 		Since: now.Add(-age).UTC(),
-		Reason: fmt.Sprintf("about %d tasks wait in lane %s, the first for %s, and no agent takes them",
-			stats.GetApproximateBacklogCount(), lane, age.Round(time.Second))}, true
+		Reason: fmt.Sprintf("about %s in lane %s, the first for %s, and no agent takes any",
+			waitingTasksText(stats.GetApproximateBacklogCount()), lane, age.Round(time.Second))}, true
 }

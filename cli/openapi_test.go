@@ -90,6 +90,7 @@ get-agent: agent get x
 get-agent-health: agent health x
 set-maintenance: agent maintenance x on
 drain-agent: agent drain x
+forget-agent: agent forget x
 drain-agents: agent drain x y
 list-drains: drain list
 get-drain: drain get x

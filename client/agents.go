@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
@@ -43,6 +44,12 @@ func (a Agents) Get(ctx context.Context, id string, full bool) (*api.Agent, erro
 // Health says how well an agent does its work, and why.
 func (a Agents) Health(ctx context.Context, id string) (*api.AgentHealth, error) {
 	return get[api.AgentHealth](ctx, a.c, path(id, "health"), nil)
+}
+
+// Forget removes an agent that is gone for good.
+func (a Agents) Forget(ctx context.Context, id string) error {
+	_, err := do[none](ctx, a.c, request{method: http.MethodDelete, path: path(id), removes: true})
+	return err
 }
 
 // Drain takes an agent out of service.

@@ -26,6 +26,8 @@ var (
 	OpenLaneUpdate  = Update[OpenLaneRequest, None]{"open-lane"}
 	// DeleteUpdate is refused while members are online.
 	DeleteUpdate = Update[DeleteRequest, None]{"delete"}
+	// ForgetUpdate is refused while the agent is connected.
+	ForgetUpdate = Update[ForgetRequest, None]{"forget-agent"}
 	// PauseUpdate answers once the hubs have heard.
 	PauseUpdate        = Update[PauseRequest, ClusterView]{"pause"}
 	ResumeUpdate       = Update[PauseRequest, ClusterView]{"resume"}
@@ -173,6 +175,11 @@ type ConfigureRequest struct {
 	fleet.ClusterConfig
 	// IfRevisions are those that the present configuration may have, else it is refused as Outdated; empty: any.
 	IfRevisions []string `json:"if_revisions,omitempty"`
+}
+
+// ForgetRequest removes a member that is gone for good.
+type ForgetRequest struct {
+	AgentID string `json:"agent_id"`
 }
 
 // DeleteRequest ends a cluster.

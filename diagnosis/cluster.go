@@ -155,7 +155,8 @@ func whyMissing(lost, suspect []*fleet.Member) string {
 }
 
 func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
-	const startAgain = "Look at their hosts and start them again; an agent that comes back takes its place at once."
+	const startAgain = "Look at their hosts and start them again; an agent that comes back takes its place at once. " +
+		"Forget one that will not come back: mainstay agent forget ID"
 	switch {
 	case len(c.BrakeHolds) > 0: // the brake's own problem says what to do
 		return ""

@@ -147,8 +147,12 @@ func TestOfLane(t *testing.T) {
 		"paused": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: time.Hour, Paused: true}},
 		"old": {lane: LaneFacts{Lane: "default", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
 			severity: SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
-		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityCritical,
+		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityWarning,
 			what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
+		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: SeverityCritical,
+			what: "no online agent serves", todo: "Start an agent"},
+		"pinned and old": {lane: LaneFacts{Lane: "agent/a", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
+			severity: SeverityWarning, what: "9 tasks wait in lane agent/a", todo: "give agent a more slots"},
 		"its agent is away": {lane: LaneFacts{Lane: "agent/a", Depth: 2}, severity: SeverityWarning,
 			what: "2 tasks wait for agent a, which is not online", todo: "Start the agent again"},
 	} {
@@ -160,9 +164,10 @@ func TestOfLane(t *testing.T) {
 			require.Equal(t, c.severity, got.Severity)
 			require.Contains(t, got.What, c.what)
 			require.Contains(t, got.Do, c.todo)
-			if there {
+			if there && c.lane.Agents > 0 {
 				require.Equal(t, now.Add(-c.lane.Oldest), *got.Since)
 			}
+			require.Equal(t, there && c.lane.Agents == 0, got.Since == nil && got.Why != "")
 		})
 	}
 }

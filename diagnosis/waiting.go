@@ -77,9 +77,9 @@ func whyPinned(c *fleet.Cluster, w Waiting) string {
 	m := c.Member(agent)
 	switch {
 	case m == nil:
-		if at, known := c.Departures.Of(agent); known {
+		if left, known := c.Departures.Of(agent); known {
 			return fmt.Sprintf("agent %s left cluster %s at %s; the task waits for it", agent, c.Config.Name,
-				clockTime(at))
+				clockTime(left.At))
 		}
 		return fmt.Sprintf("agent %s is not in cluster %s; the task waits for it", agent, c.Config.Name)
 	case !m.Serving():

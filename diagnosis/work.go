@@ -34,6 +34,9 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	p := Problem{Cluster: l.Cluster, Lane: l.Lane, Count: l.Depth, Since: since(now.Add(-l.Oldest))}
 	waits := fleet.Count(l.Depth, "task") + fleet.Plural(l.Depth, " waits", " wait")
 	where := "lane " + l.Lane + " of cluster " + l.Cluster
+	if l.Agents == 0 { // since when nobody serves it is not known
+		p.Since, p.Why = nil, "the first has waited for "+l.Oldest.Round(time.Second).String()
+	}
 	switch agent, pinned := fleet.AgentOfLane(l.Lane); {
 	case l.Agents == 0 && pinned:
 		p.Severity, p.Kind = SeverityWarning, KindNotServed
@@ -43,8 +46,10 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 		p.Severity, p.Kind = SeverityCritical, KindNotServed
 		p.What = fmt.Sprintf("%s in %s, which no online agent serves", waits, where)
 		p.Do = "Start an agent that may serve it."
-		if capabilities, ok := strings.CutPrefix(l.Lane, "cap/"); ok {
-			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") + "."
+		if capabilities, ok := strings.CutPrefix(l.Lane, "cap/"); ok { // others have work; the name may be a mistake
+			p.Severity = SeverityWarning
+			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") +
+				", or cancel the tasks if these are misspelt."
 		}
 	case l.Oldest >= OldWork:
 		p.Severity, p.Kind = SeverityWarning, KindOldWork
@@ -52,6 +57,9 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 		p.Why = fmt.Sprintf("%s with %d slots %s it", fleet.Count(l.Agents, "agent"), l.Slots,
 			fleet.Plural(l.Agents, "serves", "serve"))
 		p.Do = "If it does not get shorter, start more agents."
+		if pinned {
+			p.Do = "No other agent may do them: give agent " + agent + " more slots, or cancel them."
+		}
 	default:
 		return Problem{}, false
 	}

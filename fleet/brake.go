@@ -61,6 +61,14 @@ type Brake struct {
 	EngagedAt time.Time   `json:"engaged_at,omitzero"`
 }
 
+// poisonLosses is how many agents a task was lost with before it, and not the network, is the likelier cause of the
+// next loss.
+const poisonLosses = 2
+
+// Poisonous reports whether a task was lost with so many agents that the loss of another agent that runs it is no sign
+// of a broken network. The brake leaves that agent out.
+func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }
+
 // Lost records that an agent vanished. at is when the cluster learned of it, on the same clock as Settle's now.
 func (b *Brake) Lost(agentID string, at time.Time) {
 	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID }) {

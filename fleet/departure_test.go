@@ -20,7 +20,7 @@ func TestDepartures(t *testing.T) {
 	leave("a")
 	got, known := c.Departures.Of("a")
 	require.True(t, known)
-	require.Equal(t, at, got)
+	require.Equal(t, at, got.At)
 	leave("a")
 	require.Len(t, c.Departures, 1, "the newest departure counts")
 	c.Join(Join{AgentID: "a", Instance: "j", AgentProfile: AgentProfile{MaxTasks: 1}}, "h", at)

@@ -311,12 +311,15 @@ func of(m *Member) EventData {
 }
 
 func (d *clusterChanges) gone(m *memberSnapshot) {
-	at, left := d.cluster.Departures.Of(m.agent)
+	left, known := d.cluster.Departures.Of(m.agent)
 	reason := "it said goodbye"
-	if !left {
-		at, reason = d.now, "it was offline for longest, and the cluster was full"
+	switch {
+	case !known:
+		left.At, reason = d.now, "it was offline for longest, and the cluster was full"
+	case left.Forgotten:
+		reason = "a person forgot it"
 	}
-	d.addAt(EventAgentLeft, at, EventData{AgentID: m.agent, Epoch: m.epoch, Hub: m.hub, Reason: reason})
+	d.addAt(EventAgentLeft, left.At, EventData{AgentID: m.agent, Epoch: m.epoch, Hub: m.hub, Reason: reason})
 }
 
 // member adds the events of one member's changes.

@@ -116,8 +116,8 @@ func (h *healer) judge(d *HealingDecision) {
 		}
 		often := Plural(times, "once", fmt.Sprintf("%d times", times))
 		// Keep the reason against the action too.
-		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; not again before %s", done, often,
-			until.UTC().Format(time.RFC3339)))
+		d.Why = Reasons(d.Why, fmt.Sprintf("%s %s within a day; next in %s at the earliest", done, often,
+			until.Sub(h.now).Round(time.Minute)))
 		d.Verdict = HealWait
 		return
 	}

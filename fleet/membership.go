@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	cordoned := c.Cordons.Of(t.AgentID) != nil
 	if t.Left && !cordoned {
 		c.Members = slices.Delete(c.Members, i, i+1)
-		c.Departures.add(t.AgentID, t.At)
+		c.Departures.add(Departure{AgentID: t.AgentID, At: t.At})
 		return true
 	}
 	if t.Left || t.Status == AgentOffline {
@@ -202,6 +203,22 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 	m.Status, m.StatusReason = s, reason
 }
 
+// Forget removes a member that no hub has a session of, with its cordon. A process of it that comes back joins anew. It
+// refuses an agent that is no member or is connected.
+func (c *Cluster) Forget(agentID string, now time.Time) error {
+	i, known := searchMember(c.Members, agentID)
+	switch {
+	case !known:
+		return fmt.Errorf("the agent is not a member of the cluster")
+	case c.Members[i].Connected():
+		return fmt.Errorf("the agent is connected: stop it first, or take it out of service with a drain")
+	}
+	c.Members = slices.Delete(c.Members, i, i+1)
+	c.Cordons = slices.DeleteFunc(c.Cordons, func(k Cordon) bool { return k.AgentID == agentID })
+	c.Departures.add(Departure{AgentID: agentID, At: now, Forgotten: true})
+	return nil
+}
+
 // dropLongestOffline makes room in a full cluster by forgetting the member that has been offline longest.
 func dropLongestOffline(c *Cluster) bool {
 	oldest := -1
@@ -238,22 +255,23 @@ func SortedSet(list []string) []string {
 	return slices.Compact(set)
 }
 
-// maxDepartures is how many agents that said goodbye are remembered, for the reasons of tasks that are pinned to them.
+// maxDepartures is how many agents that left are remembered, for the reasons of tasks that are pinned to them.
 const maxDepartures = 100
 
-// Departure is an agent that said goodbye: it is no member any more.
+// Departure is an agent that said goodbye, or that a person forgot: it is no member any more.
 type Departure struct {
-	AgentID string    `json:"agent_id"`
-	At      time.Time `json:"at"`
+	AgentID   string    `json:"agent_id"`
+	At        time.Time `json:"at"`
+	Forgotten bool      `json:"forgotten,omitempty"`
 }
 
-// Departures are the newest agents that said goodbye, oldest first.
+// Departures are the newest agents that left, oldest first.
 type Departures []Departure
 
 // add records an agent that left; beyond the limit the oldest departure is dropped.
-func (d *Departures) add(agent string, at time.Time) {
-	d.remove(agent)
-	*d = append(*d, Departure{agent, at})
+func (d *Departures) add(left Departure) {
+	d.remove(left.AgentID)
+	*d = append(*d, left)
 	if extra := len(*d) - maxDepartures; extra > 0 {
 		*d = slices.Delete(*d, 0, extra)
 	}
@@ -264,13 +282,13 @@ func (d *Departures) remove(agent string) {
 	*d = slices.DeleteFunc(*d, func(d Departure) bool { return d.AgentID == agent })
 }
 
-// Of returns when a former member left, if that is known.
-func (d Departures) Of(agent string) (time.Time, bool) {
+// Of returns how a former member left, if that is known.
+func (d Departures) Of(agent string) (Departure, bool) {
 	i := slices.IndexFunc(d, func(d Departure) bool { return d.AgentID == agent })
 	if i < 0 {
-		return time.Time{}, false
+		return Departure{}, false
 	}
-	return d[i].At, true
+	return d[i], true
 }
 
 // maxHubStarts is how many hubs' starts a cluster remembers.

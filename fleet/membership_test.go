@@ -79,6 +79,24 @@ func TestJoinRefusesALateRegistration(t *testing.T) {
 	}
 }
 
+func TestForget(t *testing.T) {
+	t.Parallel()
+	c := clusterOf(ActiveActive, "a", "b")
+	require.ErrorContains(t, c.Forget("a", noon), "connected")
+	require.ErrorContains(t, c.Forget("z", noon), "not a member")
+	require.NoError(t, c.SetCordon(Cordon{AgentID: "a", Status: AgentMaintenance, Since: noon}))
+	c.Member("a").disconnect(c, "gone", noon)
+	was := c.Snapshot()
+	require.NoError(t, c.Forget("a", noon))
+	require.Nil(t, c.Member("a"))
+	require.Nil(t, c.Cordons.Of("a"))
+	events, _ := c.Changes(was, noon)
+	require.Len(t, events, 1)
+	require.Equal(t, EventAgentLeft, events[0].Type)
+	require.Equal(t, "a person forgot it", events[0].Reason)
+	require.EqualValues(t, 3, c.Join(Join{AgentID: "a", Instance: "1"}, "h", noon).Epoch, "it joins anew")
+}
+
 func TestApply(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -30,6 +30,9 @@ type ScalingState struct {
 	LastDown time.Time `json:"last_down,omitzero"`
 	// Actions counts the actions; it numbers the records.
 	Actions int64 `json:"actions,omitempty"`
+	// Ups and Downs count the actions that have ended.
+	Ups   ScalingEnds `json:"ups,omitzero"`
+	Downs ScalingEnds `json:"downs,omitzero"`
 	// Active are the actions under way, oldest first.
 	Active []ScalingAction `json:"active,omitempty"`
 	// Last is the newest decision to act.
@@ -38,6 +41,12 @@ type ScalingState struct {
 	Blocked *Blocked `json:"blocked,omitempty"`
 	// Stuck is set while surplus agents could not be stopped.
 	Stuck *Blocked `json:"stuck,omitempty"`
+}
+
+// ScalingEnds counts actions by how they ended.
+type ScalingEnds struct {
+	Succeeded int64 `json:"succeeded,omitempty"`
+	Failed    int64 `json:"failed,omitempty"`
 }
 
 // Blocked is a change that is impossible now: why, since when, and when the next try is.
@@ -114,14 +123,16 @@ func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	}
 	up := s.Active[i].Change == ScaleUp
 	s.Active = slices.Delete(s.Active, i, i+1)
-	blocked := &s.Stuck
+	blocked, ends := &s.Stuck, &s.Downs
 	if up {
-		blocked = &s.Blocked
+		blocked, ends = &s.Blocked, &s.Ups
 	}
 	if r.Failed == "" {
+		ends.Succeeded++
 		*blocked = nil
 		return true
 	}
+	ends.Failed++
 	if *blocked == nil {
 		*blocked = &Blocked{Since: now}
 	}

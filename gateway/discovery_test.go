@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -67,6 +68,29 @@ func TestLiveStatusIsTheStatus(t *testing.T) {
 		gone := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/gone", ""), http.StatusOK)
 		require.Equal(t, fleet.AgentOffline, gone.Status)
 	}
+}
+
+// A lost agent can be forgotten; the cluster decides, and its refusal is a conflict.
+func TestForgetAgent(t *testing.T) {
+	t.Parallel()
+	f := newRegistry()
+	var asked []any
+	refuse := true
+	f.executions["cluster/east"].update = func(name string, arg any) (any, error) {
+		require.Equal(t, contract.ForgetUpdate.Name, name)
+		asked = append(asked, arg)
+		if refuse {
+			return nil, temporal.NewNonRetryableApplicationError("the agent is connected", contract.Refused, nil)
+		}
+		return nil, nil
+	}
+	h := serveWith(t, f)
+	p := problem(t, do(h, http.MethodDelete, "/api/v1/agents/ready", ""), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "connected")
+	refuse = false
+	require.Equal(t, http.StatusNoContent, do(h, http.MethodDelete, "/api/v1/agents/gone", "").Code)
+	require.Equal(t, []any{contract.ForgetRequest{AgentID: "ready"}, contract.ForgetRequest{AgentID: "gone"}}, asked)
+	problem(t, do(h, http.MethodDelete, "/api/v1/agents/canary", ""), 404, protocol.CodeUnknownAgent)
 }
 
 func TestDiscovery(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,22 @@ func members(online string, offline ...string) []fleet.Member {
 	return all
 }
 
+// mainstay_gateway_tasks_submitted_total counts submissions by outcome.
+func TestSubmissionsAreCounted(t *testing.T) {
+	t.Parallel()
+	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
+	w.withCluster(fleet.ClusterConfig{Name: "east"})
+	s := httpapi.New(httpapi.Options{})
+	gateway.New(gateway.Options{Client: w, Registerer: w.registry}).Register(s.API())
+	for body, status := range map[string]int{`{"id":"t-1","type":"echo","cluster":"east"}`: 202,
+		`{"type":"echo","cluster":"nowhere"}`: 404} {
+		require.Equal(t, status, do(s, http.MethodPost, tasksPath, body).Code)
+	}
+	told := w.told(t)
+	require.InDelta(t, 1, told["mainstay_gateway_tasks_submitted_total{outcome=accepted}"], 0)
+	require.InDelta(t, 1, told["mainstay_gateway_tasks_submitted_total{outcome=rejected}"], 0)
+}
+
 // publish has a hub publish a live status of the agent a.
 func publish(status fleet.AgentStatus) func(*watchedFleet, *fleet.Cluster) {
 	return func(f *watchedFleet, _ *fleet.Cluster) {
@@ -140,6 +157,15 @@ func TestFleetMetricsMove(t *testing.T) {
 			func(_ *watchedFleet, c *fleet.Cluster) {
 				c.Members[0].StatusSince = time.Now().Add(-25 * time.Hour)
 			}, 0, -1},
+		{"mainstay_cluster_scaling_actions_total{change=up,cluster_id=east,outcome=failed}", "agents do not start",
+			fleet.Cluster{Scaling: &fleet.ScalingState{}},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Ups.Failed++ }, 0, 1},
+		{"mainstay_cluster_scaling_actions_total{change=down,cluster_id=east,outcome=succeeded}", "agents stop",
+			fleet.Cluster{Scaling: &fleet.ScalingState{}},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Downs.Succeeded++ }, 0, 1},
+		{"mainstay_cluster_scaling_blocked{change=up,cluster_id=east}", "agents do not start",
+			fleet.Cluster{Scaling: &fleet.ScalingState{}},
+			func(_ *watchedFleet, c *fleet.Cluster) { c.Scaling.Blocked = &fleet.Blocked{} }, 0, 1},
 		{"stella_agent_live_agents{}", "one is lost", fleet.Cluster{Members: members("a b")}, lose, 2, 1},
 		{"stella_agent_lease_count{agent_id=a}", "it becomes leader",
 			fleet.Cluster{Config: passive, Members: members("a b")}, lead("a", 3), 0, 1},

@@ -25,7 +25,7 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 		counts := fleet.CountsForBrake(now.Sub(s.openedAt), s.worked, h.config.BrakeStanding)
 		switch h.judgeLocked(s, now) {
 		case fleet.Suspect, fleet.Lost:
-			if counts {
+			if counts && !s.poisoned() {
 				b.Lost(s.agent, now)
 			}
 		default:
@@ -52,6 +52,16 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 		}
 	}
 	return engaged
+}
+
+// poisoned reports whether the session runs a task that was lost with several agents before.
+func (s *session) poisoned() bool {
+	for _, a := range s.attempts {
+		if a.mayHaveBegun() && a.input.Tally.Poisonous() {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *Hub) brakeLocked(cluster string) *fleet.Brake {

@@ -70,6 +70,29 @@ func TestComingBackWithinTheGrace(t *testing.T) {
 	})
 }
 
+// One task that kills agent after agent does not look like a broken network: the third loss of five agents is failed
+// over too.
+func TestPoisonTaskDoesNotEngageTheBrake(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var peers []*peer
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			peers = append(peers, b.register(id, 1))
+		}
+		for i, p := range peers[:4] {
+			given := p.give(task("poison", func(in *contract.RunTaskInput) { in.Attempt, in.Tally.Losses = i+1, i }))
+			p.poll(lists(given))
+			p.hangUp()
+			b.pass(b.config.Timing.DisconnectGrace + 3*detectEvery)
+			require.Nil(t, p.session(), "agent %d is given up", i+1)
+			require.Len(t, b.reported(), i+1)
+			require.Nil(t, b.brakeTold())
+			for _, other := range peers[i+1:] {
+				other.poll()
+			}
+		}
+	})
+}
+
 func TestGoodbyeNeedsNoWaiting(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)

@@ -243,7 +243,10 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	moved := fmt.Sprintf("%d shards and targets were moved; ", len(spread.Moves))
+	moved := "" // when nothing had to move
+	if n := len(spread.Moves); n > 0 {
+		moved = fmt.Sprintf("%d shards and targets were moved; ", n)
+	}
 	if !d.Facts.Scaled {
 		return moved + "nobody starts agents here: start them, or turn scaling on", nil
 	}

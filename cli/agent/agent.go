@@ -19,7 +19,7 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
 	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a),
-		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a))
+		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a))
 	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
 		a.ServerFlag(sub)
 	}
@@ -74,6 +74,20 @@ func printAgents(a *app.App, agents []api.Agent) error {
 			cells = append(cells, string(g.State), currentTasks(g, 3))
 		}
 		return cells
+	})
+}
+
+func forgetCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "forget ID", Short: "Forget a lost agent that will not come back", Args: app.Exactly("an agent's id"),
+		Example: "  mainstay agent forget agent-1",
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		if err := s.Agents.Forget(ctx, args[0]); err != nil {
+			return err
+		}
+		return a.Print(map[string]string{"forgotten": args[0]}, func() error {
+			return a.Sayf("Agent %s is forgotten.\n", args[0])
+		})
 	})
 }
 

@@ -1,30 +1,59 @@
 #!/usr/bin/env python3
-"""An agent that needs only Python 3.9 or newer. It handles tasks of the type echo by returning their payload.
+"""A complete agent that needs only Python 3.9 or newer. It handles echo, which returns its payload, and sleep.
 
 HUB=http://127.0.0.1:8080 CLUSTER=default ID=py-1 python3 agent.py     (docs/AGENT-PROTOCOL.md describes the messages)
-mainstay task submit --type echo --payload '{"a": 1}' --wait                 gives it something to do
+mainstay task submit --type sleep --payload '{"seconds": 60}'               gives it something to do
 MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 """
-import http.client, json, os, sys, threading, time, urllib.parse, uuid
+import http.client, json, os, re, signal, sys, threading, time, urllib.parse, uuid
 from datetime import datetime, timezone
 
+
+class Stopped(Exception):
+    """A handler raises it when it has stopped because its attempt's stop event was set."""
+
+
+def sleep(payload, stop):
+    if stop.wait(payload["seconds"]):
+        raise Stopped
+    return "slept"
+
+
 HUB, AGENT, SLOTS = urllib.parse.urlsplit(os.environ["HUB"]), os.environ["ID"], 4
-HANDLERS = {"echo": lambda payload: payload}
+HANDLERS = {"echo": lambda payload, stop: payload, "sleep": sleep}
 me = {"agent_id": AGENT, "instance_id": uuid.uuid4().hex, "cluster": os.environ["CLUSTER"], "max_tasks": SLOTS, "task_types": list(HANDLERS)}
-running, session, sequence, answered = {}, "", 0, 0  # running: (task, attempt) → what polls say of it
+running = {}  # (task, attempt) → Attempt
+session, sequence, answered, lease, lease_ends = "", 0, 0, 0.0, 0.0
 
 
-def connect():
+class Attempt:
+    def __init__(self, task):
+        self.task, self.stop, self.why = task, threading.Event(), ""
+        self.listed = {"task_id": task["task_id"], "attempt": task["attempt"], "token": task["token"]}
+        self.deadline = time.monotonic() + seconds(task.get("timeout", "24h"))
+
+    def end(self, why):
+        """Asks the handler to stop: cancel, drop, timeout, lease or stop."""
+        self.why = self.why or why
+        self.stop.set()
+
+
+def seconds(duration):
+    units = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+    return sum(float(n) * units[unit] for n, unit in re.findall(r"([0-9.]+)(ms|us|µs|ns|h|m|s)", duration))
+
+
+def connect(timeout=30):
     kind = http.client.HTTPSConnection if HUB.scheme == "https" else http.client.HTTPConnection
-    return kind(HUB.hostname, HUB.port, timeout=30)
+    return kind(HUB.hostname, HUB.port, timeout=timeout)
 
 
-def post(connection, path, body):
+def ask(connection, path, body, method="POST"):
     """Returns the status and the answer; status 0 means that no hub answered."""
     token = os.environ.get("MAINSTAY_JOIN_TOKEN", "") if path == "register" else session
     headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + token} if token else {})}
     try:
-        connection.request("POST", "/api/v1/agents/" + path, json.dumps(body), headers)
+        connection.request(method, "/api/v1/agents/" + path, body and json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, json.loads(response.read() or b"{}")
     except (OSError, http.client.HTTPException, ValueError):
@@ -32,41 +61,108 @@ def post(connection, path, body):
         return 0, {}
 
 
-def work(key, task):
+def work(key, attempt):
     def now():
         return datetime.now(timezone.utc).isoformat()
 
+    task = attempt.task
     result = {"token": task["token"], "attempt": task["attempt"], "started_at": now()}
     try:
-        result.update(outcome="completed", output=HANDLERS[task["type"]](task.get("payload")))
+        result.update(outcome="completed", output=HANDLERS[task["type"]](task.get("payload"), attempt.stop))
+    except Stopped:
+        result.update(outcome="cancelled")  # without a cancel command it hands the work back
+        if attempt.why == "timeout":
+            result.update(outcome="timed_out", error="it ran too long", error_type="timeout")
     except Exception as error:
         result.update(outcome="failed", error=repr(error)[:8000])
-    result["ended_at"], connection = now(), connect()
-    while not 200 <= post(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0] < 500:
-        time.sleep(1)  # no hub, or it cannot reach Temporal: the result must not be lost
+    if attempt.why == "lease":
+        result = {k: v for k, v in result.items() if k != "output"} | {"outcome": "cancelled"}  # another may have it
+    result["ended_at"], connection, pause = now(), connect(), 0.1
+    while attempt.why != "drop" and not 200 <= ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0] < 500:
+        time.sleep(pause)  # no hub, or it cannot reach Temporal: the result must not be lost
+        pause = min(2 * pause, 5)
     connection.close()
     del running[key]
 
 
-polls = connect()  # one connection, kept open: when this process dies the hub sees it close
-while True:
-    if not session:
-        status, answer = post(polls, "register", dict(me, running=list(running.values())))
-        session = answer.get("session_token", "")
-    else:
-        sequence += 1
-        status, answer = post(polls, AGENT + "/poll", {"sequence": sequence, "answered": answered, "running": list(running.values())})
-        if status == 200:
-            answered = sequence
-        for task in answer.get("assignments", []):
-            key = (task["task_id"], task["attempt"])
-            if key not in running:  # it may be delivered twice; the next poll lists it, which accepts it
-                running[key] = {"task_id": key[0], "attempt": key[1], "token": task["token"]}
-                threading.Thread(target=work, args=(key, task), daemon=True).start()
-    if answer.get("code") == "fenced":
-        sys.exit("a newer process has this agent id")
-    if status in (401, 409):  # unknown_session: the hub was restarted; register again, running work goes on
-        session = ""
-    if status != 200:
-        print("no use of the hub:", status, answer.get("detail", ""), file=sys.stderr)
-        time.sleep(0.2)
+def watch():
+    """Ends attempts that run too long, and fenced ones when the lease has run out."""
+    while True:
+        time.sleep(0.1)
+        now = time.monotonic()
+        for attempt in list(running.values()):
+            if now > attempt.deadline:
+                attempt.end("timeout")
+            if attempt.task.get("retry_safety") == "fenced" and lease and now > lease_ends:
+                attempt.end("lease")
+
+
+def poll(connection, **more):
+    global sequence, answered, lease_ends
+    sequence, sent = sequence + 1, time.monotonic()
+    body = {"sequence": sequence, "answered": answered, "running": [a.listed for a in list(running.values())], **more}
+    status, answer = ask(connection, AGENT + "/poll", body)
+    if status == 200:
+        answered = sequence
+        if not answer.get("lease_held"):
+            lease_ends = sent + lease
+    return status, answer
+
+
+def obey(answer):
+    for task in answer.get("assignments", []):
+        key = (task["task_id"], task["attempt"])
+        if key not in running:  # it may be delivered twice; the next poll lists it, which accepts it
+            running[key] = Attempt(task)
+            threading.Thread(target=work, args=(key, running[key]), daemon=True).start()
+    for command in answer.get("commands", []):
+        attempt = running.get((command.get("task_id"), command.get("attempt")))
+        if command["type"] == "stop":
+            sys.exit()
+        if attempt and command["type"] in ("cancel", "drop"):
+            attempt.end(command["type"])
+
+
+def serve():
+    global session, lease, lease_ends
+    polls = connect()  # one connection, kept open: when this process dies the hub sees it close
+    while True:
+        if not session:
+            sent = time.monotonic()
+            status, answer = ask(polls, "register", dict(me, running=[a.listed for a in list(running.values())]))
+            session = answer.get("session_token", "")
+            if session:
+                lease = seconds(answer.get("lease", ""))
+                lease_ends = lease_ends or sent + lease  # registering again renews nothing
+        else:
+            status, answer = poll(polls)
+            obey(answer)
+        if answer.get("code") in ("fenced", "session_revoked"):
+            print("this process may not go on:", answer["code"], file=sys.stderr)
+            os._exit(1)  # with all of its work, and without a goodbye
+        if status in (401, 409):  # unknown_session: the hub was restarted; register again, running work goes on
+            session = ""
+        if status != 200:
+            print("no use of the hub:", status, answer.get("detail", ""), file=sys.stderr)
+            time.sleep(0.2)
+
+
+def goodbye():
+    """Hands back what runs, and promises that nothing of this agent runs any more."""
+    for attempt in list(running.values()):
+        attempt.end("stop")
+    until = time.monotonic() + 10
+    while running and time.monotonic() < until:
+        time.sleep(0.02)
+    if session and not running:
+        poll(connect(timeout=0.5), stopping=True)
+        ask(connect(timeout=5), AGENT + "/session", None, "DELETE")
+
+
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: sys.exit())
+threading.Thread(target=watch, daemon=True).start()
+try:
+    serve()
+finally:
+    goodbye()

@@ -1,23 +1,32 @@
 #!/bin/sh
-# An agent that needs only a POSIX shell, curl and sed. It handles tasks of the type echo by returning their payload.
+# A small agent that needs only a POSIX shell, curl and sed. It handles tasks of the type echo by returning their
+# payload. That takes no time, so there is nothing to cancel or to time out; ../python/agent.py shows how to.
 # Run: HUB=http://127.0.0.1:8080 CLUSTER=default ID=sh-1 sh agent.sh     (docs/AGENT-PROTOCOL.md describes the messages)
 # mainstay task submit --type echo --payload '{"a": 1}' --wait gives it something to do.
 # MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 # It reads JSON with sed, so it relies on the hub's order of fields and runs one task at a time; with jq it need not.
 set -u
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && trap 'exit 1' INT TERM
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT && trap 'goodbye; exit' INT TERM
 instance=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 session='' sequence=0 answered=0
 # curl reads the join token in a file, where others who list the processes do not see it.
 echo ${MAINSTAY_JOIN_TOKEN:+"Authorization: Bearer $MAINSTAY_JOIN_TOKEN"} >"$dir/join"
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 
-# post PATH BODY prints the answer and then, on a line of its own, the status; 000 means that no hub answered.
+# post PATH BODY [SECONDS] prints the answer and then, on a line of its own, the status; 000 means that no hub answered.
 post() {
 	auth="Authorization: Bearer $session"
 	[ "$1" != register ] || auth="@$dir/join"
-	printf %s "$2" | curl -s -m 30 -H 'Content-Type: application/json' -H "$auth" \
+	printf %s "$2" | curl -s -m "${3:-30}" -H 'Content-Type: application/json' -H "$auth" \
 		--data-binary @- -w '\n%{http_code}' "$HUB/api/v1/agents/$1"
+}
+
+# goodbye waits for the result, lists nothing any more, and ends the session, so that the hub needs not wait.
+goodbye() {
+	wait
+	[ -n "$session" ] || return
+	post "$ID/poll" "{\"sequence\":$((sequence + 1)),\"answered\":$answered,\"stopping\":true,\"running\":[]}" 1 >"$dir/last"
+	curl -s -m 5 -X DELETE -H "Authorization: Bearer $session" "$HUB/api/v1/agents/$ID/session"
 }
 
 # work TASK ATTEMPT TOKEN PAYLOAD does the work and reports it until a hub has answered.

@@ -3,6 +3,7 @@ package agent
 
 import (
 	"context"
+	"net/http"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -101,6 +103,10 @@ func (h *Handlers) Register(routes huma.API) {
 		"Get an agent", ""), func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
 		return rest.Reply(h.agent(ctx, in.ID, in.full()))
 	})
+	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusNoContent, rest.Op("Agents", "forget-agent",
+		"DELETE /{id}", "Forget a lost agent",
+		"It is no member any more; should it come back, it joins anew. Answers 409 conflict while it is connected.")),
+		h.forget)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
 		"List a cluster's members", ""), h.listMembers)
 	h.registerHealth(routes)
@@ -132,6 +138,19 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 	out.Body.Agents, out.Body.NextPageToken, err = rest.Page(agents, in.PageToken, in.PageSize,
 		func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
 	return out, err
+}
+
+// forget removes a lost agent from its cluster.
+func (h *Handlers) forget(ctx context.Context, in *rest.AgentInput) (*struct{}, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, _, err := h.ClusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, err = store.UpdateCluster(ctx, h.Store.Clusters(), contract.ForgetUpdate, view.Config.Name,
+		contract.ForgetRequest{AgentID: in.ID})
+	return nil, h.Answer(err, "forget an agent", protocol.CodeUnknownAgent)
 }
 
 // agent shows an agent.

@@ -27,7 +27,7 @@ type fleetMetrics struct {
 	up, leases, partitionLeader, leaseEpoch, handovers     *prometheus.Desc
 	live, partitions, orphaned                             *prometheus.Desc
 	desired, minimum, oldest, reviews, paused, brake, lost *prometheus.Desc
-	unread                                                 *prometheus.Desc
+	unread, scalings, scalingBlocked                       *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of the fleet, which read it when they are asked for.
@@ -84,6 +84,11 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Pauses of the cluster and its lanes: what they name takes nothing until it is resumed.", "cluster_id"),
 		brake: desc("mainstay_cluster_brakes_engaged",
 			"Hubs whose mass-loss brake holds the cluster's lost agents.", "cluster_id"),
+		scalings: desc("mainstay_cluster_scaling_actions_total",
+			"Changes of the number of agents by scaling that have ended, by change (up or down) and outcome (succeeded or failed).",
+			"cluster_id", "change", "outcome"),
+		scalingBlocked: desc("mainstay_cluster_scaling_blocked",
+			"1 while scaling cannot start wanted agents (up) or stop surplus ones (down).", "cluster_id", "change"),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
 			"Clusters that did not answer when the fleet was last read; their metrics are missing."),
 	}
@@ -93,7 +98,7 @@ func (m *fleetMetrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader,
 		m.leaseEpoch, m.handovers,
 		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost,
-		m.oldest, m.reviews, m.paused, m.brake, m.unread}
+		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked}
 }
 
 // Describe implements prometheus.Collector.
@@ -137,11 +142,30 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 			metrics <- prometheus.MustNewConstMetric(m.handovers, prometheus.CounterValue, float64(p.handovers),
 				c.Config.Name, p.name)
 		}
+		if c.Scaling != nil {
+			m.collectScaling(metrics, c.Config.Name, fleet.ScaleUp, c.Scaling.Ups, c.Scaling.Blocked)
+			m.collectScaling(metrics, c.Config.Name, fleet.ScaleDown, c.Scaling.Downs, c.Scaling.Stuck)
+		}
 	}
 	gauge(m.live, float64(m.tell(all, gauge)))
 	gauge(m.partitions, float64(partitions))
 	gauge(m.orphaned, float64(orphaned))
 	gauge(m.unread, float64(reading.unread))
+}
+
+// collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.
+func (m *fleetMetrics) collectScaling(metrics chan<- prometheus.Metric, cluster string, change fleet.ScaleChange,
+	ends fleet.ScalingEnds, blocked *fleet.Blocked,
+) {
+	for outcome, n := range map[string]int64{"succeeded": ends.Succeeded, "failed": ends.Failed} {
+		metrics <- prometheus.MustNewConstMetric(m.scalings, prometheus.CounterValue, float64(n), cluster,
+			string(change), outcome)
+	}
+	is := 0.0
+	if blocked != nil {
+		is = 1
+	}
+	metrics <- prometheus.MustNewConstMetric(m.scalingBlocked, prometheus.GaugeValue, is, cluster, string(change))
 }
 
 type gaugeFunc func(desc *prometheus.Desc, value float64, labels ...string)

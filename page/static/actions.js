@@ -182,6 +182,12 @@ export const maintenance = (agent, enabled) => ask({
   done: enabled ? `Agent ${agent} is in maintenance.` : `Agent ${agent} is given work again.`,
 });
 
+export const forget = (agent) => ask({
+  title: `Forget agent ${agent}?`, danger: true, confirm: "Forget it",
+  text: "It is no longer listed. Should it come back, it joins anew.",
+  act: () => call("DELETE", `/api/v1/agents/${seg(agent)}`), done: `Agent ${agent} is forgotten.`,
+});
+
 export const failover = (agent) => ask({
   title: `Move the work of agent ${agent} away?`, danger: true, confirm: "Move it",
   text: "Its work and roles go to another agent, as if it were lost. It stays online.",

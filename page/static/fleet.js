@@ -69,6 +69,7 @@ export const agent = {
         serving && button("Drain…", () => act.drain(a.id)),
         serving && button("Maintenance…", () => act.maintenance(a.id, true)),
         a.status === "maintenance" && button("End maintenance…", () => act.maintenance(a.id, false)),
+        (a.status === "offline" || !a.hub) && button("Forget…", () => act.forget(a.id), { kind: "danger" }),
         serving && button("Fail over…", () => act.failover(a.id), { kind: "danger" }),
         h("a.button", { href: "#/tasks" + query({ agent: a.id }) }, "Its tasks"), temporalLink("cluster/" + a.cluster)),
       facts(["Load", load(a)], ["Heartbeat", ago(a.last_heartbeat)], ["Epoch", a.epoch], ["Shards", a.shards?.join(", ")], ["CPU", percent(a.cpu_percent)], ["Memory", percent(a.memory_percent)],

@@ -561,6 +561,73 @@ func TestSilentAgentHasAWarning(t *testing.T) {
 		20*time.Millisecond)
 }
 
+// A task that kills each agent that begins it ends as a dead letter, and the brake takes it for no broken network: the
+// agents that are left go on with other work.
+func TestPoisonTaskIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	b.finish.Store(true)
+	for range 5 {
+		id, n := plane.UniqueID("a"), newNetwork()
+		startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4,
+			StopTimeout: time.Millisecond, DialContext: n.dial}, map[string]agent.Handler{
+			"hold": b.hold(id),
+			"poison": func(ctx context.Context, _ *agent.Task) (any, error) {
+				n.cut()
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
+	}
+	require.Eventually(t, func() bool { return b.view(t).HealthyCount() == 5 }, patience, 10*time.Millisecond)
+	id := submit(t, b.node.URL, map[string]any{"type": "poison", "cluster": b.cluster})
+	dead := waitTask(t, b.node.URL, id, fleet.TaskDeadLetter)
+	require.Contains(t, dead.Why, "lost with its agent 4 times, 3 are allowed")
+	agents := map[string]bool{}
+	for _, a := range dead.Attempts {
+		if a.Outcome == fleet.AttemptLost {
+			agents[a.AgentID] = true
+		}
+	}
+	require.Len(t, agents, 4)
+	require.Empty(t, b.view(t).BrakeHolds)
+	other := b.submit(t, nil)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, other, "20s").Status)
+}
+
+// The target of a failover dies under the work that it has just got: the work goes on to the next agent.
+func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	from, target, last := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	_, first := b.agent(t, from)
+	var tasks []string
+	for range 4 {
+		tasks = append(tasks, b.submit(t, nil))
+	}
+	for _, id := range tasks {
+		b.waitBegins(t, id, 1)
+	}
+	_, second := b.agent(t, target)
+	first.cut()
+	for _, id := range tasks {
+		require.Equal(t, target, b.waitBegins(t, id, 2)[1].agent)
+	}
+	b.agent(t, last)
+	second.cut()
+	for _, id := range tasks {
+		require.Equal(t, last, b.waitBegins(t, id, 3)[2].agent)
+	}
+	b.finish.Store(true)
+	for _, id := range tasks {
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+	}
+	for _, lost := range []string{from, target} {
+		record := b.failover(t, lost, b.view(t).Member(lost).Epoch)
+		require.Equal(t, "4 of 4 tasks", record.Moved())
+	}
+	require.Empty(t, b.view(t).BrakeHolds)
+}
+
 // event waits for the cluster's first event of a type.
 func (b *bench) event(t *testing.T, kind fleet.EventType) fleet.Event {
 	t.Helper()

@@ -24,7 +24,8 @@ func (m *members) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (m *members) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, m.run, contract.JoinUpdate, m.join, nil),
-		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil))
+		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil),
+		handle(ctx, m.run, contract.ForgetUpdate, contract.NoAnswer(m.forget), nil))
 }
 
 func (m *members) signalled() bool { return m.changed.Len() > 0 || m.hubLost.Len() > 0 }
@@ -75,6 +76,13 @@ func (m *members) revokeToken(
 		m.run.hubs.awaitFollowed(ctx, "a revoked token")
 	}
 	return contract.RevokedJoinToken{Agents: ended}, nil
+}
+
+func (m *members) forget(ctx workflow.Context, req contract.ForgetRequest) error {
+	if err := m.run.state.Forget(req.AgentID, workflow.Now(ctx)); err != nil {
+		return workflows.Refuse("%s", err)
+	}
+	return nil
 }
 
 // apply applies a batch of transitions. An agent that is gone gives up its roles; without a goodbye its failover

@@ -126,6 +126,9 @@ func TestTaskOutcomes(t *testing.T) {
 			fleet.TaskFailed,
 			[]fleet.AttemptOutcome{fleet.AttemptReturned, fleet.AttemptReturned, fleet.AttemptReturned,
 				fleet.AttemptReturned, fleet.AttemptReturned}},
+		{"what kills agent after agent is a dead letter", fleet.TaskSpec{},
+			script{ended(lost), ended(lost), ended(lost), ended(lost)}, fleet.TaskFailed,
+			[]fleet.AttemptOutcome{fleet.AttemptLost, fleet.AttemptLost, fleet.AttemptLost, fleet.AttemptLost}},
 		{"a dead letter nobody retries fails in the end", fleet.TaskSpec{Retry: fleet.RetryPolicy{MaxAttempts: 1}},
 			script{ended(failed)}, fleet.TaskFailed, []fleet.AttemptOutcome{fleet.AttemptFailed}},
 	}
