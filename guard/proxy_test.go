@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -44,6 +45,8 @@ func behindProxy(t *testing.T) (direct, proxied, audit string) {
 		AdminToken: "0123456789-the-first-admin-token-0123", Rate: DefaultRate, Burst: DefaultBurst, Audit: log,
 		Tokens: func(context.Context) ([]access.Record, []access.EndedSession, error) { return nil, nil, nil },
 	})
+	at := time.Now() // it stands still: no budget grows while a busy machine is slow
+	gate.now = func() time.Time { return at }
 	api := httpapi.New(httpapi.Options{Gate: gate, Proxies: proxies})
 	RegisterSession(api.API(), gate)
 	server := httptest.NewServer(api.Handler())

@@ -26,10 +26,10 @@ import (
 type attack struct {
 	name         string
 	method, path string
-	role         access.Role // of the token that it has; empty: none
-	body         []byte      // nil: none
-	atOnce       int         // requests at a time
-	hold         bool        // the answer is read to its end, which may take a minute
+	role         access.Role   // of the token that it has; empty: none
+	body         func() []byte // nil: none
+	atOnce       int           // requests at a time
+	hold         bool          // the answer is read to its end, which may take a minute
 }
 
 // attacked is what came of an attack.
@@ -78,12 +78,13 @@ how long these wait, beside an idle control plane's, its memory, and its process
 
 // attacks are those that there are. task is the id of one that does not end.
 func attacks(task string) []attack {
-	empty := func(size int) []byte { return bytes.Repeat([]byte("{},"), size/3) }
-	poll := slices.Concat([]byte(`{"sequence":1,"running":[`), empty(8<<20-64), []byte("{}]}"))
-	batch := slices.Concat([]byte("["), empty(32<<20-64), []byte("{}]"))
-	deep := []byte(`{"type":"none","cluster":"default","payload":` + strings.Repeat("[", 9990) +
-		strings.Repeat("]", 9990) + `}`)
-	sign := []byte(`{"token":"` + strings.Repeat("x", 2<<20-64) + `"}`)
+	repeated := func(before, piece string, times int, after string) func() []byte {
+		return func() []byte { return []byte(before + strings.Repeat(piece, times) + after) }
+	}
+	poll := repeated(`{"sequence":1,"running":[`, "{},", 2_790_000, "{}]}") // just below what the routes take
+	batch := repeated("[", "{},", 11_180_000, "{}]")
+	deep := repeated(`{"type":"none","cluster":"default","payload":`, "[", 9990, strings.Repeat("]", 9990)+"}")
+	sign := repeated(`{"token":"`, "x", 2_000_000, `"}`)
 	return []attack{
 		{name: "polls", method: http.MethodPost, path: "/api/v1/agents/x/poll", body: poll, atOnce: 4},
 		{name: "sign-ins", method: http.MethodPost, path: "/api/v1/session", body: sign, atOnce: 10},
@@ -92,7 +93,7 @@ func attacks(task string) []attack {
 		{name: "deep tasks", method: http.MethodPost, path: "/api/v1/agents/tasks", role: access.Operator, body: deep,
 			atOnce: 4},
 		{name: "registrations", method: http.MethodPost, path: "/api/v1/agents/register", role: access.Viewer,
-			body: []byte(`{"agent_id":"x"}`), atOnce: 16},
+			body: repeated(`{"agent_id":"x"}`, "", 0, ""), atOnce: 16},
 		{name: "waits", method: http.MethodGet, path: "/api/v1/agents/tasks/" + task + "?wait=60s",
 			role: access.Viewer, atOnce: 300, hold: true},
 		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
@@ -131,6 +132,7 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 	if result.Idle, err = i.endure(ctx, &nothing, "", d); err != nil {
 		return err
 	}
+	result.Idle.P99Ratio = 1
 	for _, a := range attacks(task.ID) {
 		if !wanted(only, a.name) {
 			continue
@@ -172,13 +174,17 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 	result := attacked{Name: a.name, Answers: map[string]int{}}
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
+	var body []byte
+	if a.body != nil {
+		body = a.body()
+	}
 	began, before := time.Now(), cpuTimes(i.plane.PID())
 	var mu sync.Mutex
 	var attackers sync.WaitGroup
 	for range a.atOnce {
 		attackers.Go(func() {
 			for ctx.Err() == nil {
-				status := a.send(ctx, i.url, token)
+				status := a.send(ctx, i.url, token, body)
 				mu.Lock()
 				result.Answers[status]++
 				mu.Unlock()
@@ -239,8 +245,8 @@ var attackClient = sync.OnceValue(func() *http.Client {
 })
 
 // send sends one request and returns the status of the answer.
-func (a *attack) send(ctx context.Context, url, token string) string {
-	request, err := http.NewRequestWithContext(ctx, a.method, url+a.path, bytes.NewReader(a.body))
+func (a *attack) send(ctx context.Context, url, token string, body []byte) string {
+	request, err := http.NewRequestWithContext(ctx, a.method, url+a.path, bytes.NewReader(body))
 	if err != nil {
 		return err.Error()
 	}

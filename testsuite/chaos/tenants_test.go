@@ -60,7 +60,7 @@ func (in *installation) newAdversary(t testing.TB) *adversary {
 	return &adversary{in: in, client: &http.Client{Timeout: 8 * time.Second, Transport: bearer{token.Token}}}
 }
 
-// tries is what it sends about a task and a schedule of the victim: method, path and body.
+// intrusions are what it sends about a task and a schedule of the victim: method, path and body.
 func intrusions(j *job, schedule string) [][3]string {
 	name := strings.TrimPrefix(j.id, victim+":")
 	task := func(id, key string) string {
@@ -73,9 +73,10 @@ func intrusions(j *job, schedule string) [][3]string {
 		{http.MethodPost, tasksPath, task("", j.key)},
 		{http.MethodPost, tasksPath, task(schedule+"@20261122t120000z", "")},
 		{http.MethodPost, tasksPath + "/batch", "[" + task(j.id, "") + "," + task("", j.key) + "]"},
-		{http.MethodPost, tasksPath + "/bulk", `{"action":"cancel","ids":["` + j.id + `"]}`},
-		{http.MethodPost, tasksPath + "/bulk", `{"action":"cancel","filter":{"tenant":"` + victim + `"}}`},
-		{http.MethodPost, tasksPath + "/bulk", `{"action":"cancel","filter":{"cluster":"` + j.cluster + `"}}`},
+		{http.MethodPost, tasksPath + "/bulk", `{"action":"cancel","reason":"x","filter":{"ids":["` + j.id + `"]}}`},
+		{http.MethodPost, tasksPath + "/bulk", `{"action":"cancel","reason":"x","filter":{"tenant":"` + victim + `"}}`},
+		{http.MethodPost, tasksPath + "/bulk",
+			`{"action":"cancel","reason":"x","filter":{"cluster":"` + j.cluster + `"}}`},
 		{http.MethodGet, tasksPath + "?page_size=200", ""},
 		{http.MethodGet, tasksPath + "?tenant=" + victim, ""},
 		{http.MethodGet, tasksPath + "/queue", ""},
@@ -85,11 +86,11 @@ func intrusions(j *job, schedule string) [][3]string {
 	for _, id := range []string{j.id, name} {
 		path := tasksPath + "/" + id
 		tries = append(tries, [3]string{http.MethodGet, path + "?include=payload", ""},
-			[3]string{http.MethodGet, path + "/logs", ""},
+			[3]string{http.MethodGet, path + "/log", ""},
 			[3]string{http.MethodPost, path + "/cancel", `{}`},
 			[3]string{http.MethodPost, path + "/retry", `{}`},
 			[3]string{http.MethodPost, path + "/priority", `{"priority":5}`},
-			[3]string{http.MethodPost, path + "/review", `{"decision":"fail"}`})
+			[3]string{http.MethodPost, path + "/review", `{"decision":"failed"}`})
 	}
 	for _, name := range []string{victim + ":" + schedule, schedule} {
 		path := "/api/v1/agents/schedules/" + name
@@ -123,6 +124,7 @@ func (a *adversary) intrude(ctx context.Context, jobs []*job, schedule string) {
 			if response.StatusCode < 300 && strings.Contains(try[1], victim+":") {
 				a.blame("%s %s was answered %d", try[0], try[1], response.StatusCode)
 			}
+			text = bytes.ReplaceAll(text, []byte(j.id), nil) // it may hear what it has said
 			if bytes.Contains(text, []byte(victim)) || bytes.Contains(text, []byte(j.work.Nonce)) {
 				a.blame("%s %s %s was answered with what is the other tenant's: %.200s", try[0], try[1], try[2], text)
 			}
@@ -141,7 +143,7 @@ func (a *adversary) blame(format string, args ...any) {
 func besideAnother(t *testing.T, g *stage) []string {
 	const schedule = "tick"
 	status, err := g.call(0, http.MethodPost, "/api/v1/agents/schedules", map[string]any{"name": schedule,
-		"every": "2s", "task": map[string]any{"type": "work", "cluster": clusterAll, "tenant": victim,
+		"interval": "2s", "task": map[string]any{"type": "work", "cluster": clusterAll, "tenant": victim,
 			"payload": work{MS: 10, Nonce: "of the schedule"}}}, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusCreated, status)
