@@ -52,7 +52,7 @@ func (f *watchedFleet) CountWorkflow(
 func watchFleet(t *testing.T) *watchedFleet {
 	t.Helper()
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
-	gateway.New(gateway.Options{Client: w, Registerer: w.registry}).Register(httpapi.New(httpapi.Options{}).API())
+	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).Register(httpapi.New(httpapi.Options{}).API())
 	return w
 }
 
@@ -92,10 +92,10 @@ func TestSubmissionsAreCounted(t *testing.T) {
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
 	w.withCluster(fleet.ClusterConfig{Name: "east"})
 	s := httpapi.New(httpapi.Options{})
-	gateway.New(gateway.Options{Client: w, Registerer: w.registry}).Register(s.API())
+	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).Register(s.API())
 	for body, status := range map[string]int{`{"id":"t-1","type":"echo","cluster":"east"}`: 202,
 		`{"type":"echo","cluster":"nowhere"}`: 404} {
-		require.Equal(t, status, do(s, http.MethodPost, tasksPath, body).Code)
+		require.Equal(t, status, do(s.Handler(), http.MethodPost, tasksPath, body).Code)
 	}
 	told := w.told(t)
 	require.InDelta(t, 1, told["mainstay_gateway_tasks_submitted_total{outcome=accepted}"], 0)
