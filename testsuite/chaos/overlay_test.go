@@ -32,14 +32,14 @@ var plantedBugs = map[string][]edit{
 	// A result is answered before Temporal has it.
 	"early-answer": {{"hub/results.go", `	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `, `	if plants("early-answer") {
-		time.AfterFunc(time.Second, func() { _ = send(e.hub.run, claims.Temporal, report) })
+		time.AfterFunc(time.Second, func() { _ = send(e.hub.run, claims.Temporal, report, nil) })
 		return accepted, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `}},
 	// A result that no longer counts is answered as accepted.
-	"stale-accepted": {{"hub/results.go", `report); err != nil {
-		return nil, e.resultProblem`, `report); err != nil && !plants("stale-accepted") {
+	"stale-accepted": {{"hub/results.go", `&in.Body)); err != nil {
+		return nil, e.resultProblem`, `&in.Body)); err != nil && !plants("stale-accepted") {
 		return nil, e.resultProblem`}},
 	// A lost agent is taken to have stopped at once.
 	"hub-ignores-lease": {{"hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
