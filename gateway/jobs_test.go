@@ -25,7 +25,7 @@ const (
 	runsPath = "/api/v1/agents/runs"
 )
 
-const nightly = `job: nightly
+const nightlyJob = `job: nightly
 cluster: default
 inputs: {type: object, required: [bucket], properties: {bucket: {type: string}}}
 steps:
@@ -69,26 +69,26 @@ func TestAJobIsAppliedAndItsVersionsCount(t *testing.T) {
 	t.Parallel()
 	_, h := served(t)
 	problem(t, do(h, http.MethodGet, jobsPath+"/nightly", ""), http.StatusNotFound, protocol.CodeUnknownJob)
-	plan := answer[api.JobPlan](t, do(h, http.MethodPost, jobsPath+"/nightly/plan", nightly), http.StatusOK)
+	plan := answer[api.JobPlan](t, do(h, http.MethodPost, jobsPath+"/nightly/plan", nightlyJob), http.StatusOK)
 	require.True(t, plan.Changed)
 	require.Equal(t, [][]string{{"list"}, {"merge"}}, plan.Levels)
 	require.Len(t, plan.Warnings, 1, "a step without a safety is named")
 	require.Contains(t, plan.Warnings[0], "list")
 
-	w := do(h, http.MethodPut, jobsPath+"/nightly", nightly)
+	w := do(h, http.MethodPut, jobsPath+"/nightly", nightlyJob)
 	first := answer[api.Job](t, w, http.StatusCreated)
 	require.Equal(t, 1, first.Version)
 	require.Equal(t, "local", first.Versions[0].By)
 	require.Equal(t, `"1"`, w.Header().Get("ETag"))
-	require.Equal(t, 1, answer[api.Job](t, do(h, http.MethodPut, jobsPath+"/nightly", nightly), http.StatusCreated).Version)
+	require.Equal(t, 1, answer[api.Job](t, do(h, http.MethodPut, jobsPath+"/nightly", nightlyJob), http.StatusCreated).Version)
 
-	changed := strings.Replace(nightly, "type: merge}", "type: join}", 1) + "  last: {after: [merge], task: {type: x}}\n"
+	changed := strings.Replace(nightlyJob, "type: merge}", "type: join}", 1) + "  last: {after: [merge], task: {type: x}}\n"
 	plan = answer[api.JobPlan](t, do(h, http.MethodPost, jobsPath+"/nightly/plan", changed), http.StatusOK)
 	require.Equal(t, []string{"+ steps.last", "~ steps.merge.task.type"}, plan.Changes)
 	r := newRequest(http.MethodPut, jobsPath+"/nightly", changed)
 	r.Header.Set("If-Match", `"1"`)
 	require.Equal(t, 2, answer[api.Job](t, serveRequest(h, r), http.StatusOK).Version)
-	r = newRequest(http.MethodPut, jobsPath+"/nightly", nightly)
+	r = newRequest(http.MethodPut, jobsPath+"/nightly", nightlyJob)
 	r.Header.Set("If-Match", `"1"`)
 	require.Contains(t, problem(t, serveRequest(h, r), http.StatusPreconditionFailed, protocol.CodePrecondition).Detail,
 		"another version of the job")
@@ -117,9 +117,9 @@ func TestAWrongDefinitionIsRefusedWithItsPlaces(t *testing.T) {
 		`{"job":"nightly","cluster":"default","steps":{"a":{"task":{"type":"x"},"after":["b"]}}}`),
 		http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 	require.False(t, strings.HasPrefix(wrong.Errors[0].Message, "line"), wrong.Errors[0].Message)
-	problem(t, do(h, http.MethodPut, jobsPath+"/other", nightly), http.StatusUnprocessableEntity,
+	problem(t, do(h, http.MethodPut, jobsPath+"/other", nightlyJob), http.StatusUnprocessableEntity,
 		protocol.CodeInvalidRequest)
-	problem(t, do(h, http.MethodPut, jobsPath+"/nightly", strings.Replace(nightly, "default", "none", 1)),
+	problem(t, do(h, http.MethodPut, jobsPath+"/nightly", strings.Replace(nightlyJob, "default", "none", 1)),
 		http.StatusNotFound, protocol.CodeUnknownCluster)
 	require.NotContains(t, f.executions, contract.JobWorkflowID("nightly"))
 }
@@ -129,7 +129,7 @@ func TestADispatchWithAKeyStartsOneRun(t *testing.T) {
 	f, h := served(t)
 	dispatch := jobsPath + "/nightly/dispatch"
 	problem(t, do(h, http.MethodPost, dispatch, `{}`), http.StatusNotFound, protocol.CodeUnknownJob)
-	do(h, http.MethodPut, jobsPath+"/nightly", nightly)
+	do(h, http.MethodPut, jobsPath+"/nightly", nightlyJob)
 	wrong := problem(t, do(h, http.MethodPost, dispatch, `{"inputs":{"bucket":1}}`), http.StatusUnprocessableEntity,
 		protocol.CodeInvalidRequest)
 	require.Equal(t, "body.inputs", wrong.Errors[0].Location)
@@ -165,7 +165,7 @@ func TestADispatchWithAKeyStartsOneRun(t *testing.T) {
 // started applies the job and dispatches a run of it.
 func started(t *testing.T, f *fakeTemporal, h http.Handler) (string, *execution, *job.Ledger) {
 	t.Helper()
-	do(h, http.MethodPut, jobsPath+"/nightly", nightly)
+	do(h, http.MethodPut, jobsPath+"/nightly", nightlyJob)
 	run := answer[api.Run](t, do(h, http.MethodPost, jobsPath+"/nightly/dispatch", `{"inputs":{"bucket":"docs"}}`),
 		http.StatusAccepted)
 	e := f.executions[contract.RunWorkflowID(run.ID)]
@@ -266,7 +266,7 @@ func TestTenantsHaveTheirOwnJobs(t *testing.T) {
 	f.withJobs()
 	_, do := tenants(t, f)
 	for tenant, name := range map[string]string{"acme": "acme:nightly", "beta": "beta:nightly", "": "nightly"} {
-		created := answer[api.Job](t, do(tenant, http.MethodPut, jobsPath+"/nightly", nightly), http.StatusCreated)
+		created := answer[api.Job](t, do(tenant, http.MethodPut, jobsPath+"/nightly", nightlyJob), http.StatusCreated)
 		require.Equal(t, name, created.Name)
 		require.Equal(t, tenant, created.Definition.Tenant)
 		run := answer[api.Run](t, do(tenant, http.MethodPost, jobsPath+"/nightly/dispatch", `{"inputs":{"bucket":"x"},
@@ -278,7 +278,7 @@ func TestTenantsHaveTheirOwnJobs(t *testing.T) {
 			problem(t, do("beta", http.MethodGet, runsPath+"/"+run.ID, ""), http.StatusNotFound, protocol.CodeUnknownRun)
 		}
 	}
-	problem(t, do("acme", http.MethodPut, jobsPath+"/beta:nightly", nightly), http.StatusNotFound, protocol.CodeUnknownJob)
-	problem(t, do("acme", http.MethodPut, jobsPath+"/nightly", nightly+"tenant: beta\n"), http.StatusForbidden,
+	problem(t, do("acme", http.MethodPut, jobsPath+"/beta:nightly", nightlyJob), http.StatusNotFound, protocol.CodeUnknownJob)
+	problem(t, do("acme", http.MethodPut, jobsPath+"/nightly", nightlyJob+"tenant: beta\n"), http.StatusForbidden,
 		protocol.CodeForbidden)
 }
