@@ -7,6 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
 )
 
 // members admits agents, and applies the hubs' reports about them.
