@@ -106,7 +106,7 @@ type Ledger struct {
 	Origin     Origin          `json:"origin"`
 	Steps      []Entry         `json:"steps" doc:"By level, then by name."`
 	Output     json.RawMessage `json:"output,omitempty" doc:"What a terminal sink completed the run with."`
-	Paused     *Pause          `json:"paused,omitempty"`
+	Paused     *RunPause        `json:"paused,omitempty"`
 	Cancel     *Decision       `json:"cancel,omitempty" doc:"Who cancelled it, and why."`
 	Decisions  []Decision      `json:"decisions,omitempty" doc:"What people decided about the run and its steps: the newest 50."`
 	StartedAt  time.Time       `json:"started_at"`
@@ -121,8 +121,8 @@ type Origin struct {
 	RetryOf  string `json:"retry_of,omitempty" doc:"The run that it repeats from the steps that had not succeeded."`
 }
 
-// Pause says who paused a run, and what becomes of what runs.
-type Pause struct {
+// RunPause says who paused a run, and what becomes of what runs.
+type RunPause struct {
 	Mode PauseMode `json:"mode" enum:"stop,finish" doc:"stop: tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
 	Decision
 }

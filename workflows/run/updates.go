@@ -64,7 +64,7 @@ func decision(ctx workflow.Context, action string, req contract.RunRequest) job.
 func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
 	d := decision(ctx, "pause", req.RunRequest)
 	r.ledger.Decide(d)
-	r.ledger.Paused = &job.Pause{Mode: req.Mode, Decision: d}
+	r.ledger.Paused = &job.RunPause{Mode: req.Mode, Decision: d}
 	for _, w := range r.open {
 		if w.delivery != nil {
 			w.delivery.Suspend(req.Mode != job.PauseFinish)
