@@ -106,7 +106,7 @@ type Ledger struct {
 	Origin     Origin          `json:"origin"`
 	Steps      []Entry         `json:"steps" doc:"By level, then by name."`
 	Output     json.RawMessage `json:"output,omitempty" doc:"What a terminal sink completed the run with."`
-	Paused     *RunPause        `json:"paused,omitempty"`
+	Paused     *RunPause       `json:"paused,omitempty"`
 	Cancel     *Decision       `json:"cancel,omitempty" doc:"Who cancelled it, and why."`
 	Decisions  []Decision      `json:"decisions,omitempty" doc:"What people decided about the run and its steps: the newest 50."`
 	StartedAt  time.Time       `json:"started_at"`

@@ -21,7 +21,7 @@ import (
 )
 
 type dispatchInput struct {
-	nameInput
+	NameInput
 	Body api.DispatchRequest
 }
 

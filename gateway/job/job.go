@@ -28,28 +28,29 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type nameInput struct {
+// NameInput names a job. It is exported because huma reads parameters of exported parts only.
+type NameInput struct {
 	Name string `path:"name" doc:"The job's name."`
 }
 
 type getInput struct {
-	nameInput
+	NameInput
 	Version int `query:"version" minimum:"0" doc:"Show the definition of this version, if it is kept. 0: the one in force."`
 }
 
 type definitionInput struct {
-	nameInput
+	NameInput
 	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the version that the definition was made from. When another is in force, the answer is 412 precondition_failed, and nothing happens."`
 	RawBody []byte `contentType:"application/yaml"`
 }
 
 type reasonInput struct {
-	nameInput
+	NameInput
 	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type revertInput struct {
-	nameInput
+	NameInput
 	Body api.RevertRequest
 }
 
@@ -102,7 +103,7 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	httpapi.Register(routes, access.View.Scoped(), op("list-job-versions", "GET /jobs/{name}/versions",
 		"List the versions of a job's definition", "The newest six, with their definitions; the one in force is the last."),
-		func(ctx context.Context, in *nameInput) (*versionsOutput, error) {
+		func(ctx context.Context, in *NameInput) (*versionsOutput, error) {
 			_, j, err := h.find(ctx, in.Name)
 			if err != nil {
 				return nil, err
@@ -130,8 +131,8 @@ func (h *Handlers) Register(routes huma.API) {
 		"Put an earlier version in force again", "It becomes a new version."), h.revert)
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
 		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on.")),
-		func(ctx context.Context, in *nameInput) (*struct{}, error) {
-			_, err := h.change(ctx, &reasonInput{nameInput: *in}, contract.DeleteJobUpdate)
+		func(ctx context.Context, in *NameInput) (*struct{}, error) {
+			_, err := h.change(ctx, &reasonInput{NameInput: *in}, contract.DeleteJobUpdate)
 			return nil, err
 		})
 }

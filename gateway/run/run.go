@@ -24,32 +24,33 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type idInput struct {
+// IDInput names a run. It is exported because huma reads parameters of exported parts only.
+type IDInput struct {
 	ID string `path:"id" doc:"The run's id."`
 }
 
 type getInput struct {
-	idInput
+	IDInput
 	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the run has ended, needs a person, or this time is over. At most 60s."`
 }
 
 type reasonInput struct {
-	idInput
+	IDInput
 	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
 type pauseInput struct {
-	idInput
+	IDInput
 	Body *api.PauseRunRequest `doc:"May be left out."`
 }
 
 type retryInput struct {
-	idInput
+	IDInput
 	Body *api.RetryRunRequest `doc:"May be left out."`
 }
 
 type stepInput struct {
-	idInput
+	IDInput
 	Step string           `path:"step" doc:"The step's id."`
 	Body *api.StepRequest `doc:"May be left out."`
 }
