@@ -50,7 +50,8 @@ func TestTaskHistory(t *testing.T) {
 		contract.ReprioritizeRequest{Priority: fleet.PriorityHigh, ForTask: contract.ForTask{By: "ops (k-1)"}}))
 	e.history = append(e.history, deliveryEvents(5, contract.AttemptReport{AgentID: "a-2", Outcome: fleet.AttemptFailed,
 		StartedAt: second(51), Reason: "exit 1"})...)
-	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed", ForTask: contract.ForTask{By: "eve (k-2)"}}))
+	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed",
+		ForTask: contract.ForTask{By: "eve (k-2)"}}))
 	e.history = append(e.history, deliveryEvents(7, returned)[0])
 	e.history = append(e.history, asked(75, contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"}))
 	running := delivery(7, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-3", StartedAt: second(72)})

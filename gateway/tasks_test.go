@@ -348,6 +348,18 @@ func TestListTasks(t *testing.T) {
 	rest, _ := list("?cluster=default&type=exec&tenant=acme&page_token=" + page.NextPageToken)
 	require.Len(t, rest.Tasks, 1, "page by page each is listed once")
 	require.Contains(t, asked[len(asked)-1].GetQuery(), " AND StartTime <= '2027-01-15T08:00:00Z'")
+	for token, seen := "", map[string]bool{}; ; { // submitted in one moment
+		page, _ = list("?page_size=1&page_token=" + token)
+		for _, task := range page.Tasks {
+			require.False(t, seen[task.ID], "each is listed once")
+			seen[task.ID] = true
+		}
+		if token = page.NextPageToken; token == "" {
+			require.Len(t, seen, 4)
+			break
+		}
+	}
+	page, _ = list("?cluster=default&type=exec&tenant=acme&page_size=3")
 	list("?cluster=default&type=exec&tenant=acme&submitted_after=2026-11-21T12:00:00Z&page_token=" + page.NextPageToken)
 	// of another list
 	problem(t, do(h, http.MethodGet, tasksPath+"?page_token="+page.NextPageToken, ""), 422, protocol.CodeInvalidRequest)

@@ -149,8 +149,8 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
 		l.asked(at, e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-		l.add(api.TaskMoment{At: at, Event: "cancel_asked", By: e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity(),
-			Reason: "the workflow was cancelled in Temporal"})
+		who := e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity()
+		l.add(api.TaskMoment{At: at, Event: "cancel_asked", By: who, Reason: "the workflow was cancelled in Temporal"})
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
 		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		switch mark := fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus)); mark {
@@ -217,7 +217,8 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 	if p := left.GetPayloads(); len(p) > 0 {
 		contract.Decode(p[0], &report)
 	}
-	m := api.TaskMoment{At: at, Event: string(report.Outcome), Attempt: l.attempt, AgentID: report.AgentID, Reason: report.Reason}
+	m := api.TaskMoment{At: at, Event: string(report.Outcome), Attempt: l.attempt, AgentID: report.AgentID,
+		Reason: report.Reason}
 	switch {
 	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		m.Event, m.Reason = endOfTime(e)

@@ -74,13 +74,22 @@ func (s Tasks) Newest(
 		return tasks, nil, nil
 	}
 	tasks = tasks[:size]
-	next, err = NewestAfter(tasks)
+	next, err = NewestAfter(tasks, token)
 	return tasks, next, err
 }
 
-// NewestAfter is the token of the page after these tasks.
-func NewestAfter(tasks []Task) ([]byte, error) {
+// NewestAfter is the token of the page after these tasks, which were read with a token.
+func NewestAfter(tasks []Task, token []byte) ([]byte, error) {
+	var before place
+	if len(token) > 0 {
+		if err := json.Unmarshal(token, &before); err != nil {
+			return nil, fmt.Errorf("read a page's token: %w", err)
+		}
+	}
 	end := place{At: submitted(&tasks[len(tasks)-1])}
+	if end.At.Equal(before.At) {
+		end.Seen = before.Seen
+	}
 	for i := range tasks {
 		if submitted(&tasks[i]).Equal(end.At) {
 			end.Seen = append(end.Seen, tasks[i].ID)

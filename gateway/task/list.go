@@ -162,7 +162,7 @@ func (h *Handlers) searched(text string) func(context.Context, string, int, []by
 					continue
 				}
 				if found = append(found, page[i]); len(found) == size {
-					next, err = store.NewestAfter(page[:i+1])
+					next, err = store.NewestAfter(page[:i+1], token)
 					return found, next, err
 				}
 			}
