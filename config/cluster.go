@@ -88,6 +88,9 @@ type TaskQueue struct {
 	MaxDeliveryAttempts int `yaml:"max_delivery_attempts"`
 	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
 	DefaultExpiration fleet.Duration `yaml:"default_expiration"`
+	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
+	// Default idempotent.
+	RetrySafety fleet.RetrySafety `yaml:"retry_safety"`
 	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
 	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
 }
@@ -194,7 +197,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		ManualElection:   c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled,
 		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
 			MaxTransfers: c.Failover.MaxTransferRetries,
-			ExpiresIn:    c.TaskQueue.DefaultExpiration},
+			ExpiresIn:    c.TaskQueue.DefaultExpiration, RetrySafety: c.TaskQueue.RetrySafety},
 		Brake: c.Brake,
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,

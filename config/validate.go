@@ -196,6 +196,8 @@ func (k *checker) taskQueue(at string, q TaskQueue) {
 	k.count(at+".max_delivery_attempts", q.MaxDeliveryAttempts, 0, 100)
 	k.duration(at+".default_expiration", q.DefaultExpiration, minPeriod, maxExpiration)
 	k.duration(at+".dead_letter_retention", q.DeadLetterRetention, minPeriod, maxPeriod)
+	k.check(q.RetrySafety.Validate() == nil, at+".retry_safety",
+		"must be idempotent, fenced, at_most_once or unmarked")
 }
 
 func (k *checker) election(at string, e LeaderElection) {

@@ -50,6 +50,15 @@ const (
 	Unmarked RetrySafety = "unmarked"
 )
 
+// Validate refuses what is no safety; "" is the default.
+func (s RetrySafety) Validate() error {
+	switch s {
+	case "", Idempotent, Fenced, AtMostOnce, Unmarked:
+		return nil
+	}
+	return errors.New("retry_safety must be idempotent, fenced, at_most_once or unmarked")
+}
+
 // NeedsPerson reports whether a person decides about a task that may have begun on an agent which was lost.
 func (s RetrySafety) NeedsPerson() bool { return s == AtMostOnce || s == Unmarked }
 
@@ -95,7 +104,7 @@ type TaskSpec struct {
 	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty" maxItems:"32" doc:"Agents with these are preferred."`
 	Affinity              string            `json:"affinity,omitempty" maxLength:"256" doc:"The agent that is preferred for it."`
 	Retry                 RetryPolicy       `json:"retry,omitzero" doc:"Bounds and spaces the attempts."`
-	RetrySafety           RetrySafety       `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once)."`
+	RetrySafety           RetrySafety       `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once, and unmarked, which is tried again after a reported failure)."`
 	Timeout               Duration          `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
 	ExpiresIn             Duration          `json:"expires_in,omitempty" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
@@ -124,10 +133,8 @@ func (s *TaskSpec) Validate() error {
 	if s.Priority != 0 && !s.Priority.Valid() {
 		return ErrPriority
 	}
-	switch s.RetrySafety {
-	case "", Idempotent, Fenced, AtMostOnce:
-	default:
-		return fmt.Errorf("retry_safety must be idempotent, fenced or at_most_once")
+	if err := s.RetrySafety.Validate(); err != nil {
+		return err
 	}
 	if len(s.Payload) > MaxPayloadBytes {
 		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
@@ -306,6 +313,8 @@ type TaskDefaults struct {
 	MaxTransfers int `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
 	// ExpiresIn is how long a task may wait for an agent. Default 1 h.
 	ExpiresIn Duration `json:"expires_in,omitempty" doc:"How long a task may wait for an agent. Default 1h."`
+	// RetrySafety is when a task may run again after its agent was lost. Default idempotent.
+	RetrySafety RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a task may run again after its agent was lost. Default idempotent."`
 }
 
 // WithDefaults fills what was left out.
@@ -313,6 +322,7 @@ func (d TaskDefaults) WithDefaults() TaskDefaults {
 	defaultTo(&d.MaxAttempts, DefaultMaxAttempts)
 	defaultTo(&d.MaxTransfers, DefaultMaxTransfers)
 	defaultTo(&d.ExpiresIn, Duration(DefaultExpiration))
+	defaultTo(&d.RetrySafety, Idempotent)
 	return d
 }
 
@@ -321,7 +331,7 @@ func (d TaskDefaults) Validate() error {
 	if d.MaxAttempts < 1 || d.MaxAttempts > 100 || d.MaxTransfers < 1 || d.MaxTransfers > 100 {
 		return fmt.Errorf("max_attempts and max_transfers must lie between 1 and 100")
 	}
-	return ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour)
+	return errors.Join(ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour), d.RetrySafety.Validate())
 }
 
 // Apply sets what a task leaves out.
@@ -329,6 +339,7 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 	defaultTo(&s.Retry.MaxAttempts, d.MaxAttempts)
 	defaultTo(&s.Retry.MaxTransfers, d.MaxTransfers)
 	defaultTo(&s.ExpiresIn, d.ExpiresIn)
+	defaultTo(&s.RetrySafety, d.RetrySafety)
 }
 
 // ExecType is the task type whose payload is a command to run.

@@ -19,7 +19,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 	"/api/v1/agents/clusters/{id}": {clustersPath, "full", `{
 		"name": "full", "target_group": "g", "min_agents": 1, "desired_agents": 2, "max_agents": 3, "replication_mode": "sharded",
 		"shards": 4, "selection_strategy": "affinity", "role_lease": "3s", "manual_election": true, "election_interval": "1s",
-		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s"}, "task_transfer_timeout": "4m0s",
+		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked"}, "task_transfer_timeout": "4m0s",
 		"dead_letter_retention": "5h0m0s", "brake": {"share": 0.25, "min_lost": 7, "window": "30s"},
 		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s", "damping": "11m0s",
 			"restore_after": "6m0s", "stuck_after": "16m0s", "max_actions": 4},

@@ -44,7 +44,7 @@ type Definition struct {
 	Tenant      string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Priority    fleet.Priority    `json:"priority,omitempty" doc:"1 (first) to 5 (last), or critical, high, normal, low or background. Default 3, normal."`
 	Labels      map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values of every step's task."`
-	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person."`
+	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person."`
 	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
@@ -97,7 +97,7 @@ type Step struct {
 	Tolerate Tolerate `json:"tolerate,omitzero" doc:"How many elements may fail (5, or 1%) so that the step is partial instead of failed. Default none."`
 	Optional bool     `json:"optional,omitempty" doc:"The run does not wait for it, and does not fail with it."`
 
-	Safety       fleet.RetrySafety  `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once" doc:"When its task may run again after its agent was lost. Default: the job's."`
+	Safety       fleet.RetrySafety  `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When its task may run again after its agent was lost. Default: the job's."`
 	Retry        *fleet.RetryPolicy `json:"retry,omitempty" doc:"Bounds and spaces its attempts. Default: the job's."`
 	Timeout      fleet.Duration     `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" doc:"How long all its attempts may take together."`

@@ -25,6 +25,7 @@ var settingOfFlag = map[string]string{
 	"task-max-attempts":     "task_defaults.max_attempts",
 	"task-max-transfers":    "task_defaults.max_transfers",
 	"task-expires-in":       "task_defaults.expires_in",
+	"task-retry-safety":     "task_defaults.retry_safety",
 	"task-transfer-timeout": "task_transfer_timeout",
 	"dead-letter-retention": "dead_letter_retention",
 	"brake-share":           "brake.share",
@@ -76,6 +77,8 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Int("task-max-transfers", 0, "agents that its tasks may be lost with, where a task does not say (default 3)")
 	flags.Duration("task-expires-in", 0,
 		"how long its tasks may wait for an agent, where a task does not say (default 1h)")
+	flags.String("task-retry-safety", "",
+		"when its tasks may run again after their agent was lost, where a task does not say: idempotent (the default), fenced, at_most_once or unmarked")
 	flags.Duration("task-transfer-timeout", 0, "how long a failover watches the tasks that it moves (default 5m)")
 	flags.Duration("dead-letter-retention", 0, "how long a dead letter of its tasks is kept for a retry (default 168h)")
 	flags.Float64("brake-share", 0,

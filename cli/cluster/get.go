@@ -42,8 +42,8 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	}
 	t.Row("Transfer timeout", k.TransferTimeout.String())
 	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
-		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s; where a task does not say",
-			d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std())))
+		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s, %s; where a task does not say",
+			d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std()), d.RetrySafety))
 	}
 	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
 	brake := "off"

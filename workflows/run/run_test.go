@@ -409,7 +409,7 @@ func TestUnmarked(t *testing.T) {
 		review.Task = "b"
 		h.update(contract.ReviewUpdate.Name, review)
 	}, time.Hour)
-	h.start(t, "job: build\ncluster: default\nsteps:\n  a: {task: {type: echo}}\n  b: {task: {type: echo}}\n", "")
+	h.start(t, "job: build\ncluster: default\nsteps:\n  a: {task: {type: echo, payload: \"${run.id}\"}}\n  b: {task: {type: echo}}\n", "")
 	l := h.outcome(t)
 	require.Equal(t, job.RunCompleted, l.Status, l.Why)
 	require.True(t, refused.Refused, "no task was named")
