@@ -79,6 +79,7 @@ var who = []string{"nobody", "wrong", "viewer", "operator", "admin", "acme's vie
 var rules = ruleBook([][3]string{ // methods and path as regular expressions, who is let in
 	{"GET", `^/(healthz|readyz|health|docs|docs/.*|openapi\.json)$`, "everybody"},
 	{"POST|DELETE", `^/api/v1/session$`, "everybody"},
+	{"GET", `^/api/v1/schemas/job\.json$`, "everybody"},
 	{"GET|HEAD", `^/$`, "everybody"},
 	{"GET|HEAD", `^/page/\{version\}/\{file\}$`, "everybody"},
 	{"GET", `^/api/v1/session$`, "viewer,operator,admin,acme's viewer,acme's operator"},
@@ -89,8 +90,8 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters(/\{id\})?$`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/targets$`, "admin"},
-	{"GET", `^/api/v1/agents/(tasks|schedules|events)(/|$)`, "viewer,operator,admin,acme's viewer,acme's operator"},
-	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules)(/|$)`, "operator,admin,acme's operator"},
+	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|events)(/|$)`, "viewer,operator,admin,acme's viewer,acme's operator"},
+	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules|jobs|runs)(/|$)`, "operator,admin,acme's operator"},
 	{"GET", `.*`, "viewer,operator,admin"},
 	{".*", `.*`, "operator,admin"},
 })

@@ -123,6 +123,7 @@ func applyCommand(a *app.App) *cobra.Command {
 func planCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "plan FILE", Short: "Say what applying a definition would change", Args: app.Exactly("a definition's file"),
+		Example: "  mainstay job plan nightly.yaml",
 	}
 	return a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
 		name, text, err := definition(a, command, args[0])
@@ -161,7 +162,9 @@ func printPlan(a *app.App, p *api.JobPlan) error {
 
 func listCommand(a *app.App) *cobra.Command {
 	var q client.JobQuery
-	command := app.LimitedList(a, &cobra.Command{Use: "list", Short: "List jobs", Args: app.Exactly()},
+	command := app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List jobs", Args: app.Exactly(), Example: "  mainstay job list",
+	},
 		func(s *client.Client) *client.List[api.JobEntry] { return s.Jobs.List(q) },
 		func(a *app.App, jobs []api.JobEntry) error {
 			header := []string{"JOB", "CLUSTER", "VERSION", "STEPS", "SCHEDULES", "STATE", "CREATED"}
@@ -186,6 +189,7 @@ func getCommand(a *app.App) *cobra.Command {
 	var version int
 	command := app.Show(a, &cobra.Command{
 		Use: "get NAME", Short: "Show a job and its definition", Args: app.Exactly("a job's name"),
+		Example: "  mainstay job get nightly",
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Job, error) {
 		return s.Jobs.Get(ctx, args[0], version)
 	}, printJob)
@@ -273,7 +277,10 @@ func pauseCommand(
 	do func(j client.Jobs, ctx context.Context, name, reason string) (*api.Job, error),
 ) *cobra.Command {
 	var reason string
-	command := a.Call(&cobra.Command{Use: word + " NAME", Short: short, Args: app.Exactly("a job's name")},
+	command := a.Call(&cobra.Command{
+		Use: word + " NAME", Short: short, Args: app.Exactly("a job's name"),
+		Example: "  mainstay job " + word + " nightly --reason \"new disks\"",
+	},
 		func(ctx context.Context, s *app.Client, args []string) error {
 			if _, err := do(s.Jobs, ctx, args[0], reason); err != nil {
 				return err
@@ -287,6 +294,7 @@ func pauseCommand(
 func versionsCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
 		Use: "versions NAME", Short: "List the versions of a job that are kept", Args: app.Exactly("a job's name"),
+		Example: "  mainstay job versions nightly",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		versions, err := s.Jobs.Versions(ctx, args[0])
 		if err != nil {
@@ -323,6 +331,7 @@ func revertCommand(a *app.App) *cobra.Command {
 func deleteCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
 		Use: "delete NAME", Short: "Delete a job with its schedules; its runs go on", Args: app.Exactly("a job's name"),
+		Example: "  mainstay job delete nightly",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		if err := s.Jobs.Delete(ctx, args[0]); err != nil {
 			return err

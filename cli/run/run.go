@@ -71,7 +71,8 @@ func getCommand(a *app.App) *cobra.Command {
 func watchCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
 		Use: "watch RUN", Short: "Follow a run until it has ended or needs a person", Args: app.Exactly("a run's id"),
-		Long: "Follow a run until it has ended or needs a person. The exit code is 6 unless it completed.",
+		Example: "  mainstay run watch r-06f3…",
+		Long:    "Follow a run until it has ended or needs a person. The exit code is 6 unless it completed.",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		run, err := a.FollowRun(ctx, s.Client, args[0])
 		if err != nil {
@@ -104,7 +105,10 @@ func reasonCommand(
 	do func(r client.Runs, ctx context.Context, id, reason string) (*api.Run, error),
 ) *cobra.Command {
 	var reason string
-	command := a.Call(&cobra.Command{Use: word + " RUN", Short: short, Args: app.Exactly("a run's id")},
+	command := a.Call(&cobra.Command{
+		Use: word + " RUN", Short: short, Args: app.Exactly("a run's id"),
+		Example: "  mainstay run " + word + " r-06f3… --reason \"new disks\"",
+	},
 		func(ctx context.Context, s *app.Client, args []string) error {
 			return say(a, s, then, args[0])(do(s.Runs, ctx, args[0], reason))
 		})
@@ -128,6 +132,7 @@ func retryCommand(a *app.App) *cobra.Command {
 	var in api.RetryRunRequest
 	command := a.Call(&cobra.Command{
 		Use: "retry RUN", Short: "Run again what has not succeeded of a run that has ended", Args: app.Exactly("a run's id"),
+		Example: "  mainstay run retry r-06f3… --from merge",
 		Long: `Run again what has not succeeded of a run that has ended, as a new run. With --from, also that step and all that come
 after it. Steps of a run that has not ended are retried with: mainstay run step retry RUN STEP`,
 	}, func(ctx context.Context, s *app.Client, args []string) error {

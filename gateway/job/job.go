@@ -86,7 +86,7 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate.Scoped(), op("apply-job", "PUT /jobs/{name}", "Apply a job's definition",
 		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents),
 		h.applyRequest)
-	httpapi.Register(routes, access.View.Scoped(), op("plan-job", "POST /jobs/{name}/plan",
+	httpapi.Register(routes, access.Operate.Scoped(), op("plan-job", "POST /jobs/{name}/plan",
 		"Say what a definition would change", "Nothing happens. Any wrong definition is refused as when it is applied."+documents),
 		func(ctx context.Context, in *definitionInput) (*rest.Output[api.JobPlan], error) {
 			return rest.Reply(h.plan(ctx, in))
