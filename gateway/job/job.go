@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -83,9 +84,14 @@ type versionsOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	registerSchema(routes)
 	const documents = " The body is the definition, YAML or JSON with the same names."
-	httpapi.Register(routes, access.Operate.Scoped(), op("apply-job", "PUT /jobs/{name}", "Apply a job's definition",
-		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents),
-		h.applyRequest)
+	apply := op("apply-job", "PUT /jobs/{name}", "Apply a job's definition",
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents)
+	apply.Responses = map[string]*huma.Response{"201": {
+		Description: "The job is new",
+		Content: map[string]*huma.MediaType{"application/json": {
+			Schema: routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Job](), true, "Job")}},
+	}}
+	httpapi.Register(routes, access.Operate.Scoped(), apply, h.applyRequest)
 	httpapi.Register(routes, access.Operate.Scoped(), op("plan-job", "POST /jobs/{name}/plan",
 		"Say what a definition would change", "Nothing happens. Any wrong definition is refused as when it is applied."+documents),
 		func(ctx context.Context, in *definitionInput) (*rest.Output[api.JobPlan], error) {
