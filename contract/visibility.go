@@ -25,7 +25,7 @@ var (
 	AttrTenant   = temporal.NewSearchAttributeKeyKeyword("MainstayTenant")
 	AttrJob      = temporal.NewSearchAttributeKeyKeyword("MainstayJob") // of a job and of its runs
 	AttrLabels   = temporal.NewSearchAttributeKeyKeywordList("MainstayLabels")
-	AttrRanOn    = temporal.NewSearchAttributeKeyKeywordList("MainstayRanOn") // agents that had the task, the last one last
+	AttrRanOn    = temporal.NewSearchAttributeKeyKeywordList("MainstayRanOn") // agents that had it, the last one last
 )
 
 // SearchAttributes lists them with their types, for registration.

@@ -86,7 +86,8 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.Timeout.Or(fleet.DefaultTaskTimeout).String() + " an attempt"},
 		{"Expires", "after " + spec.ExpiresIn.Or(fleet.DefaultExpiration).String() + " without an agent"},
-		{"Retries", fmt.Sprintf("up to %s, %s lost", fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
+		{"Retries", fmt.Sprintf("up to %s, %s lost",
+			fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
 			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
 	}

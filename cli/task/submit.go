@@ -37,7 +37,9 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		}
 		var once sync.Once
 		c.Client = c.Patient(patience, func(err error) {
-			once.Do(func() { fmt.Fprintf(a.Stderr, "%s\nTrying again for up to %s.\n", app.OneLine(err.Error()), patience) })
+			once.Do(func() {
+				fmt.Fprintf(a.Stderr, "%s\nTrying again for up to %s.\n", app.OneLine(err.Error()), patience)
+			})
 		})
 		task, err := c.Tasks.Submit(ctx, request)
 		begun := time.Now()

@@ -151,7 +151,9 @@ const (
 // searched reads pages as Newest does, of the tasks with a text.
 func (h *Handlers) searched(text string) func(context.Context, string, int, []byte) ([]store.Task, []byte, error) {
 	text = strings.ToLower(text)
-	return func(ctx context.Context, query string, size int, token []byte) (found []store.Task, next []byte, err error) {
+	return func(
+		ctx context.Context, query string, size int, token []byte,
+	) (found []store.Task, next []byte, err error) {
 		for searched := 0; searched < maxSearched; searched += searchedPage {
 			page, after, err := h.Store.Tasks().Newest(ctx, query, searchedPage, token)
 			if err != nil {

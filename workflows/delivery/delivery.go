@@ -232,8 +232,8 @@ func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
 
 // State is the task as it stands now.
 func (d *Delivery) State() contract.TaskState {
-	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result, ResultAttempt: d.source,
-		NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
+	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result,
+		ResultAttempt: d.source, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
 	}
