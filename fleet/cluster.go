@@ -72,8 +72,8 @@ type Member struct {
 	JoinToken string `json:"join_token,omitempty"`
 	// Revoked: its session was ended with that token, so its process may not resume it.
 	Revoked bool `json:"revoked,omitempty"`
-	// Relieved: a failover by hand took its shards. It gets none while others are online, until a rebalance or a new
-	// process.
+	// Relieved: a failover by hand took its shards. It gets none while others are online, until a rebalance, the end
+	// of its maintenance, or a new process.
 	Relieved bool `json:"relieved,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`

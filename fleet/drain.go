@@ -161,6 +161,7 @@ func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error)
 			m.setStatus(AgentOffline, "not connected since before its maintenance ended", now)
 		default:
 			m.setStatus(AgentOnline, "", now)
+			m.Relieved = false
 		}
 	}
 	return true, nil

@@ -134,8 +134,19 @@ func TestClusterShardsStayAway(t *testing.T) {
 		require.Equal(t, []int{0, 8}, owned())
 		run.update(contract.RebalanceUpdate.Name, contract.RebalanceRequest{})
 	})
-	run.at(40*time.Second, func() { require.Equal(t, []int{4, 4}, owned()) })
-	run.deleteAt(50 * time.Second)
+	run.at(40*time.Second, func() {
+		require.Equal(t, []int{4, 4}, owned())
+		run.SignalWorkflow(contract.EvacuatedSignal.Name, contract.Evacuated{AgentID: "a", Epoch: 1})
+	})
+	run.at(60*time.Second, func() {
+		require.Equal(t, []int{0, 8}, owned())
+		run.update(contract.CordonUpdate.Name, contract.CordonRequest{AgentID: "a"})
+	})
+	run.at(70*time.Second, func() {
+		run.update(contract.UncordonUpdate.Name, contract.UncordonRequest{AgentID: "a"})
+	})
+	run.at(90*time.Second, func() { require.Equal(t, []int{4, 4}, owned(), "as after healing took it out of service") })
+	run.deleteAt(100 * time.Second)
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 8})
 	require.NoError(t, run.GetWorkflowError())
 }
