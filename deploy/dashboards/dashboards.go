@@ -72,6 +72,12 @@ func fleet() *Dashboard {
 					"{{action_type}} {{status}}"}),
 			graph("Healing cycle, 95th percentile", "", "s",
 				Query{`histogram_quantile(0.95, sum by (le) (rate(stella_agent_healing_cycle_duration_seconds_bucket[15m])))`, "95 %"}),
+			graph("Scaling actions", "Changes of the number of agents that have ended.", "cps",
+				Query{`sum by (change, outcome) (rate(mainstay_cluster_scaling_actions_total{cluster_id=~"$cluster"}[5m]))`,
+					"{{change}} {{outcome}}"}),
+			graph("Scaling blocked", "1 while scaling cannot start wanted agents, or stop surplus ones.", "none",
+				Query{`max by (cluster_id, change) (mainstay_cluster_scaling_blocked{cluster_id=~"$cluster"})`,
+					"{{cluster_id}} {{change}}"}),
 		},
 	}
 }

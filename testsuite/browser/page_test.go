@@ -24,7 +24,7 @@ func TestOverview(t *testing.T) {
 	p.press(f.cluster)
 	p.shows("Topology")
 	p.until("the topology has leader and standby",
-		`[...document.querySelectorAll(".topology h3")].map((e) => e.innerText).join() === "Leader,Standbys, the next leader first"`)
+		`[...document.querySelectorAll(".topology h3")].map((e) => e.innerText).join() === "Leader,Standbys"`)
 	require.Equal(t, "Cluster "+f.cluster+" · Mainstay", p.text("document.title"))
 	p.until("focus is on the heading", `document.activeElement.tagName === "H1"`)
 }
