@@ -183,7 +183,7 @@ func besideAnother(t *testing.T, g *stage) []string {
 			v.problems = append(v.problems, "a run of the schedule is "+string(r.Status))
 		}
 	}
-	if a.tries < 100 {
+	if a.tries < 50 {
 		v.problems = append(v.problems, fmt.Sprintf("the adversary got only %d answers", a.tries))
 	}
 	return append(v.problems, a.problems...)
