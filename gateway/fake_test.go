@@ -283,7 +283,7 @@ func (s fakeService) GetWorkflowExecutionHistory(
 		return nil, serviceerror.NewUnavailable("canary")
 	}
 	events := []*historypb.HistoryEvent{{
-		EventTime: e.info.GetStartTime(),
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, EventTime: e.info.GetStartTime(),
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{Input: payloads(
 				e.input)},

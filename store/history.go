@@ -89,7 +89,7 @@ func (s Tasks) History(ctx context.Context, t *api.Task, d *Delivery) ([]api.Tas
 		tell.take(e)
 	}
 	if d != nil && d.Started() && d.Attempt.Number == tell.attempt {
-		tell.went(tell.attempt, &d.Report, time.Now())
+		tell.went(tell.attempt, &d.Report, time.Time{})
 	}
 	if t.Status.Final() && t.ClosedAt != nil {
 		tell.add(api.TaskMoment{At: *t.ClosedAt, Event: string(t.Status), Reason: t.Why})
@@ -199,13 +199,13 @@ func joined(what, reason string) string {
 	return what + ": " + reason
 }
 
-// during adds what others than Temporal saw of the delivery that is under way. Their clocks may differ from its, and
-// must not change the order.
+// during adds what others than Temporal saw of a delivery until its end; zero: it is under way. Their clocks may differ
+// from Temporal's, and must not change the order.
 func (l *teller) during(m api.TaskMoment, end time.Time) {
 	if m.At.Before(l.since) {
 		m.At = l.since
 	}
-	if m.At.After(end) {
+	if !end.IsZero() && m.At.After(end) {
 		m.At = end
 	}
 	l.add(m)
