@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,13 +105,37 @@ func (e *evaluation) readFacts() error {
 // output evaluates what the run keeps of a step, and lets later steps see it.
 func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) contract.StepOutput {
 	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
-	output, err := e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, entry.FailedElements())
+	completes, err := readCompletions(step, ended)
+	var output json.RawMessage
+	if err == nil {
+		output, err = e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, entry.FailedElements())
+	}
 	if err != nil {
 		e.failed[ended.Step] = true
 		return contract.StepOutput{Step: ended.Step, Error: err.Error()}
 	}
 	entry.Output = output
-	return contract.StepOutput{Step: ended.Step, Output: output}
+	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}
+}
+
+// readCompletions replaces results that complete the step by what they complete it with, and returns what completes the
+// whole run; nil for nothing.
+func readCompletions(step *job.PlannedStep, ended *contract.EndedStep) (completes json.RawMessage, err error) {
+	results := []*json.RawMessage{&ended.Result}
+	for i := range ended.Results {
+		results = append(results, &ended.Results[i])
+	}
+	for _, result := range results {
+		value, whole, output := job.Completion(*result)
+		if *result = value; whole {
+			completes = output
+		}
+	}
+	if completes != nil && !step.TerminalSink {
+		return nil, errors.New(
+			"not_a_terminal_sink: only a step with terminal_sink: true may return complete_run")
+	}
+	return completes, nil
 }
 
 func (e *evaluation) entry(step string) *job.Entry {
@@ -138,7 +163,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 		yes, err := e.flows.Bool(ctx, step.If, e.facts)
 		if err != nil {
 			begun.Error = "if: " + err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
 		}
 		if begun.Skip = !yes; begun.Skip {
 			return begun, nil
@@ -170,7 +195,7 @@ func (e *evaluation) tasks(
 		var err error
 		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
 			begun.Error = "for_each: " + err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
 		}
 	}
 	for i, item := range elements {
@@ -179,7 +204,7 @@ func (e *evaluation) tasks(
 			filled, err := e.flows.Task(ctx, step.Task, e.facts, item, i)
 			if err != nil {
 				begun.Tasks, begun.Error = nil, err.Error()
-				return begun, nil
+				return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
 			}
 			spec = filled
 		}

@@ -183,7 +183,9 @@ func (g *guarded) died() error {
 	err := g.process.Wait()
 	g.awaitOutput()
 	return fmt.Errorf(
-		"the command's guard process was ended by something else (%w); the command was killed with all that it had started", err)
+		"the command's guard process was ended by something else (%w); the command was killed with all that it had started",
+		err,
+	)
 }
 
 // awaitOutput waits until the output is read. It gives up on output that a process outside of the tree holds open.

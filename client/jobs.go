@@ -30,8 +30,12 @@ func (j Jobs) Apply(ctx context.Context, name string, definition []byte, version
 
 // Plan says what a definition would change.
 func (j Jobs) Plan(ctx context.Context, name string, definition []byte) (*api.JobPlan, error) {
-	return do[api.JobPlan](ctx, j.c, request{method: http.MethodPost, path: path("jobs", name, "plan"), text: definition,
-		keyed: true})
+	return do[api.JobPlan](
+		ctx,
+		j.c,
+		request{method: http.MethodPost, path: path("jobs", name, "plan"), text: definition,
+			keyed: true},
+	)
 }
 
 // Versions returns the versions of a job's definition that are kept, the one in force last.

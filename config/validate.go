@@ -152,8 +152,13 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	k.count(members+".max_agents", c.Membership.MaxAgents, 0, fleet.MaxMembers)
 	k.check(full.MinAgents >= 0 && full.MinAgents <= full.MaxAgents, members+".minimum_agents",
 		"must lie between 0 and max_agents (%d)", full.MaxAgents)
-	k.check(full.DesiredAgents == 0 || full.DesiredAgents >= full.MinAgents && full.DesiredAgents <= full.MaxAgents,
-		members+".desired_agents", "must lie between minimum_agents (%d) and max_agents (%d), or be 0", full.MinAgents, full.MaxAgents)
+	k.check(
+		full.DesiredAgents == 0 || full.DesiredAgents >= full.MinAgents && full.DesiredAgents <= full.MaxAgents,
+		members+".desired_agents",
+		"must lie between minimum_agents (%d) and max_agents (%d), or be 0",
+		full.MinAgents,
+		full.MaxAgents,
+	)
 
 	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded,
 		fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),

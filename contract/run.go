@@ -149,7 +149,9 @@ type Evaluated struct {
 type StepOutput struct {
 	Step   string          `json:"step"`
 	Output json.RawMessage `json:"output,omitempty"`
-	Error  string          `json:"error,omitempty"`
+	// Completes is what the step completes the whole run with; absent: it does not.
+	Completes json.RawMessage `json:"completes,omitempty"`
+	Error     string          `json:"error,omitempty"`
 }
 
 // BegunStep is what a step begins with. A step that comes after one whose output could not be evaluated is left out.

@@ -191,7 +191,10 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		}
 	}
 	if err := clusters.EnsureScaling(ctx); err != nil {
-		o.Logger.Warn("Whether clusters have scaling on is not known; the schedule of scaling is made when one is changed", zap.Error(err))
+		o.Logger.Warn(
+			"Whether clusters have scaling on is not known; the schedule of scaling is made when one is changed",
+			zap.Error(err),
+		)
 	}
 	p.http.TLSConfig = o.tls
 	p.audit = o.Audit
@@ -337,7 +340,9 @@ func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 		return guarded
 	}
 	wrongHost := deny("this control plane serves only its own machine, under the names localhost and 127.0.0.1")
-	proxied := deny("security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv)
+	proxied := deny(
+		"security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv,
+	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(httpapi.ForwardedFor) != "" || r.Header.Get("Forwarded") != "" {
 			proxied.ServeHTTP(w, r)

@@ -40,8 +40,12 @@ func (f *SecurityFlags) AddTo(flags *pflag.FlagSet) {
 		"file with a join token for the agents of all clusters (default: $"+app.JoinTokenEnv+")")
 	flags.StringVar(&f.auditLog, "audit-log", "",
 		"where each change is written: log, off or a file (default: security.audit_log of the configuration, else log)")
-	flags.StringSliceVar(&f.proxies, "trusted-proxies", nil,
-		"addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)")
+	flags.StringSliceVar(
+		&f.proxies,
+		"trusted-proxies",
+		nil,
+		"addresses or CIDR blocks of the reverse proxies before this server, whose X-Forwarded-For tells who a client is (default: security.trusted_proxies of the configuration, else none)",
+	)
 }
 
 // addServing adds those of `serve` alone.
@@ -185,7 +189,9 @@ func (f *SecurityFlags) checkServing(s config.Security, r roles, t FirstTokens, 
 				"--insecure switches security off, but tokens or certificates are set: leave out the one or the others")
 		case !Loopback(listener):
 			return app.UsageError(
-				"--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token", listener.Addr())
+				"--insecure is for this machine alone, and others can reach %s: listen on 127.0.0.1, or make an admin token",
+				listener.Addr(),
+			)
 		}
 		return nil
 	}
@@ -206,8 +212,12 @@ func checkInsecure(ctx context.Context, temporal client.Client, namespace string
 		return fmt.Errorf("see whether there are tokens: %w", err)
 	}
 	if len(tokens) > 0 {
-		return app.UsageError("--insecure would open an installation to everybody that has tokens (%d in the namespace %s): "+
-			"leave it out and give an admin token, or name another namespace", len(tokens), namespace)
+		return app.UsageError(
+			"--insecure would open an installation to everybody that has tokens (%d in the namespace %s): "+
+				"leave it out and give an admin token, or name another namespace",
+			len(tokens),
+			namespace,
+		)
 	}
 	return nil
 }
@@ -276,7 +286,9 @@ func LoadTokenKey(file string, getenv func(string) string, log *zap.Logger) ([]b
 	}
 	if text == "" && file == "" {
 		return nil, app.UsageError(
-			"hubs and gateways need a secret key, the same for all of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s", TokenKeyEnv)
+			"hubs and gateways need a secret key, the same for all of an installation. Make one and keep it:\n  openssl rand -hex 32 > token-key\nand name the file in the configuration (hub.token_key_file), or put the key into %s",
+			TokenKeyEnv,
+		)
 	}
 	return []byte(text), checkSecret("key", source, text, minTokenKey)
 }

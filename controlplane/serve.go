@@ -95,7 +95,8 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	if o.HubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}
-	if roles.hub || roles.gateway && !s.security.insecure || settings.Hub.TokenKeyFile != "" || a.Getenv(TokenKeyEnv) != "" {
+	if roles.hub || roles.gateway && !s.security.insecure || settings.Hub.TokenKeyFile != "" ||
+		a.Getenv(TokenKeyEnv) != "" {
 		if o.Key, err = LoadTokenKey(settings.Hub.TokenKeyFile, a.Getenv, log); err != nil {
 			return err
 		}
@@ -126,7 +127,8 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		o.spawner.JoinToken = tokens.Join
 		if security.TLSCert != "" && len(settings.Spawner.HubURLs) == 0 {
 			return app.UsageError(
-				"set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it")
+				"set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it",
+			)
 		}
 	}
 	options, err := settings.TemporalClientOptions()
@@ -175,7 +177,9 @@ func (o *Options) secure(f *SecurityFlags, s config.Security, tokens FirstTokens
 	o.Metrics = MetricsPolicy(s.OpenMetrics)
 	if o.Gate, o.Audit, err = NewGate(s, tokens, o.Key, o.Temporal, o.Logger); err != nil || s.TLSCert == "" {
 		if err == nil && !Loopback(o.Listener) {
-			o.Logger.Warn("Serving plain http: tokens can be read on the way. Set security.tls_cert and tls_key, or put a proxy that speaks https before this address")
+			o.Logger.Warn(
+				"Serving plain http: tokens can be read on the way. Set security.tls_cert and tls_key, or put a proxy that speaks https before this address",
+			)
 		}
 		return err
 	}

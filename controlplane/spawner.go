@@ -104,7 +104,8 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	}
 	if !s.AllowExec {
 		return nil, app.UsageError(
-			"the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)")
+			"the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)",
+		)
 	}
 	program, err := os.Executable()
 	if err != nil {

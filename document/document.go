@@ -71,7 +71,9 @@ func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
 		return nil, syntaxError(name, err)
 	}
 	if err := decoder.Decode(&yaml.Node{}); err == nil {
-		return nil, &Error{[]Problem{{File: name, What: `must hold one document; remove what follows the second "---"`}}}
+		return nil, &Error{
+			[]Problem{{File: name, What: `must hold one document; remove what follows the second "---"`}},
+		}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxError(name, err)
 	}

@@ -189,7 +189,8 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 	default:
 		want, kinds = "a whole number", []string{"!!int"}
 	}
-	if n.Kind == yaml.ScalarNode && slices.Contains(kinds, n.ShortTag()) && n.Decode(reflect.New(t).Interface()) == nil {
+	if n.Kind == yaml.ScalarNode && slices.Contains(kinds, n.ShortTag()) &&
+		n.Decode(reflect.New(t).Interface()) == nil {
 		return
 	}
 	if want == "text" && n.Kind == yaml.ScalarNode {

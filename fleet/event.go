@@ -234,7 +234,10 @@ type memberSnapshot struct {
 // Snapshot copies the state for Changes.
 func (c *Cluster) Snapshot() *ClusterSnapshot {
 	s := &ClusterSnapshot{
-		members: make([]memberSnapshot, len(c.Members)), leader: c.Leader, last: c.LastLeader, shards: make([]string, len(c.Shards)),
+		members: make(
+			[]memberSnapshot,
+			len(c.Members),
+		), leader: c.Leader, last: c.LastLeader, shards: make([]string, len(c.Shards)),
 		pauses: slices.Clone(c.Pauses), brakes: slices.Clone(c.BrakeHolds), revision: c.Config.Revision(),
 		targets: make(map[string]string, len(c.Targets)), reduced: make(map[string]int, len(c.Reductions)),
 	}
@@ -384,7 +387,10 @@ func (d *clusterChanges) leader() {
 	case c.Leader == "":
 		d.add(EventLeaderVacated, EventData{AgentID: d.was.leader})
 	default:
-		d.add(EventLeaderElected, EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: cmp.Or(d.was.leader, d.was.last)})
+		d.add(
+			EventLeaderElected,
+			EventData{AgentID: c.Leader, Epoch: c.LeaderEpoch, PreviousAgentID: cmp.Or(d.was.leader, d.was.last)},
+		)
 	}
 }
 

@@ -78,7 +78,10 @@ func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redel
 		if end.LastUnreceived(tally) {
 			tally.NotReceived++
 			return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
-				"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s", tally.NotReceived, end.Reason)}
+				"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s",
+				tally.NotReceived,
+				end.Reason,
+			)}
 		}
 		if end.NotReceived {
 			tally.NotReceived++

@@ -169,7 +169,9 @@ func (s *TaskSpec) Validate() error {
 	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) &&
 		s.Retry.InitialInterval != 0 {
 		return fmt.Errorf(
-			"retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given", DefaultMaxInterval)
+			"retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given",
+			DefaultMaxInterval,
+		)
 	}
 	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
 }
@@ -331,7 +333,10 @@ func (d TaskDefaults) Validate() error {
 	if d.MaxAttempts < 1 || d.MaxAttempts > 100 || d.MaxTransfers < 1 || d.MaxTransfers > 100 {
 		return fmt.Errorf("max_attempts and max_transfers must lie between 1 and 100")
 	}
-	return errors.Join(ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour), d.RetrySafety.Validate())
+	return errors.Join(
+		ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour),
+		d.RetrySafety.Validate(),
+	)
 }
 
 // Apply sets what a task leaves out.

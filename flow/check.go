@@ -101,7 +101,11 @@ func (c *checker) job() {
 			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
 		}
 	}
-	if !c.check(len(d.Steps) > 0, "steps", "is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}") ||
+	if !c.check(
+		len(d.Steps) > 0,
+		"steps",
+		"is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}",
+	) ||
 		!c.check(len(d.Steps) <= job.MaxSteps, "steps", "has %d steps; at most %d are allowed", len(d.Steps), job.MaxSteps) {
 		return
 	}
@@ -111,7 +115,11 @@ func (c *checker) job() {
 			c.report("steps."+id, "is empty: say what it does with task, approve or wait")
 			d.Steps[id] = &job.Step{}
 		}
-		c.check(stepID.MatchString(id), "steps."+id, "must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter")
+		c.check(
+			stepID.MatchString(id),
+			"steps."+id,
+			"must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter",
+		)
 	}
 	c.dependencies(ids)
 	c.dynamic = map[string]bool{}
@@ -273,8 +281,11 @@ func (c *checker) step(id string, s *job.Step) {
 	c.check(kinds > 0, at, "does not say what it does: give it task, approve or wait")
 	c.check(kinds < 2, at, "does several things; keep one of task, approve and wait, and make steps of the others")
 	c.check(s.Join.N <= len(s.After), at+".join", "asks for %d steps, but after names %d", s.Join.N, len(s.After))
-	c.check(s.Join.All() || len(s.Output) > 0, at+".output",
-		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on")
+	c.check(
+		s.Join.All() || len(s.Output) > 0,
+		at+".output",
+		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on",
+	)
 	c.check(s.Join.All() || len(s.After) > 0, at+".join", "needs after")
 	if s.If != "" {
 		c.boolean(at+".if", s.If, id)
@@ -390,7 +401,12 @@ func (c *checker) forEach(id string, s *job.Step) {
 		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each")
 		return
 	}
-	c.check(s.Parallel >= 0 && s.Parallel <= job.MaxParallel, at+".max_parallel", "must be between 1 and %d", job.MaxParallel)
+	c.check(
+		s.Parallel >= 0 && s.Parallel <= job.MaxParallel,
+		at+".max_parallel",
+		"must be between 1 and %d",
+		job.MaxParallel,
+	)
 	if s.ForEach.Count == 0 {
 		c.kind(at+".for_each", s.ForEach.List, id, "a list", "list")
 	}
@@ -477,7 +493,13 @@ func (c *checker) stepReference(field, step, other string, fields []string) {
 		c.report(field, "reads the step itself; use result")
 		return
 	case placed && !slices.Contains(c.before[step], other):
-		c.report(field, "reads steps.%s, which may not have ended by then: add %s to steps.%s.after", other, other, step)
+		c.report(
+			field,
+			"reads steps.%s, which may not have ended by then: add %s to steps.%s.after",
+			other,
+			other,
+			step,
+		)
 	}
 	for _, f := range fields {
 		if f != "" && !slices.Contains(stepFields, f) {

@@ -33,8 +33,12 @@ var described = map[reflect.Type]object{
 	reflect.TypeFor[fleet.Duration]():  {"type": "string", "examples": []string{"30s", "1h30m"}},
 	reflect.TypeFor[fleet.Priority]():  {"enum": append([]any{1, 2, 3, 4, 5}, texts(fleet.PriorityNames())...)},
 	reflect.TypeFor[job.Size]():        {"type": []string{"integer", "string"}, "examples": []string{"64KiB", "1MiB"}},
-	reflect.TypeFor[job.Tolerate]():    {"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "%$"}}},
-	reflect.TypeFor[job.Join]():        {"anyOf": []object{{"enum": []string{"all", "any"}}, {"type": "integer", "minimum": 1}}},
+	reflect.TypeFor[job.Tolerate](): {
+		"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "%$"}},
+	},
+	reflect.TypeFor[job.Join](): {
+		"anyOf": []object{{"enum": []string{"all", "any"}}, {"type": "integer", "minimum": 1}},
+	},
 	reflect.TypeFor[job.ForEach](): {"anyOf": []object{{"type": "string"}, {
 		"type": "object", "required": []string{"count"}, "additionalProperties": false,
 		"properties": object{"count": object{"type": "integer", "minimum": 1, "maximum": job.MaxElements}}}}},

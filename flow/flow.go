@@ -62,8 +62,12 @@ func Warnings(p *job.Plan) []string {
 	if len(unmarked) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("no safety is given for %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
-		strings.Join(unmarked, ", "))}
+	return []string{
+		fmt.Sprintf(
+			"no safety is given for %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
+			strings.Join(unmarked, ", "),
+		),
+	}
 }
 
 // plan is the definition with its defaults, in the order of its steps. The definition has been checked.

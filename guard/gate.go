@@ -133,8 +133,10 @@ func (g *Gate) Admit(
 		return ctx, finished, err
 	}
 	if id.Cookie && mutates(r.Method) && !fromOwnPage(r) {
-		return ctx, finished, httpapi.Problem(protocol.CodeForbidden,
-			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere")
+		return ctx, finished, httpapi.Problem(
+			protocol.CodeForbidden,
+			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere",
+		)
 	}
 	landed, err := g.takeOff(r, route, &id, params["id"])
 	if err != nil {
@@ -215,8 +217,10 @@ func refusal(p access.Policy, id *access.Identity) error {
 			"this needs the role "+string(p.Role())+", and your token has the role "+string(
 				id.Role)+": ask an admin for another token")
 	case access.OneTenant:
-		return httpapi.Problem(protocol.CodeForbidden,
-			"your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet")
+		return httpapi.Problem(
+			protocol.CodeForbidden,
+			"your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet",
+		)
 	case access.NotForTokens:
 		return httpapi.Problem(protocol.CodeForbidden,
 			"an API token does not register agents: use a join token (mainstay token create --kind join)")
@@ -271,8 +275,10 @@ func checkSession(sessions func(token string) (agent string, good bool), r *http
 			}
 		}
 	}
-	return httpapi.Problem(protocol.CodeUnauthorized,
-		"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer")
+	return httpapi.Problem(
+		protocol.CodeUnauthorized,
+		"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer",
+	)
 }
 
 // Unlocked is the gate while security is off: everybody may do everything, but agents still prove that a session is

@@ -136,8 +136,12 @@ func RegisterSession(api huma.API, gate *Gate) {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"Access"}, Summary: summary,
 			Description: description}
 	}
-	in := operation("sign-in", http.MethodPost, "Sign a browser in",
-		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token.")
+	in := operation(
+		"sign-in",
+		http.MethodPost,
+		"Sign a browser in",
+		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token.",
+	)
 	in.MaxBodyBytes = maxSignIn
 	httpapi.Register(api, access.Open, in,
 		func(ctx context.Context, in *signInInput) (*sessionOutput, error) { return gate.signIn(ctx, in) })

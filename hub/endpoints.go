@@ -108,8 +108,10 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	token, isBearer := strings.CutPrefix(a.Authorization, "Bearer ")
 	claims, err := e.hub.seal.openSession(token)
 	if !isBearer || err != nil || claims.Agent != a.ID {
-		return sessionClaims{}, httpapi.Problem(protocol.CodeUnauthorized,
-			"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer")
+		return sessionClaims{}, httpapi.Problem(
+			protocol.CodeUnauthorized,
+			"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer",
+		)
 	}
 	return claims, nil
 }

@@ -60,7 +60,11 @@ func (r *reclaimer) giveUpMissing(ctx context.Context) error {
 		}
 		var held map[string][]fleet.HeldAttempt
 		if (facts{r.hub}).anyMissing(&view) {
-			held, err = (store.Store{Client: r.hub.client, Namespace: r.hub.namespace}).Tasks().HeldAt(ctx, name, r.hub.id)
+			held, err = (store.Store{Client: r.hub.client, Namespace: r.hub.namespace}).Tasks().HeldAt(
+				ctx,
+				name,
+				r.hub.id,
+			)
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,9 @@ func (j *Job) Begin(run, key string) []Verdict {
 		return []Verdict{{Run: run}}
 	}
 	if len(j.Active) >= maxHoldings {
-		return []Verdict{{run, Admission{Skip: true, Why: fmt.Sprintf("%d runs of the job go or wait already", maxHoldings)}}}
+		return []Verdict{
+			{run, Admission{Skip: true, Why: fmt.Sprintf("%d runs of the job go or wait already", maxHoldings)}},
+		}
 	}
 	going, first := 0, -1
 	for i := range j.Active {

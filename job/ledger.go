@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -412,7 +413,8 @@ func (l *Ledger) Refuse(step string, action StepAction) string {
 	case SkipStep, CompleteStep:
 		possible, needs = failed || !e.Status.Final() && !e.underWay(), "that has failed or has not begun"
 	case FailStep:
-		possible, needs = e.Held() || !e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
+		possible, needs = e.Held() ||
+			!e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
 	default:
 		return "the action must be retry, skip, complete, fail, approve or reject"
 	}
@@ -483,6 +485,9 @@ func WholeOutput(result json.RawMessage) json.RawMessage {
 	return result
 }
 
+// MayComplete reports whether a result may be one that Completion reads.
+func MayComplete(result json.RawMessage) bool { return bytes.Contains(result, []byte("complete_")) }
+
 // Completion reads a result that completes a step, or the whole run: {"complete_step": …} or {"complete_run": …}, also
 // as the last line of a command's stdout. Any other result is the step's as it is.
 func Completion(result json.RawMessage) (step json.RawMessage, completesRun bool, run json.RawMessage) {
@@ -502,6 +507,9 @@ func Completion(result json.RawMessage) (step json.RawMessage, completesRun bool
 }
 
 func completion(text []byte) (step, run json.RawMessage, ok bool) {
+	if !MayComplete(text) {
+		return nil, nil, false
+	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(text, &object) != nil || len(object) != 1 {
 		return nil, nil, false

@@ -52,7 +52,9 @@ func (s Clusters) MakeSweep(ctx context.Context) error {
 			// What was missed while Temporal was away need not be made up for.
 			Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
 				CatchupWindow: durationpb.New(contract.ScalingInterval)},
-			State: &schedulepb.ScheduleState{Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling."},
+			State: &schedulepb.ScheduleState{
+				Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling.",
+			},
 		},
 	})
 	if KindOf(err) == Exists {

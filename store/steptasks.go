@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -95,7 +94,7 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 // takeWork puts in what the run's ledger says.
 func (t *Task) takeWork(w *job.Work) {
 	t.Why, t.Attempts, t.NextAttemptAt, t.CreatedAt, t.ClosedAt = w.Why, w.Attempts, w.NextAt, w.StartedAt, w.EndedAt
-	t.Result = json.RawMessage(w.Output)
+	t.Result = w.Output
 	switch w.Status {
 	case job.StepRunning:
 		t.Status = fleet.TaskRunning

@@ -32,7 +32,11 @@ func Access(ctx workflow.Context, in contract.AccessInput) error {
 	if err != nil {
 		return err
 	}
-	return workflow.NewContinueAsNewError(ctx, contract.AccessWorkflow, contract.AccessInput{Tokens: r.tokens, Ended: r.ended})
+	return workflow.NewContinueAsNewError(
+		ctx,
+		contract.AccessWorkflow,
+		contract.AccessInput{Tokens: r.tokens, Ended: r.ended},
+	)
 }
 
 type accessRun struct {
@@ -45,7 +49,10 @@ func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
 		if _, err := token.Validate(); err != nil {
 			return Refuse("%s", err)
 		}
-		if slices.ContainsFunc(r.tokens, func(t access.Record) bool { return t.Name == token.Name && t.ID != token.ID }) {
+		if slices.ContainsFunc(
+			r.tokens,
+			func(t access.Record) bool { return t.Name == token.Name && t.ID != token.ID },
+		) {
 			return Refuse("there is a token of this name: choose another name, or revoke that one first")
 		}
 		if len(r.tokens) >= access.MaxTokens {
@@ -93,7 +100,8 @@ func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest
 		revoked.Children = access.Descendants(r.tokens, req.ID)
 	}
 	r.tokens = slices.DeleteFunc(slices.Clone(r.tokens), func(t access.Record) bool {
-		return t.ID == req.ID || slices.ContainsFunc(revoked.Children, func(c access.Record) bool { return c.ID == t.ID })
+		return t.ID == req.ID ||
+			slices.ContainsFunc(revoked.Children, func(c access.Record) bool { return c.ID == t.ID })
 	})
 	return revoked, r.publish(ctx)
 }

@@ -173,7 +173,10 @@ func failOverCommand(a *app.App) *cobra.Command {
 		}
 		if wait == 0 {
 			return a.Print(s.Answer, func() error {
-				return a.Sayf("Failover %[1]s is asked for. See it with: mainstay failover get %[1]s\n", accepted.FailoverID)
+				return a.Sayf(
+					"Failover %[1]s is asked for. See it with: mainstay failover get %[1]s\n",
+					accepted.FailoverID,
+				)
 			})
 		}
 		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, before, wait)

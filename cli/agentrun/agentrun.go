@@ -84,7 +84,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			if !allowExec && demoRoot == "" {
 				return app.UsageError(
-					"this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)")
+					"this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)",
+				)
 			}
 			if allowExec {
 				runner.Handle(agent.ExecType, agent.ExecHandler(execEnv...))

@@ -82,7 +82,10 @@ func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{},
-			UsageError("%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m", flag)
+			UsageError(
+				"%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m",
+				flag,
+			)
 	}
 	return at.UTC(), nil
 }

@@ -48,9 +48,14 @@ func PrintRun(a *App, run *api.Run) error {
 		return []string{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.Work), a.noteOf(e)}
 	})
 	if err == nil && len(run.Decisions) > 0 {
-		err = PrintBelow(a, run.Decisions, []string{"DECIDED", "BY", "STEP", "WHEN", "WHY"}, func(d *job.Decision) []string {
-			return []string{d.Action, d.By, d.Step, a.Ago(&d.At), d.Reason}
-		})
+		err = PrintBelow(
+			a,
+			run.Decisions,
+			[]string{"DECIDED", "BY", "STEP", "WHEN", "WHY"},
+			func(d *job.Decision) []string {
+				return []string{d.Action, d.By, d.Step, a.Ago(&d.At), d.Reason}
+			},
+		)
 	}
 	if next := nextOf(run); err == nil && next != "" {
 		err = a.Sayf("\n%s", next)

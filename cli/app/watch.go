@@ -16,7 +16,13 @@ const clearScreen = "\x1b[H\x1b[J"
 // Watched adds --watch to a command that prints how something stands: it prints it again and again, until Ctrl-C.
 func (a *App) Watched(command *cobra.Command) *cobra.Command {
 	var every time.Duration
-	command.Flags().DurationVarP(&every, "watch", "w", 0, "print again and again, with this time between (--watch alone: 2s)")
+	command.Flags().DurationVarP(
+		&every,
+		"watch",
+		"w",
+		0,
+		"print again and again, with this time between (--watch alone: 2s)",
+	)
 	command.Flags().Lookup("watch").NoOptDefVal = watchEvery.String()
 	CheckFirst(command, func() error {
 		if every < 0 {
@@ -36,7 +42,7 @@ func (a *App) Watched(command *cobra.Command) *cobra.Command {
 			a.Stdout = &page
 			err := once(c, args)
 			if c.Context().Err() != nil {
-				return nil //nolint:nilerr // Ctrl-C is how watching ends
+				return nil
 			}
 			if err != nil && ExitCode(err) != ExitUnreachable {
 				return err

@@ -49,7 +49,10 @@ be repeated.`,
 		}
 		wanted := settings.ClusterConfigs()
 		if len(wanted) == 0 {
-			return app.UsageError("%s describes no clusters: they stand in its sections clusters and agent_cluster", args[0])
+			return app.UsageError(
+				"%s describes no clusters: they stand in its sections clusters and agent_cluster",
+				args[0],
+			)
 		}
 		var applied []appliedCluster
 		for _, config := range wanted {

@@ -77,14 +77,23 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Int("task-max-transfers", 0, "agents that its tasks may be lost with, where a task does not say (default 3)")
 	flags.Duration("task-expires-in", 0,
 		"how long its tasks may wait for an agent, where a task does not say (default 1h)")
-	flags.String("task-retry-safety", "",
-		"when its tasks may run again after their agent was lost, where a task does not say: idempotent (the default), fenced, at_most_once or unmarked")
+	flags.String(
+		"task-retry-safety",
+		"",
+		"when its tasks may run again after their agent was lost, where a task does not say: idempotent (the default), fenced, at_most_once or unmarked",
+	)
 	flags.Duration("task-transfer-timeout", 0, "how long a failover watches the tasks that it moves (default 5m)")
 	flags.Duration("dead-letter-retention", 0, "how long a dead letter of its tasks is kept for a retry (default 168h)")
-	flags.Float64("brake-share", 0,
-		"the brake holds failovers when more than this share of the agents vanishes at once; 1 turns it off (default 0.5)")
-	flags.Int("brake-min-lost", 0,
-		"the brake holds failovers when at least so many agents vanish at once, if they are also more than the share (default 3)")
+	flags.Float64(
+		"brake-share",
+		0,
+		"the brake holds failovers when more than this share of the agents vanishes at once; 1 turns it off (default 0.5)",
+	)
+	flags.Int(
+		"brake-min-lost",
+		0,
+		"the brake holds failovers when at least so many agents vanish at once, if they are also more than the share (default 3)",
+	)
 	flags.Duration("brake-window", 0, "what the brake takes for at once (default 10s)")
 	flags.String("healing", "",
 		"what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
@@ -92,12 +101,18 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("healing-patience", 0, "how long something must be wrong before healing acts (default 30s)")
 	flags.StringArray("tenant-weight", nil,
 		"a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
-	flags.String("scaling", "",
-		"off, manual (as many agents as desired are kept) or auto (rules move the number between min and max) (default off)")
+	flags.String(
+		"scaling",
+		"",
+		"off, manual (as many agents as desired are kept) or auto (rules move the number between min and max) (default off)",
+	)
 	flags.String("queue-measure", "", "what the queue thresholds count: total or per_agent (default total)")
 	flags.Int("scale-up-queue", 0, "start agents when more tasks than this wait (default 5)")
-	flags.Float64("scale-up-cpu", 0,
-		"start agents when none is idle and their machines' cpu is busier than this, in percent; 100: never (default 80)")
+	flags.Float64(
+		"scale-up-cpu",
+		0,
+		"start agents when none is idle and their machines' cpu is busier than this, in percent; 100: never (default 80)",
+	)
 	flags.Duration("scale-up-cooldown", 0, "least time from one start of agents to the next (default 1m)")
 	flags.Int("scale-up-increment", 0, "agents started at a time (default 1)")
 	flags.Int("scale-down-queue", 0, "stop agents when fewer tasks than this wait (default 1)")

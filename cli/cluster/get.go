@@ -23,8 +23,16 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		t.Row("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
 	}
 	for _, b := range k.BrakeHolds {
-		t.Row("Brake holds",
-			fmt.Sprintf("since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s", a.Ago(&b.Since), b.Hub, b.Lost, k.Name))
+		t.Row(
+			"Brake holds",
+			fmt.Sprintf(
+				"since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s",
+				a.Ago(&b.Since),
+				b.Hub,
+				b.Lost,
+				k.Name,
+			),
+		)
 	}
 	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount,
 		k.MinAgents, k.DesiredAgents, k.MaxAgents))

@@ -26,11 +26,27 @@ func Command(a *app.App) *cobra.Command {
 which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run`,
 	}
 	a.ServerFlag(command)
-	command.AddCommand(runCommand(a), applyCommand(a), planCommand(a), validateCommand(a), schemaCommand(a), listCommand(a),
-		getCommand(a), dispatchCommand(a),
-		pauseCommand(a, "pause", "Stop a job from starting runs", "is paused: nothing starts its runs", client.Jobs.Pause),
+	command.AddCommand(
+		runCommand(a),
+		applyCommand(a),
+		planCommand(a),
+		validateCommand(a),
+		schemaCommand(a),
+		listCommand(a),
+		getCommand(a),
+		dispatchCommand(a),
+		pauseCommand(
+			a,
+			"pause",
+			"Stop a job from starting runs",
+			"is paused: nothing starts its runs",
+			client.Jobs.Pause,
+		),
 		pauseCommand(a, "resume", "Let a paused job start runs again", "starts runs again", client.Jobs.Resume),
-		versionsCommand(a), revertCommand(a), deleteCommand(a))
+		versionsCommand(a),
+		revertCommand(a),
+		deleteCommand(a),
+	)
 	return command
 }
 

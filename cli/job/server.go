@@ -113,7 +113,12 @@ func applyCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf("Job %s is at version %d. Start a run with: mainstay job dispatch %s\n", j.Name, j.Version, j.Name)
+			return a.Sayf(
+				"Job %s is at version %d. Start a run with: mainstay job dispatch %s\n",
+				j.Name,
+				j.Version,
+				j.Name,
+			)
 		})
 	})
 	command.Flags().IntVar(&version, "if-version", 0, "only while this version is in force")
@@ -336,7 +341,10 @@ func deleteCommand(a *app.App) *cobra.Command {
 		if err := s.Jobs.Delete(ctx, args[0]); err != nil {
 			return err
 		}
-		return a.Print(map[string]string{"deleted": args[0]}, func() error { return a.Sayf("Job %s is deleted.\n", args[0]) })
+		return a.Print(
+			map[string]string{"deleted": args[0]},
+			func() error { return a.Sayf("Job %s is deleted.\n", args[0]) },
+		)
 	})
 }
 

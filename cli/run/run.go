@@ -95,7 +95,12 @@ func pauseCommand(a *app.App) *cobra.Command {
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		return say(a, s, "is being paused", args[0])(s.Runs.Pause(ctx, args[0], in))
 	})
-	command.Flags().StringVar((*string)(&in.Mode), "mode", "", "stop (default): tasks under way stop, and go on afterwards; finish: they finish")
+	command.Flags().StringVar(
+		(*string)(&in.Mode),
+		"mode",
+		"",
+		"stop (default): tasks under way stop, and go on afterwards; finish: they finish",
+	)
 	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the run")
 	return command
 }

@@ -162,8 +162,12 @@ func triggerCommand(a *app.App) *cobra.Command {
 	}, func(a *app.App, t *api.Triggered) error {
 		return a.Sayf("Schedule %s makes task %[2]s. See it with: mainstay task get %[2]s\n", t.Name, t.TaskID)
 	})
-	command.Flags().StringVar((*string)(&request.Overlap), "overlap", "",
-		"when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
+	command.Flags().StringVar(
+		(*string)(&request.Overlap),
+		"overlap",
+		"",
+		"when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)",
+	)
 	return command
 }
 

@@ -113,8 +113,11 @@ func reviewCommand(a *app.App) *cobra.Command {
 // printNow says how a task stands after a change.
 func printNow(a *app.App, task *api.Task) error {
 	if task.Cancelling != nil {
-		return a.Sayf("Task %s is %s and being cancelled: its agent has up to 30 s to stop. See: mainstay task get %[1]s\n", task.ID,
-			task.Status)
+		return a.Sayf(
+			"Task %s is %s and being cancelled: its agent has up to 30 s to stop. See: mainstay task get %[1]s\n",
+			task.ID,
+			task.Status,
+		)
 	}
 	return a.Sayf("Task %s is now %s.\n", task.ID, task.Status)
 }

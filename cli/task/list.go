@@ -39,8 +39,12 @@ func listCommand(a *app.App) *cobra.Command {
 	})
 	flags := command.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	flags.StringVar((*string)(&q.Status), "status", "",
-		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired")
+	flags.StringVar(
+		(*string)(&q.Status),
+		"status",
+		"",
+		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired",
+	)
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&q.Agent, "agent", "", "only those that this agent had, or that are pinned to it")
@@ -77,8 +81,11 @@ func fullID(ctx context.Context, s *app.Client, prefix string, missing error) (s
 	if list.More() {
 		ids = append(ids, "and more")
 	}
-	return "", app.WithExit(app.ExitCode(missing), fmt.Errorf("several tasks have ids that begin so; give more of it:\n  %s",
-		strings.Join(ids, "\n  ")))
+	return "", app.WithExit(
+		app.ExitCode(missing),
+		fmt.Errorf("several tasks have ids that begin so; give more of it:\n  %s",
+			strings.Join(ids, "\n  ")),
+	)
 }
 
 func printTasks(a *app.App, tasks []api.Task) error {

@@ -68,7 +68,12 @@ what it writes comes out here as if it had run here; what becomes of the task is
 	flags.StringVar(&s.Request.ID, "id", "",
 		"id of the task (default: one is made); the same id again is the same task of its tenant")
 	flags.StringVar(&s.Request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
-	flags.DurationVar(&patience, "patience", 30*time.Second, "how long to go on trying while the control plane does not answer")
+	flags.DurationVar(
+		&patience,
+		"patience",
+		30*time.Second,
+		"how long to go on trying while the control plane does not answer",
+	)
 	flags.StringVar(&s.StartAt, "start-at", "",
 		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	s.TaskFlags(command)

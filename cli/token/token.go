@@ -46,14 +46,24 @@ func createCommand(a *app.App) *cobra.Command {
 		return s.Tokens.Create(ctx, r)
 	}, printNewToken)
 	flags := command.Flags()
-	flags.StringVar((*string)(&r.Kind), "kind", string(access.APIToken), "api: a client of the API; join: agents that register")
+	flags.StringVar(
+		(*string)(&r.Kind),
+		"kind",
+		string(access.APIToken),
+		"api: a client of the API; join: agents that register",
+	)
 	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
 	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0,
 		"how many agents may register with a join token; one that comes again counts once (default: any number)")
-	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0, "how long it lives (default: until it is revoked)")
+	flags.DurationVar(
+		(*time.Duration)(&r.ExpiresIn),
+		"expires-in",
+		0,
+		"how long it lives (default: until it is revoked)",
+	)
 	return command
 }
 
@@ -62,7 +72,13 @@ func printNewToken(a *app.App, t *api.NewToken) error {
 	if t.Kind == access.JoinToken {
 		env = app.JoinTokenEnv
 	}
-	return a.Sayf("%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n", t.Secret, t.ID, env, t.Secret)
+	return a.Sayf(
+		"%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n",
+		t.Secret,
+		t.ID,
+		env,
+		t.Secret,
+	)
 }
 
 func listCommand(a *app.App) *cobra.Command {

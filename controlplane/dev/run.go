@@ -118,7 +118,11 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 		return nil, err
 	}
 	if d.openDir {
-		fmt.Fprintf(a.Stderr, "Warning: the data directory is open to other users of this machine: chmod 700 %s\n", d.dir)
+		fmt.Fprintf(
+			a.Stderr,
+			"Warning: the data directory is open to other users of this machine: chmod 700 %s\n",
+			d.dir,
+		)
 	}
 	log := controlplane.NewLogger(d.log, zapcore.InfoLevel, false)
 	if err := d.takeTokens(o, a.Getenv, log); err != nil {

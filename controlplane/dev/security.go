@@ -114,4 +114,5 @@ func onlyHere(address string) bool {
 }
 
 var errNoTLSInDev = errors.New(
-	"dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)")
+	"dev speaks plain http: use `mainstay serve` for https, or put a proxy that speaks it before dev (security.tls_cert)",
+)

@@ -95,10 +95,14 @@ type getAgentInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View, rest.Op("Agents", "list-agents", "GET ",
+	httpapi.Register(routes, access.View, rest.Op(
+		"Agents",
+		"list-agents",
+		"GET ",
 		"List agents",
 		"Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. "+
-			"All filters that are given must fit. The full view asks the hubs, and so costs more."), h.listAgents)
+			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
+	), h.listAgents)
 	httpapi.Register(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}",
 		"Get an agent", ""), func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
 		return rest.Reply(h.agent(ctx, in.ID, in.full()))

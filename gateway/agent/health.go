@@ -15,9 +15,13 @@ import (
 )
 
 func (h *Handlers) registerHealth(routes huma.API) {
-	httpapi.Register(routes, access.View, rest.Op("Agents", "get-agent-health", "GET /{id}/health",
+	httpapi.Register(routes, access.View, rest.Op(
+		"Agents",
+		"get-agent-health",
+		"GET /{id}/health",
 		"Get an agent's health, with what it is made of",
-		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities."),
+		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
+	),
 		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.AgentHealth], error) {
 			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 			defer cancel()

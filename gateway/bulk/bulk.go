@@ -55,10 +55,14 @@ type listBulksOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	start := rest.Op("Bulk operations", "bulk-tasks", "POST /tasks/bulk",
+	start := rest.Op(
+		"Bulk operations",
+		"bulk-tasks",
+		"POST /tasks/bulk",
 		"Act on many tasks",
 		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
-			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.")
+			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.",
+	)
 	start.DefaultStatus = http.StatusAccepted
 	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found",
 		Content: map[string]*huma.MediaType{
@@ -89,8 +93,13 @@ func (h *Handlers) Register(routes huma.API) {
 			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(),
-		rest.Op("Bulk operations", "cancel-bulk", "POST /tasks/bulk/{id}/cancel",
-			"Stop a bulk operation", "What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended."),
+		rest.Op(
+			"Bulk operations",
+			"cancel-bulk",
+			"POST /tasks/bulk/{id}/cancel",
+			"Stop a bulk operation",
+			"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended.",
+		),
 		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
 			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))
 		})

@@ -113,7 +113,10 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time) []told {
 	}
 	earlier, err := f.earlierMarks(ctx, since)
 	if err != nil {
-		changes = append(changes, gap(since, "", "reviews and dead letters that were decided meanwhile are not all known", 0))
+		changes = append(
+			changes,
+			gap(since, "", "reviews and dead letters that were decided meanwhile are not all known", 0),
+		)
 	}
 	changes = append(changes, earlier...)
 	if more {

@@ -52,9 +52,13 @@ type listFailoversOutput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
-		rest.Op("Failovers", "failover-agent", "POST /{id}/failover",
+		rest.Op(
+			"Failovers",
+			"failover-agent",
+			"POST /{id}/failover",
 			"Move an agent's work and roles away",
-			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now or can run none of the agent's.")), h.startFailover)
+			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now or can run none of the agent's.",
+		)), h.startFailover)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
 		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",

@@ -60,12 +60,20 @@ func (h *Handlers) Register(routes huma.API) {
 		func(ctx context.Context, _ *struct{}) (*rest.Output[api.HealingStatus], error) {
 			return rest.Reply(h.healingStatus(ctx))
 		})
-	httpapi.Register(routes, access.View, rest.Op("Healing", "list-healing-actions", "GET /healing/actions",
+	httpapi.Register(routes, access.View, rest.Op(
+		"Healing",
+		"list-healing-actions",
+		"GET /healing/actions",
 		"List healing actions",
-		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it."), h.listHealing)
-	trigger := rest.Op("Healing", "trigger-healing", "POST /healing/trigger",
+		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it.",
+	), h.listHealing)
+	trigger := rest.Op(
+		"Healing",
+		"trigger-healing",
+		"POST /healing/trigger",
 		"Run a healing cycle now",
-		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the cycle decided, or 202 when it takes longer than a few seconds.")
+		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the cycle decided, or 202 when it takes longer than a few seconds.",
+	)
 	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.HealingCycleRecord](), true,
 		"HealingCycleRecord")
 	later := map[string]*huma.Response{"202": {Description: "It is under way",

@@ -64,7 +64,12 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	if err != nil {
 		return api.Run{}, h.Answer(err, "plan a run", protocol.CodeInternal)
 	}
-	in := &contract.RunInput{Plan: *plan, Inputs: r.Inputs, Origin: job.Origin{By: rest.Actor(ctx)}, StartAt: r.StartAt.UTC()}
+	in := &contract.RunInput{
+		Plan:    *plan,
+		Inputs:  r.Inputs,
+		Origin:  job.Origin{By: rest.Actor(ctx)},
+		StartAt: r.StartAt.UTC(),
+	}
 	access.Touch(ctx, "run", id)
 	startCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()

@@ -84,16 +84,24 @@ type versionsOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	registerSchema(routes)
 	const documents = " The body is the definition, YAML or JSON with the same names."
-	apply := op("apply-job", "PUT /jobs/{name}", "Apply a job's definition",
-		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents)
+	apply := op(
+		"apply-job",
+		"PUT /jobs/{name}",
+		"Apply a job's definition",
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents,
+	)
 	apply.Responses = map[string]*huma.Response{"201": {
 		Description: "The job is new",
 		Content: map[string]*huma.MediaType{"application/json": {
 			Schema: routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Job](), true, "Job")}},
 	}}
 	httpapi.Register(routes, access.Operate.Scoped(), apply, h.applyRequest)
-	httpapi.Register(routes, access.Operate.Scoped(), op("plan-job", "POST /jobs/{name}/plan",
-		"Say what a definition would change", "Nothing happens. Any wrong definition is refused as when it is applied."+documents),
+	httpapi.Register(routes, access.Operate.Scoped(), op(
+		"plan-job",
+		"POST /jobs/{name}/plan",
+		"Say what a definition would change",
+		"Nothing happens. Any wrong definition is refused as when it is applied."+documents,
+	),
 		func(ctx context.Context, in *definitionInput) (*rest.Output[api.JobPlan], error) {
 			return rest.Reply(h.plan(ctx, in))
 		})
@@ -107,8 +115,12 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return h.answer(ctx, name, &j, in.Version)
 		})
-	httpapi.Register(routes, access.View.Scoped(), op("list-job-versions", "GET /jobs/{name}/versions",
-		"List the versions of a job's definition", "The newest six, with their definitions; the one in force is the last."),
+	httpapi.Register(routes, access.View.Scoped(), op(
+		"list-job-versions",
+		"GET /jobs/{name}/versions",
+		"List the versions of a job's definition",
+		"The newest six, with their definitions; the one in force is the last.",
+	),
 		func(ctx context.Context, in *NameInput) (*versionsOutput, error) {
 			_, j, err := h.find(ctx, in.Name)
 			if err != nil {
@@ -179,7 +191,10 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 		shown = j.Find(version)
 	}
 	if shown == nil {
-		return nil, rest.Invalid("query.version", fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept))
+		return nil, rest.Invalid(
+			"query.version",
+			fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept),
+		)
 	}
 	d := shown.Definition
 	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
@@ -222,11 +237,17 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 		return "", nil, nil, err
 	}
 	if d.Tenant != tenant {
-		return "", nil, nil, rest.Invalid("body.tenant", errors.New("must be the tenant before the job's name, or be left out"))
+		return "", nil, nil, rest.Invalid(
+			"body.tenant",
+			errors.New("must be the tenant before the job's name, or be left out"),
+		)
 	}
 	name = fleet.Qualify(tenant, plain)
 	if !fleet.IsScheduleName(name) {
-		return "", nil, nil, rest.Invalid("path.name", errors.New("must be a tenant's name, a colon, and the name of a job"))
+		return "", nil, nil, rest.Invalid(
+			"path.name",
+			errors.New("must be a tenant's name, a colon, and the name of a job"),
+		)
 	}
 	plan, err := flow.PlanOf(name, 0, d)
 	return name, d, plan, err
@@ -258,10 +279,14 @@ const maxProblems = 50
 
 func (h *Handlers) applyRequest(ctx context.Context, in *definitionInput) (*jobOutput, error) {
 	expected := 0
-	if tag := strings.TrimSuffix(strings.Trim(strings.TrimSpace(in.IfMatch), `"`), httpapi.CompressedTag); tag != "" && tag != "*" {
+	if tag := strings.TrimSuffix(strings.Trim(strings.TrimSpace(in.IfMatch), `"`), httpapi.CompressedTag); tag != "" &&
+		tag != "*" {
 		var err error
 		if expected, err = strconv.Atoi(tag); err != nil || expected < 1 {
-			return nil, rest.Invalid("header.If-Match", errors.New("must be the ETag of the job as it was answered, or *"))
+			return nil, rest.Invalid(
+				"header.If-Match",
+				errors.New("must be the ETag of the job as it was answered, or *"),
+			)
 		}
 	}
 	name, d, _, err := h.read(ctx, in)
@@ -278,10 +303,16 @@ func (h *Handlers) apply(ctx context.Context, name string, d *job.Definition, ex
 	if _, err := h.KnownCluster(ctx, d.Cluster); err != nil {
 		return nil, err
 	}
-	j, err := h.Store.Jobs().Apply(ctx, name, contract.ApplyJob{Definition: *d, Expected: expected, By: rest.Actor(ctx)})
+	j, err := h.Store.Jobs().Apply(
+		ctx,
+		name,
+		contract.ApplyJob{Definition: *d, Expected: expected, By: rest.Actor(ctx)},
+	)
 	if store.KindOf(err) == store.Outdated {
-		return nil, httpapi.Problem(protocol.CodePrecondition,
-			"another version of the job is in force than the one that If-Match names: get the job, look again, and send its ETag")
+		return nil, httpapi.Problem(
+			protocol.CodePrecondition,
+			"another version of the job is in force than the one that If-Match names: get the job, look again, and send its ETag",
+		)
 	}
 	if err != nil {
 		return nil, h.Answer(err, "apply a job", protocol.CodeUnknownJob)
@@ -354,7 +385,10 @@ func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, err
 	}
 	v := j.Find(in.Body.Version)
 	if v == nil {
-		return nil, rest.Invalid("body.version", fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept))
+		return nil, rest.Invalid(
+			"body.version",
+			fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept),
+		)
 	}
 	return h.apply(ctx, name, v.Definition, j.Version)
 }

@@ -39,9 +39,12 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		reader: &fleetReader{handlers: h},
 		reads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mainstay_gateway_fleet_reads_total",
 			Help: "How often the fleet was read for its metrics, by outcome: ok or failed."}, []string{"outcome"}),
-		members: desc("stella_agent_cluster_members",
-			"Agents of the cluster, by status: online, suspect, warning, stopping, offline, draining or maintenance.", "cluster_id",
-			"status"),
+		members: desc(
+			"stella_agent_cluster_members",
+			"Agents of the cluster, by status: online, suspect, warning, stopping, offline, draining or maintenance.",
+			"cluster_id",
+			"status",
+		),
 		leader: desc("stella_agent_cluster_leader", "1 for the agent that leads an active_passive cluster.",
 			"cluster_id", "agent_id"),
 		health: desc("stella_agent_cluster_health",
@@ -52,8 +55,11 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"cluster_id", "priority"),
 		deadLetters: desc("stella_agent_dead_letter_queue_depth",
 			"Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
-		up: desc("stella_agent_up",
-			"1 while the agent is connected, 0 while it is suspect, silent or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.", "agent_id"),
+		up: desc(
+			"stella_agent_up",
+			"1 while the agent is connected, 0 while it is suspect, silent or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.",
+			"agent_id",
+		),
 		leases: desc("stella_agent_lease_count",
 			"Partitions that the agent leads: shards that it owns, and 1 for an active_passive cluster that it leads.",
 			"agent_id"),
@@ -64,7 +70,10 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Epoch of the newest leadership of the partition. It only grows.", "cluster_id", "partition"),
 		handovers: desc("stella_agent_partition_failover_count",
 			"How often the partition went from one agent to another.", "cluster_id", "partition"),
-		live: desc("stella_agent_live_agents", "Agents that are connected and neither suspect nor silent, in all clusters."),
+		live: desc(
+			"stella_agent_live_agents",
+			"Agents that are connected and neither suspect nor silent, in all clusters.",
+		),
 		partitions: desc("stella_agent_total_partitions",
 			"Partitions of all clusters: shards, and one for each active_passive cluster."),
 		orphaned: desc("stella_agent_orphaned_partitions", "Partitions that nobody leads."),
@@ -84,9 +93,13 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Pauses of the cluster and its lanes: what they name takes nothing until it is resumed.", "cluster_id"),
 		brake: desc("mainstay_cluster_brakes_engaged",
 			"Hubs whose mass-loss brake holds the cluster's lost agents.", "cluster_id"),
-		scalings: desc("mainstay_cluster_scaling_actions_total",
+		scalings: desc(
+			"mainstay_cluster_scaling_actions_total",
 			"Changes of the number of agents by scaling that have ended, by change (up or down) and outcome (succeeded or failed).",
-			"cluster_id", "change", "outcome"),
+			"cluster_id",
+			"change",
+			"outcome",
+		),
 		scalingBlocked: desc("mainstay_cluster_scaling_blocked",
 			"1 while scaling cannot start wanted agents (up) or stop surplus ones (down).", "cluster_id", "change"),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
@@ -112,13 +125,16 @@ func (m *fleetMetrics) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. While the fleet cannot be read it tells nothing of it, rather than what is
 // no longer true.
 func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
-	reading := m.reader.reading(context.Background(), func(err error) { //nolint:forbidigo // a collector gets no context; the read bounds itself
-		outcome := "ok"
-		if err != nil {
-			outcome = "failed"
-		}
-		m.reads.WithLabelValues(outcome).Inc()
-	})
+	reading := m.reader.reading(
+		context.Background(),
+		func(err error) { //nolint:forbidigo // a collector gets no context; the read bounds itself
+			outcome := "ok"
+			if err != nil {
+				outcome = "failed"
+			}
+			m.reads.WithLabelValues(outcome).Inc()
+		},
+	)
 	m.reads.Collect(metrics)
 	if reading == nil {
 		return
@@ -220,7 +236,8 @@ func (m *fleetMetrics) add(all agents, gauge gaugeFunc, c *fleet.Cluster, readin
 			continue
 		}
 		all[member.AgentID] = agentStanding{
-			up: member.Connected() && status != fleet.AgentSuspect && status != fleet.AgentWarning, known: member.Connected(), leases: leases[member.AgentID]}
+			up: member.Connected() && status != fleet.AgentSuspect &&
+				status != fleet.AgentWarning, known: member.Connected(), leases: leases[member.AgentID]}
 	}
 	for _, status := range fleet.AgentStatuses {
 		gauge(m.members, float64(byStatus[status]), c.Config.Name, string(status))

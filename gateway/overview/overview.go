@@ -64,9 +64,13 @@ type fleetProblem diagnosis.Problem
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-overview", "GET /overview",
+	httpapi.Register(routes, access.View, rest.Op(
+		"Clusters",
+		"get-overview",
+		"GET /overview",
 		"Show whether anything is wrong, where, and since when",
-		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so."),
+		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
+	),
 		func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
 			return rest.Reply(h.Overview(ctx))
 		})

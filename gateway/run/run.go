@@ -83,7 +83,10 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			return rest.Reply(h.wait(ctx, in.ID, wait))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("pause-run", "pause", "Pause a run", "Nothing new begins."),
+	httpapi.Register(
+		routes,
+		access.Operate.Scoped(),
+		action("pause-run", "pause", "Pause a run", "Nothing new begins."),
 		func(ctx context.Context, in *pauseInput) (*rest.Output[api.Run], error) {
 			request := contract.PauseRunRequest{Mode: job.PauseStop}
 			if in.Body != nil {
@@ -94,7 +97,8 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			request.By = rest.Actor(ctx)
 			return act(ctx, h, in.ID, contract.PauseRunUpdate, request)
-		})
+		},
+	)
 	httpapi.Register(routes, access.Operate.Scoped(), action("resume-run", "resume", "Resume a run", ""),
 		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
 			return act(ctx, h, in.ID, contract.ResumeRunUpdate, request(ctx, in.Body.Text()))
@@ -104,9 +108,12 @@ func (h *Handlers) Register(routes huma.API) {
 		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
 			return act(ctx, h, in.ID, contract.CancelRunUpdate, request(ctx, in.Body.Text()))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op("retry-run",
-		"POST /runs/{id}/retry", "Run again what has not succeeded of a run that has ended",
-		"Starts a new run, which takes over what has succeeded. Answers 409 conflict of a run that has not ended: retry its steps.")),
+	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op(
+		"retry-run",
+		"POST /runs/{id}/retry",
+		"Run again what has not succeeded of a run that has ended",
+		"Starts a new run, which takes over what has succeeded. Answers 409 conflict of a run that has not ended: retry its steps.",
+	)),
 		func(ctx context.Context, in *retryInput) (*rest.Output[api.Run], error) {
 			return rest.Reply(h.retry(ctx, in))
 		})
@@ -247,8 +254,10 @@ func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
 		return api.Run{}, err
 	}
 	if !run.Status.Final() {
-		return api.Run{}, httpapi.Problem(protocol.CodeConflict,
-			"the run has not ended: retry its failed steps (mainstay run step retry, or POST …/steps/{step}/retry), or cancel it first")
+		return api.Run{}, httpapi.Problem(
+			protocol.CodeConflict,
+			"the run has not ended: retry its failed steps (mainstay run step retry, or POST …/steps/{step}/retry), or cancel it first",
+		)
 	}
 	known, err := h.complete(ctx, &run)
 	if err != nil {

@@ -58,9 +58,13 @@ type listSchedulesOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	create := rest.WithPayload(rest.Op("Schedules", "create-schedule", "POST /schedules",
+	create := rest.WithPayload(rest.Op(
+		"Schedules",
+		"create-schedule",
+		"POST /schedules",
 		"Submit a task again and again",
-		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name."))
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.",
+	))
 	create.DefaultStatus = http.StatusCreated
 	httpapi.Register(routes, access.Operate.Scoped(), create,
 		func(ctx context.Context, in *createScheduleInput) (*rest.Output[api.Schedule], error) {

@@ -51,9 +51,12 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 		func(ctx context.Context, in *discardInput) (*rest.Output[api.Task], error) {
 			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("set-task-priority", "priority",
+	httpapi.Register(routes, access.Operate.Scoped(), action(
+		"set-task-priority",
+		"priority",
 		"Change the priority of an open task",
-		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts."),
+		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts.",
+	),
 		func(ctx context.Context, in *taskPriorityInput) (*rest.Output[api.Task], error) {
 			if !in.Body.Priority.Valid() {
 				return nil, rest.Invalid("body.priority", fleet.ErrPriority)

@@ -66,8 +66,13 @@ func (h *Handlers) registerTasks(routes huma.API) {
 			}
 			return rest.Reply(h.waitForTask(ctx, in.ID, wait, in.Include...))
 		})
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-tasks", "GET /tasks",
-		"List tasks", "By their submission, newest first. A task appears within about a second of its change."), h.listTasks)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op(
+		"Tasks",
+		"list-tasks",
+		"GET /tasks",
+		"List tasks",
+		"By their submission, newest first. A task appears within about a second of its change.",
+	), h.listTasks)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
 		"List tasks that wait for an agent or for the end of a backoff", ""),
 		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {

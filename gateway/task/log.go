@@ -25,11 +25,15 @@ type taskLogInput struct {
 }
 
 func (h *Handlers) registerTaskLog(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "read-task-log", "GET /tasks/{id}/log",
+	httpapi.Register(routes, access.View.Scoped(), rest.Op(
+		"Tasks",
+		"read-task-log",
+		"GET /tasks/{id}/log",
 		"Read, or follow, what a task writes",
 		"The newest 500 lines of an attempt, at most 64 KiB: while it runs they come from its agent, afterwards from the task's history. "+
 			"Of an attempt that was lost with its agent it has what the agent had sent. "+
-			"Answers 501 not_supported for a running attempt when Temporal has no standalone activities."),
+			"Answers 501 not_supported for a running attempt when Temporal has no standalone activities.",
+	),
 		func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {

@@ -51,8 +51,13 @@ type listTokensOutput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusCreated,
-		rest.Op("Access", "create-token", "POST /tokens",
-			"Make a token", "The answer holds the token itself, this once. It works at once, also at other gateways and hubs.")),
+		rest.Op(
+			"Access",
+			"create-token",
+			"POST /tokens",
+			"Make a token",
+			"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.",
+		)),
 		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
 			token, err := h.createToken(ctx, &in.Body)
 			if err != nil {
@@ -80,9 +85,13 @@ func (h *Handlers) Register(routes huma.API) {
 			h.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
-	httpapi.Register(routes, access.Administer, rest.Op("Access", "revoke-token", "DELETE /tokens/{id}",
+	httpapi.Register(routes, access.Administer, rest.Op(
+		"Access",
+		"revoke-token",
+		"DELETE /tokens/{id}",
 		"Revoke a token",
-		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise."),
+		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.",
+	),
 		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
 			return rest.Reply(h.revokeToken(ctx, in))
 		})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,7 +71,7 @@ func (r *run) runs(ctx context.Context, p runsPlan) error {
 		return err
 	}
 	defer i.Stop()
-	if _, err := i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(32)); err != nil {
+	if _, err = i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", "32"); err != nil {
 		return err
 	}
 	temporal, err := i.dial(ctx)
@@ -89,10 +88,17 @@ func (r *run) runs(ctx context.Context, p runsPlan) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.story, "\n%d rounds of each side, each of %d runs with %d steps from %d clients; an agent with 32 slots.\n",
-		p.rounds, p.runs, chainSteps, p.clients)
+	fmt.Fprintf(
+		r.story,
+		"\n%d rounds of each side, each of %d runs with %d steps from %d clients; an agent with 32 slots.\n",
+		p.rounds,
+		p.runs,
+		chainSteps,
+		p.clients,
+	)
 	result := runsReport{report: r.report}
-	if err := p.compare(ctx, [2]chain{bare, ours}, [2]*chainMeasured{&result.Bare, &result.Mainstay}, r.story); err != nil {
+	sides := [2]*chainMeasured{&result.Bare, &result.Mainstay}
+	if err := p.compare(ctx, [2]chain{bare, ours}, sides, r.story); err != nil {
 		return err
 	}
 	return r.print(result, func(w io.Writer) { writeRuns(w, &result.Bare, &result.Mainstay) })
@@ -205,8 +211,13 @@ type ourChain struct {
 func newChain(c sdkclient.Client) (*ourChain, error) {
 	text := "job: chain\ncluster: " + dev.Cluster + "\nsafety: idempotent\nsteps:\n  s1: {task: {type: " + taskType + "}}\n"
 	for n := 2; n <= chainSteps; n++ {
-		text += fmt.Sprintf("  s%d: {after: [s%d], task: {type: %s, payload: \"${steps.s%d.output}\"}}\n", n, n-1, taskType,
-			n-1)
+		text += fmt.Sprintf(
+			"  s%d: {after: [s%d], task: {type: %s, payload: \"${steps.s%d.output}\"}}\n",
+			n,
+			n-1,
+			taskType,
+			n-1,
+		)
 	}
 	_, plan, err := flow.Read("chain", []byte(text))
 	if err != nil {

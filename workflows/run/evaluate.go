@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -38,14 +39,16 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	}
 }
 
-// whole is the answer where there is nothing to evaluate: nothing begins, and the steps that have ended declare no output.
+// whole is the answer where there is nothing to evaluate: nothing begins, and the steps that have ended declare no
+// output and complete nothing.
 func (r *run) whole(in contract.EvaluateInput) *contract.Evaluated {
 	if len(in.Begin) > 0 {
 		return nil
 	}
 	answer := &contract.Evaluated{}
 	for _, e := range in.Ended {
-		if len(r.in.Plan.Step(e.Step).Output) > 0 {
+		if len(r.in.Plan.Step(e.Step).Output) > 0 || job.MayComplete(e.Result) ||
+			slices.ContainsFunc(e.Results, job.MayComplete) {
 			return nil
 		}
 		answer.Outputs = append(answer.Outputs, contract.StepOutput{Step: e.Step, Output: job.WholeOutput(e.Result)})
@@ -54,14 +57,15 @@ func (r *run) whole(in contract.EvaluateInput) *contract.Evaluated {
 }
 
 func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {
-	answer, err := contract.EvaluateActivity.ExecuteLocal(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: evaluateTimeout,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond,
 			MaximumInterval: 5 * time.Second,
 		},
 		Summary: "evaluate expressions",
-	}), in).Get(ctx)
+	})
+	answer, err := contract.EvaluateActivity.ExecuteLocal(ctx, in).Get(ctx)
 	return &answer, err
 }
 
@@ -106,6 +110,9 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 		return
 	}
 	e.Output = o.Output
+	if o.Completes != nil {
+		r.ledger.Output = o.Completes
+	}
 }
 
 // beginStep begins a step with what its expressions gave.

@@ -271,8 +271,8 @@ func (r *run) admit(ctx workflow.Context) error {
 	begins := contract.RunBegins{Run: r.id, Key: key, Concurrency: *limit}
 	if err := contract.RunBeginsSignal.SendFrom(ctx, contract.JobWorkflowID(r.in.Plan.Job), "", begins).
 		Get(ctx, nil); err != nil {
-		r.admission = &contract.Admission{} // the job was deleted, and nobody counts its runs
-		return nil
+		r.admission = &contract.Admission{}
+		return nil //nolint:nilerr // the job was deleted, and nobody counts its runs
 	}
 	r.ledger.Status, r.ledger.Why = job.RunBlocked, "it waits until another run of its job has ended"
 	r.markBlocked(ctx)

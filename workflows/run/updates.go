@@ -13,7 +13,9 @@ import (
 // handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	return errors.Join(
-		contract.PauseRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.PauseRunRequest) (job.Ledger, error) {
+		contract.PauseRunUpdate.Handle(ctx, func(
+			ctx workflow.Context, req contract.PauseRunRequest,
+		) (job.Ledger, error) {
 			r.pause(ctx, req)
 			return r.view(), nil
 		}, func(req contract.PauseRunRequest) error {

@@ -199,14 +199,7 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 	case r.bytes > job.MaxRunBytes:
 		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB", job.MaxRunBytes>>20)
 	}
-	result, completes, output := job.Completion(state.Result)
-	switch {
-	case completes && !s.TerminalSink:
-		return nil, "not_a_terminal_sink: only a step with terminal_sink: true may return complete_run"
-	case completes:
-		r.ledger.Output = output
-	}
-	return result, ""
+	return state.Result, ""
 }
 
 // refresh puts into a ledger how the open tasks stand.
