@@ -241,7 +241,7 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	var wait bool
 	command := &cobra.Command{
 		Use: "dispatch NAME", Short: "Start a run of a job", Args: app.Exactly("a job's name"),
-		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at 2h --follow",
+		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at +2h --follow",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
 		if r.Inputs, err = inputsOf(inputs); err != nil {
@@ -272,7 +272,7 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	})
 	inputFlag(command, &inputs)
 	command.Flags().StringVar(&r.IdempotencyKey, "key", "", "one key starts one run, however often it is sent")
-	command.Flags().StringVar(&at, "start-at", "", "when it begins: 2026-12-24T18:00:00Z, or 2h for in two hours")
+	command.Flags().StringVar(&at, "start-at", "", "when it begins: 2026-12-24T18:00:00Z, or +2h for in two hours")
 	command.Flags().BoolVar(&wait, "follow", false, "follow the run until it has ended or needs a person")
 	return command
 }
