@@ -55,7 +55,7 @@ func (w *worker) handleExec(ctx context.Context, t *agent.Task) (any, error) {
 			Env: map[string]string{leafEnv: string(spec)}}); err != nil {
 			return err
 		}
-		_, err = agent.ExecHandler(plantEnv)(ctx, &command)
+		_, err = agent.ExecHandler()(ctx, &command)
 		return err
 	})
 }

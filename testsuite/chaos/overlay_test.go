@@ -70,6 +70,8 @@ var plantedBugs = map[string][]edit{
 		`at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
 	// The guard ends without killing the tree, and has no cgroup whose folder would stay.
 	"tree-left": {
+		{"agent/exec_linux.go", `[]string{"GOGC=off", "GOMAXPROCS=1"}`,
+			`[]string{"GOGC=off", "GOMAXPROCS=1", "` + plantEnv + `=" + planted}`},
 		{"agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
 		return
 	}
