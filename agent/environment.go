@@ -8,7 +8,8 @@ import (
 
 // plainVariables are what programs need to run at all, and no secrets. The last are of Windows.
 var plainVariables = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "TEMP", "TMP",
 }
 

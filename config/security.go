@@ -38,8 +38,8 @@ type Security struct {
 
 // ClientCertificate is what the holder of a client certificate may do.
 type ClientCertificate struct {
-	// Subject is one of the certificate's names: its common name or a DNS name, a mail address if it has an @, or a URI if
-	// it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
+	// Subject is one of the certificate's names: its common name or a DNS name, a mail address if it has an @, or a URI
+	// if it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
 	Subject string `yaml:"subject"`
 	// Role is viewer, operator or admin. Default: none.
 	Role string `yaml:"role"`

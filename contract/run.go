@@ -118,8 +118,8 @@ type StepRequest struct {
 	Output json.RawMessage `json:"output,omitempty"` // with complete
 }
 
-// EvaluateInput is what expressions of a run are evaluated for: first the outputs of steps that have ended, then what is
-// needed to begin others.
+// EvaluateInput is what expressions of a run are evaluated for: first the outputs of steps that have ended, then what
+// is needed to begin others.
 type EvaluateInput struct {
 	Run    string          `json:"run"`
 	Plan   *job.Plan       `json:"plan"`
@@ -131,7 +131,8 @@ type EvaluateInput struct {
 	Key string `json:"key,omitempty"`
 }
 
-// EndedStep is a step that has ended, with its result; with for_each, the results of its elements, null for failed ones.
+// EndedStep is a step that has ended, with its result; with for_each, the results of its elements, null for failed
+// ones.
 type EndedStep struct {
 	Step    string            `json:"step"`
 	Result  json.RawMessage   `json:"result,omitempty"`

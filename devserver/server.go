@@ -37,8 +37,8 @@ type Options struct {
 	Store *Store
 	// Namespace is made if it is not there. Default "default".
 	Namespace string
-	// Key, unless empty, is what clients must show, in each request's header authorization as "Bearer <key>". Temporal's
-	// other ports then refuse everybody but Temporal itself.
+	// Key, unless empty, is what clients must show, in each request's header authorization as "Bearer <key>".
+	// Temporal's other ports then refuse everybody but Temporal itself.
 	Key string
 	// Retention is how long closed workflows are kept. Default 72 h. It is fixed when the namespace is made.
 	Retention time.Duration

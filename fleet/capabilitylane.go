@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name at a time, and
-	// maxCapabilityText the length of their lanes' names together, in bytes.
+	// MaxCapabilitySets bounds how many different sets of required capabilities a cluster's tasks may name at a time,
+	// and maxCapabilityText the length of their lanes' names together, in bytes.
 	MaxCapabilitySets = 256
 	maxCapabilityText = 128 << 10
 	// LaneIdle is how long a lane of capabilities must be without a task before it is given back.

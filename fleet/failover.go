@@ -75,8 +75,8 @@ type FailoverRecord struct {
 	StateSync SyncStatus `json:"state_sync,omitempty"`
 	NoticedAt time.Time  `json:"noticed_at"`
 	StartedAt time.Time  `json:"started_at"`
-	// ResumedAt is when all that moved was running elsewhere and the new leader led. The record is completed later, when
-	// that was seen.
+	// ResumedAt is when all that moved was running elsewhere and the new leader led. The record is completed later,
+	// when that was seen.
 	ResumedAt   *time.Time `json:"resumed_at,omitempty"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 }

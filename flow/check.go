@@ -106,7 +106,8 @@ func (c *checker) job() {
 		"steps",
 		"is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}",
 	) ||
-		!c.check(len(d.Steps) <= job.MaxSteps, "steps", "has %d steps; at most %d are allowed", len(d.Steps), job.MaxSteps) {
+		!c.check(len(d.Steps) <= job.MaxSteps, "steps", "has %d steps; at most %d are allowed", len(d.Steps),
+			job.MaxSteps) {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(d.Steps))

@@ -19,7 +19,7 @@ var DefinitionSchema = sync.OnceValue(func() json.RawMessage {
 	schema["title"] = "A job of Mainstay"
 	text, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
-		panic(err) // the types that are described are in this program
+		panic(err) //nolint:forbidigo // the types that are described are in this program
 	}
 	return text
 })

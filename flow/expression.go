@@ -41,7 +41,7 @@ var environment = func() *cel.Env {
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Math(ext.MathVersion(2)),
 		cel.CrossTypeNumericComparisons(true))
 	if err != nil {
-		panic(err) // the options above contradict each other: no test would pass
+		panic(err) //nolint:forbidigo // the options above contradict each other: no test would pass
 	}
 	return env
 }()

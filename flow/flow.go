@@ -1,4 +1,5 @@
-// Package flow reads the definitions of jobs and makes plans of them. It alone knows the expression language, which is CEL.
+// Package flow reads the definitions of jobs and makes plans of them. It alone knows the expression language, which is
+// CEL.
 package flow
 
 import (

@@ -130,8 +130,8 @@ func limitUnreadBody(c *gin.Context) {
 	}
 }
 
-// closeChunked closes a connection of HTTP/1 after a body without a length. A proxy could read such a request in another
-// way, above all one that names a length too, and take what follows for another client's request.
+// closeChunked closes a connection of HTTP/1 after a body without a length. A proxy could read such a request in
+// another way, above all one that names a length too, and take what follows for another client's request.
 func closeChunked(c *gin.Context) {
 	if len(c.Request.TransferEncoding) > 0 && c.Request.ProtoMajor == 1 {
 		c.Header("Connection", "close")

@@ -159,9 +159,7 @@ func New(o Options) (*Hub, error) {
 		conns:         map[net.Conn]*connection{},
 		wg:            part.NewGroup(),
 	}
-	h.run, h.cancel = context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // the hub's own lifetime, ended by Stop
+	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
 	h.reclaimer = newReclaimer(h)

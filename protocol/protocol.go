@@ -150,8 +150,8 @@ const (
 	CommandRole CommandType = "role"
 	// CommandStop asks the agent to stop gracefully.
 	CommandStop CommandType = "stop"
-	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones: as they
-	// come for as long as Hold, or once in Every until the hub says that it wants no more.
+	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones: as
+	// they come for as long as Hold, or once in Every until the hub says that it wants no more.
 	CommandLog CommandType = "log"
 )
 

@@ -74,7 +74,8 @@ func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest stri
 	e := OfRunInfo(info)
 	run = api.Run{ID: id, Cluster: e.Cluster, Tenant: e.Tenant, WorkflowID: info.GetExecution().GetWorkflowId(),
 		WorkflowRunID: info.GetExecution().GetRunId()}
-	run.Job, run.JobVersion, run.Status, run.EndedAt, run.Steps = e.Job, e.JobVersion, e.Status, e.EndedAt, []job.Entry{}
+	run.Job, run.JobVersion, run.Status = e.Job, e.JobVersion, e.Status
+	run.EndedAt, run.Steps = e.EndedAt, []job.Entry{}
 	if e.StartedAt != nil {
 		run.StartedAt = *e.StartedAt
 	}

@@ -78,7 +78,8 @@ func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool,
 	return err
 }
 
-// ScheduleSpec are the times of a schedule in Temporal's words. A calendar's comment keeps the text of cron for people and for GET.
+// ScheduleSpec are the times of a schedule in Temporal's words. A calendar's comment keeps the text of cron for people
+// and for GET.
 func ScheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
 	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
 	if t.Cron == "" {

@@ -81,8 +81,8 @@ what it writes comes out here as if it had run here; what becomes of the task is
 	return command
 }
 
-// stream shows what a command writes while it runs, until the task needs nobody more or wait is over. It reports whether
-// that worked: what a command writes is not always to be had while it runs.
+// stream shows what a command writes while it runs, until the task needs nobody more or wait is over. It reports
+// whether that worked: what a command writes is not always to be had while it runs.
 func stream(ctx context.Context, a *app.App, c *app.Client, id string, wait time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

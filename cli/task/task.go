@@ -57,8 +57,8 @@ func getCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it. What
-// the command wrote was streamed before, or is given now.
+// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it.
+// What the command wrote was streamed before, or is given now.
 func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	var result agent.ExecResult
 	if len(task.Result) > 0 && json.Unmarshal(task.Result, &result) != nil {

@@ -209,7 +209,9 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	}
 	var err error
 	if d.tokens.Admin != "" {
-		if o.Temporal.Key, err = kept(d.dir, temporalKeyName, func() (string, error) { return randomHex(32) }); err != nil {
+		if o.Temporal.Key, err = kept(d.dir, temporalKeyName, func() (string, error) {
+			return randomHex(32)
+		}); err != nil {
 			return fmt.Errorf("the key of Temporal: %w", err)
 		}
 	}

@@ -28,8 +28,8 @@ func (o *Options) exposed(listener net.Listener, ui *webUI) (parts []string) {
 	return parts
 }
 
-// decideExec decides whether agents run commands: while security is on, only if that was asked for. Commands run as this
-// user, who can read the tokens in the data directory.
+// decideExec decides whether agents run commands: while security is on, only if that was asked for. Commands run as
+// this user, who can read the tokens in the data directory.
 func (d *Run) decideExec(o Options, getenv func(string) string) error {
 	given := !o.Open && controlplane.AdminTokenGiven(o.security, getenv)
 	d.exec = o.DemoRoot == "" && (o.allowExec || len(d.exposed) == 0 && !given)

@@ -150,9 +150,7 @@ func (f *Feed) Close() {
 
 // start begins a run. The mutex is held.
 func (f *Feed) start() *feedRun {
-	ctx, cancel := context.WithCancel(
-		context.Background(),
-	) //nolint:forbidigo // the run belongs to all listeners, and to no request
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the run belongs to all listeners, and to no request
 	now := time.Now()
 	r := &feedRun{
 		feed: f, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{}), begun: now,

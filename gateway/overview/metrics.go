@@ -126,8 +126,8 @@ func (m *fleetMetrics) Describe(descs chan<- *prometheus.Desc) {
 // no longer true.
 func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	reading := m.reader.reading(
-		context.Background(),
-		func(err error) { //nolint:forbidigo // a collector gets no context; the read bounds itself
+		context.Background(), //nolint:forbidigo // a collector gets no context; the read bounds itself
+		func(err error) {
 			outcome := "ok"
 			if err != nil {
 				outcome = "failed"

@@ -53,8 +53,8 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLane makes sure that hubs poll the lane of a set of capabilities, for a task of a tenant. One request at a time asks for it: a cluster
-// takes ten updates at a time, and a batch may bring many tasks for a new lane.
+// OpenLane makes sure that hubs poll the lane of a set of capabilities, for a task of a tenant. One request at a time
+// asks for it: a cluster takes ten updates at a time, and a batch may bring many tasks for a new lane.
 func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string, tenant string) error {
 	lane := contract.CapabilityLane(cluster, capabilities)
 	if c.laneOpen(cluster, lane) {

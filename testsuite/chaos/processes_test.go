@@ -250,7 +250,7 @@ func install(t testing.TB, o installOptions) *installation {
 	if o.secured {
 		in.client.Transport = bearer{adminToken}
 		in.agentEnv = append(slices.Clone(o.env), "MAINSTAY_JOIN_TOKEN="+joinToken)
-		o.env = append(in.agentEnv, "MAINSTAY_ADMIN_TOKEN="+adminToken)
+		o.env = append(slices.Clone(in.agentEnv), "MAINSTAY_ADMIN_TOKEN="+adminToken)
 	}
 	in.book = &ledger{path: filepath.Join(in.dir, "ledger")}
 	program := buildProgram(t, o.planted, false)
