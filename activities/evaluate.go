@@ -48,8 +48,10 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 	for i := range in.Ended {
 		answer.Outputs = append(answer.Outputs, e.output(ctx, &in.Ended[i]))
 	}
-	if err := e.readFacts(); err != nil {
-		return contract.Evaluated{}, err
+	if len(in.Ended) > 0 { // what begins sees their outputs
+		if err := e.readFacts(); err != nil {
+			return contract.Evaluated{}, err
+		}
 	}
 	for _, id := range in.Begin {
 		step := in.Plan.Step(id)

@@ -85,15 +85,3 @@ agent_cluster:
 		"http.listen": {"http", ":0"}})
 	require.ErrorContains(t, err, "--hub-id: must be 1 to 63 characters")
 }
-
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"max_agents", "minimum_agents", "name", "http", "shards", "drain_timeout"}
-	for word, want := range map[string]string{
-		"htp": "http", "maxAgents": "max_agents", "max_agent": "max_agents", "minimum-agents": "minimum_agents",
-		"minimumagnets": "minimum_agents",
-		"neme":          "name", "drain": "drain_timeout", "shard": "shards", "colour": "", "x": "",
-	} {
-		require.Equal(t, want, nearest(word, names), word)
-	}
-}

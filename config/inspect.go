@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -107,7 +108,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 		}
 		keyType, known := types[key.Value]
 		if !known || key.Kind != yaml.ScalarNode {
-			if near := nearest(key.Value, names); near != "" {
+			if near := document.Nearest(key.Value, names); near != "" {
 				in.report(key.Line, keyField, "is no known key; did you mean %s?", near)
 				in.unread = append(in.unread, near)
 			} else {

@@ -13,13 +13,10 @@ const StepMark = "~"
 // TaskID is the id of a step's task.
 func TaskID(run, step string) string { return run + StepMark + step }
 
-// ElementID is the id of the task of one element of a step, counted from 0.
-func ElementID(run, step string, element int) string { return TaskID(run, ElementKey(step, element)) }
-
-// ElementKey is the key of an element's task in its run; that of a step's own task is the step.
+// ElementKey is the key in its run of the task of one element of a step, counted from 0; that of a step's own task is the step.
 func ElementKey(step string, element int) string { return step + "." + strconv.Itoa(element) }
 
-// CutTaskID is the inverse of TaskID and ElementID: element is -1 where the task is the step's own.
+// CutTaskID is the inverse of TaskID, also of an element's key: element is -1 where the task is the step's own.
 func CutTaskID(id string) (run, step string, element int, ok bool) {
 	run, key, ok := strings.Cut(id, StepMark)
 	if !ok || run == "" || key == "" || key[0] < 'a' || key[0] > 'z' {

@@ -74,7 +74,7 @@ type Entry struct {
 	Work
 	Approval       bool              `json:"approval,omitempty" doc:"It waits, or waited, for a person to approve."`
 	Safety         fleet.RetrySafety `json:"safety,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run; agents get it with the task."`
+	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run."`
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
 	Elements       []Work            `json:"elements,omitempty" doc:"With for_each."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`

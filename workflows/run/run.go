@@ -198,16 +198,23 @@ func (r *run) show(ctx workflow.Context) {
 		r.refresh(r.ledger)
 		r.ledger.Status, r.ledger.Why = r.ledger.Standing(r.underWay())
 	}
-	if mark := r.mark(); mark != r.marked {
-		update := contract.AttrStatus.ValueUnset()
-		if mark != "" {
-			update = contract.AttrStatus.ValueSet(string(mark))
-		}
-		r.marked = mark
-		err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
-		if err != nil {
-			workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
-		}
+	r.showMark(ctx)
+}
+
+// showMark sets the search attribute to the run's mark, if that has changed.
+func (r *run) showMark(ctx workflow.Context) {
+	mark := r.mark()
+	if mark == r.marked {
+		return
+	}
+	update := contract.AttrStatus.ValueUnset()
+	if mark != "" {
+		update = contract.AttrStatus.ValueSet(string(mark))
+	}
+	r.marked = mark
+	err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
 	}
 }
 
@@ -237,7 +244,7 @@ func (r *run) awaitStart(ctx workflow.Context) {
 		return
 	}
 	r.ledger.Status, r.ledger.Why = job.RunBlocked, fleet.StartsAt(r.in.StartAt)
-	r.markBlocked(ctx)
+	r.showMark(ctx)
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, r.ledger.Why),
 		func() bool { return r.ledger.Cancel != nil })
 }
@@ -275,19 +282,12 @@ func (r *run) admit(ctx workflow.Context) error {
 		return nil //nolint:nilerr // the job was deleted, and nobody counts its runs
 	}
 	r.ledger.Status, r.ledger.Why = job.RunBlocked, "it waits until another run of its job has ended"
-	r.markBlocked(ctx)
+	r.showMark(ctx)
 	_ = workflow.Await(ctx, func() bool { return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil })
 	if r.admission != nil && r.admission.Skip {
 		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
 	}
 	return nil
-}
-
-// markBlocked shows that the run waits for another.
-func (r *run) markBlocked(ctx workflow.Context) {
-	r.marked = job.RunBlocked
-	_ = workflow.UpsertTypedSearchAttributes(ctx, contract.AttrStatus.ValueSet(string(job.RunBlocked)),
-		contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
 }
 
 // leave tells the job that the run has ended.
