@@ -13,7 +13,8 @@ const StepMark = "~"
 // TaskID is the id of a step's task.
 func TaskID(run, step string) string { return run + StepMark + step }
 
-// ElementKey is the key in its run of the task of one element of a step, counted from 0; that of a step's own task is the step.
+// ElementKey is the key in its run of the task of one element of a step, counted from 0.
+// The key of a step's own task is the step.
 func ElementKey(step string, element int) string { return step + "." + strconv.Itoa(element) }
 
 // CutTaskID is the inverse of TaskID, also of an element's key: element is -1 where the task is the step's own.
