@@ -9,12 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.temporal.io/server/common/config"
-	"go.temporal.io/server/common/log"
-	"go.temporal.io/server/common/metrics"
-	"go.temporal.io/server/common/persistence/sql"
-	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-	"go.temporal.io/server/common/resolver"
 	"go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -74,7 +69,7 @@ func openStore(o Options) (*Store, error) {
 	return store, nil
 }
 
-// openSQLite makes the schema of a new database, and our indexes in any.
+// openSQLite makes the schema of a new database, and gives any the indexes that we want.
 func openSQLite(o Options) (*config.SQL, error) {
 	conf := &config.SQL{PluginName: sqliteplugin.PluginName}
 	if o.DataDir == "" {
@@ -91,7 +86,7 @@ func openSQLite(o Options) (*config.SQL, error) {
 			return nil, err
 		}
 	}
-	return conf, addIndexes(conf)
+	return conf, shapeVisibility(conf)
 }
 
 // setupSchema makes the database file if it is not there. It is made beside its place and renamed, so that a crash in
@@ -126,32 +121,6 @@ func keepFromOthers(database string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Chmod(database+suffix, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("keep the database from other users: %w", err)
-		}
-	}
-	return nil
-}
-
-// indexes are beside those that Temporal's schema has. SQLite keeps no statistics here and takes one index for a query:
-// without these it goes through all open workflows, of which there may be thousands of tasks, to find a few clusters.
-// PostgreSQL knows which of Temporal's own indexes is the better one.
-var indexes = []string{
-	`CREATE INDEX IF NOT EXISTS mainstay_by_type ON executions_visibility
-		(namespace_id, workflow_type_name, TemporalNamespaceDivision, (COALESCE(close_time, '9999-12-31 23:59:59+00:00')) DESC, start_time DESC, run_id)`,
-	`CREATE INDEX IF NOT EXISTS mainstay_by_type_and_status ON executions_visibility
-		(namespace_id, workflow_type_name, status, TemporalNamespaceDivision, (COALESCE(close_time, '9999-12-31 23:59:59+00:00')) DESC, start_time DESC, run_id)`,
-}
-
-// addIndexes makes our indexes in a SQLite database that has Temporal's schema.
-func addIndexes(conf *config.SQL) error {
-	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(),
-		metrics.NoopMetricsHandler)
-	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
-	}
-	defer func() { _ = db.Close() }()
-	for _, index := range indexes {
-		if err := db.Exec(index); err != nil {
-			return fmt.Errorf("make an index: %w", err)
 		}
 	}
 	return nil
