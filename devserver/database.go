@@ -4,12 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
 	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/metrics"
+	"go.temporal.io/server/common/persistence/sql"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/common/resolver"
 	"go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -86,7 +92,37 @@ func openSQLite(o Options) (*config.SQL, error) {
 			return nil, err
 		}
 	}
-	return conf, shapeVisibility(conf)
+	return conf, prepare(conf)
+}
+
+// prepare changes a SQLite database that has Temporal's schema, and the handle that Temporal uses it with.
+func prepare(conf *config.SQL) error {
+	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(),
+		metrics.NoopMetricsHandler)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := shapeVisibility(db); err != nil {
+		return err
+	}
+	if err := keepStatements(db, dataSource(conf)); err != nil {
+		return fmt.Errorf("keep the database's statements: %w", err)
+	}
+	return nil
+}
+
+// dataSource names a database as Temporal names it to the driver.
+func dataSource(conf *config.SQL) string {
+	values := url.Values{"_time_format": {"sqlite"}}
+	for name, value := range conf.ConnectAttributes {
+		if name == "mode" || name == "cache" {
+			values.Set(name, value)
+		} else {
+			values.Add("_pragma", name+"="+value)
+		}
+	}
+	return "file:" + conf.DatabaseName + "?" + values.Encode()
 }
 
 // setupSchema makes the database file if it is not there. It is made beside its place and renamed, so that a crash in

@@ -4,12 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"go.temporal.io/server/common/config"
-	"go.temporal.io/server/common/log"
-	"go.temporal.io/server/common/metrics"
-	"go.temporal.io/server/common/persistence/sql"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin"
-	"go.temporal.io/server/common/resolver"
 )
 
 // Temporal's schema for SQLite gives the table of lists about 70 indexes, each with the closing time, and two full-text
@@ -119,13 +114,7 @@ func fullTextTriggers(table string, columns []string) []string {
 }
 
 // shapeVisibility changes a SQLite database that has Temporal's schema.
-func shapeVisibility(conf *config.SQL) error {
-	db, err := sql.NewSQLAdminDB(sqlplugin.DbKindUnknown, conf, resolver.NewNoopResolver(), log.NewNoopLogger(),
-		metrics.NoopMetricsHandler)
-	if err != nil {
-		return fmt.Errorf("open the database: %w", err)
-	}
-	defer func() { _ = db.Close() }()
+func shapeVisibility(db sqlplugin.AdminDB) error {
 	for _, statement := range visibilityStatements() {
 		if err := db.Exec(statement); err != nil {
 			return fmt.Errorf("make the indexes of lists (%.60s…): %w", statement, err)
