@@ -114,6 +114,12 @@ func (s Store) End(ctx context.Context, workflowID, runID string) (end End, err 
 	return end, nil
 }
 
+// AwaitEnd returns when a workflow's newest run has ended, or when that cannot be told; now and then it is late.
+func (s Store) AwaitEnd(ctx context.Context, workflowID string) {
+	const last = enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT
+	s.Client.GetWorkflowHistory(ctx, workflowID, "", true, last).HasNext()
+}
+
 // Read decodes what the workflow returned, or left in the details of its failure or its cancellation. It reports
 // whether there is such a thing and it can be read.
 func (e End) Read(into any) bool {

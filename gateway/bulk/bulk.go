@@ -211,7 +211,8 @@ func (h *Handlers) look(ctx context.Context, tasks []store.Task, filter *fleet.T
 
 // waitForBulk returns an operation once it has ended, or as it stands when wait is over.
 func (h *Handlers) waitForBulk(ctx context.Context, id string, wait time.Duration) (bulk api.Bulk, err error) {
-	err = h.WaitUntil(ctx, wait, "wait for a bulk operation", func(ctx context.Context, last bool) (bool, error) {
+	workflowID := contract.BulkWorkflowID(id)
+	err = h.WaitForEnd(ctx, wait, "wait for a bulk operation", workflowID, func(ctx context.Context, last bool) (bool, error) {
 		info, err := h.describeBulk(ctx, id)
 		if err != nil || !last && info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			return false, err

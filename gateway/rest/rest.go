@@ -3,8 +3,6 @@
 package rest
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,9 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/diagnosis"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -35,6 +31,7 @@ type Core struct {
 	clusters cache[knownCluster]
 	runs     cache[diagnosis.ScheduleRun] // of healing and scaling
 	opening  chan struct{}                // held while a lane is opened
+	ends     endPolls
 }
 
 // New makes a core. It calls nothing until it is asked.
@@ -42,6 +39,7 @@ func New(s store.Store, logger *zap.Logger) *Core {
 	return &Core{
 		Store: s, Logger: logger, opening: make(chan struct{}, 1),
 		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
+		ends: endPolls{of: map[string]*endPoll{}},
 	}
 }
 
@@ -106,59 +104,4 @@ func Code(err error) (string, bool) {
 		return "", false
 	}
 	return httpapi.Code(err)
-}
-
-// Bounds of the pause after which a wait looks again: an eighth of the time waited so far.
-const (
-	maxWait    = 60 * time.Second
-	firstPause = 10 * time.Millisecond
-	lastPause  = 500 * time.Millisecond
-)
-
-// WaitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over; last says
-// that it does not look again after that.
-func (c *Core) WaitUntil(
-	ctx context.Context, wait time.Duration, doing string,
-	look func(ctx context.Context, last bool) (found bool, err error),
-) error {
-	start := time.Now()
-	for {
-		elapsed := time.Since(start)
-		found, err := look(ctx, elapsed >= wait)
-		if found || err != nil || elapsed >= wait {
-			return err
-		}
-		elapsed = time.Since(start)
-		next := min(max(elapsed/8, firstPause), lastPause)
-		if err := pause(ctx, max(0, min(next, wait-elapsed))); err != nil {
-			return c.Answer(err, doing, protocol.CodeInternal)
-		}
-	}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// ParseWait reads the parameter wait: huma takes a named integer type such as fleet.Duration for a number.
-func ParseWait(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	wait, err := fleet.ParseDuration(text)
-	if err == nil && (wait < 0 || wait > maxWait) {
-		err = fmt.Errorf("must be between 0s and %s", maxWait)
-	}
-	if err != nil {
-		return 0, Invalid("query.wait", err)
-	}
-	return wait, nil
 }

@@ -170,7 +170,12 @@ func settled(s job.RunStatus) bool { return s.Final() || s == job.RunBlocked || 
 
 // wait returns the run as soon as it is settled, or as it stands when the time is over.
 func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run api.Run, err error) {
-	err = h.WaitUntil(ctx, wait, "wait for a run", func(ctx context.Context, last bool) (bool, error) {
+	named, err := rest.OwnRun(ctx, id)
+	if err != nil {
+		return run, err
+	}
+	workflowID := contract.RunWorkflowID(named)
+	err = h.WaitForEnd(ctx, wait, "wait for a run", workflowID, func(ctx context.Context, last bool) (bool, error) {
 		if run, err = h.describe(ctx, id); err != nil || !last && !settled(run.Status) {
 			return false, err
 		}

@@ -15,14 +15,21 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// waitForTask returns the task, with parts, as soon as it is settled, or as it stands when wait is over. It looks again
-// and again: history long polls miss a completion now and then. Its first and its last look are its own, the others are
-// shared by all that wait for the task.
+// waitForTask returns the task, with parts, as soon as it is settled, or as it stands when wait is over. Its first and
+// its last look are its own, the others are shared by all that wait for the task.
 func (h *Handlers) waitForTask(
 	ctx context.Context, id string, wait time.Duration, parts ...string,
 ) (task api.Task, err error) {
+	named, err := rest.OwnTask(ctx, id)
+	if err != nil {
+		return task, err
+	}
+	workflowID, step := contract.Locate(named)
+	if step != "" {
+		workflowID = "" // a run does not end with one of its steps
+	}
 	start, first := time.Now(), true
-	err = h.WaitUntil(ctx, wait, "wait for a task", func(ctx context.Context, last bool) (bool, error) {
+	err = h.WaitForEnd(ctx, wait, "wait for a task", workflowID, func(ctx context.Context, last bool) (bool, error) {
 		age := min(time.Since(start)/16, maxLookAge)
 		if first || last {
 			age = 0
