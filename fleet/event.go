@@ -185,7 +185,8 @@ func (l *EventLog) Add(e Event, limit int) {
 	}
 	l.Events = append(l.Events, e)
 	if extra := len(l.Events) - limit; extra > 0 {
-		l.Events = slices.Delete(l.Events, 0, extra)
+		clear(l.Events[:extra]) // what they hold may be freed; the rest stays where it is until append moves it
+		l.Events = l.Events[extra:]
 	}
 }
 
