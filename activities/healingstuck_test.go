@@ -171,7 +171,7 @@ func TestStuck(t *testing.T) {
 				"lane/agent/a-1"} {
 				f.lanes[queue] = lane{waiting: 1, age: half}
 			}
-		}, view: fleet.Cluster{CapabilitySets: [][]string{{"gpu"}}, Shards: make([]fleet.ShardOwner, 2),
+		}, view: fleet.Cluster{CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}}, Shards: make([]fleet.ShardOwner, 2),
 			Pauses: []fleet.Pause{{Lane: "shard/0"}}},
 			want: []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30",
 				"c lane:agent/a-1 1 30"},

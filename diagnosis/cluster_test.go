@@ -102,9 +102,9 @@ func TestOfCluster(t *testing.T) {
 		},
 		"braked, paused, drained": {
 			cluster: fleet.Cluster{Members: []fleet.Member{online("a"), member("d", fleet.AgentDraining, "")},
-				BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}},
-				Pauses:     []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
-				Cordons:    []fleet.Cordon{{AgentID: "d", Status: fleet.AgentDraining, Since: since, Reason: "new disk"}}},
+				Brakes:  fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h", Since: since, Lost: 4}}},
+				Pauses:  []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}},
+				Cordons: []fleet.Cordon{{AgentID: "d", Status: fleet.AgentDraining, Since: since, Reason: "new disk"}}},
 			want: []told{
 				{SeverityCritical, KindBrake, "4 agents of cluster c vanished at once", "hub h", "release the brake"},
 				{SeverityWarning, KindAgents, "cluster c is degraded", "", ""},

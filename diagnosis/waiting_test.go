@@ -73,7 +73,7 @@ func TestWhyWaiting(t *testing.T) {
 			"the only agent of cluster c is not answering"},
 		"all suspect, held": {fleet.Cluster{Members: []fleet.Member{online("a", status(fleet.AgentSuspect)),
 			online("b", status(
-				fleet.AgentSuspect))}, BrakeHolds: []fleet.BrakeHold{{Since: since}}}, Waiting{}, fleet.TaskSpec{}, "none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
+				fleet.AgentSuspect))}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Since: since}}}}, Waiting{}, fleet.TaskSpec{}, "none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
 		"capable are busy": {of(online("a", can("gpu")), online("b")), Waiting{Running: full}, needs("gpu"),
 			"all 2 slots of the only agent of cluster c that could take it are in use"},
 		"one capability missing": {of(online("a", can("gpu"))), Waiting{}, needs("gpu", "arm"),

@@ -134,23 +134,31 @@ type BrakeHold struct {
 	Lost int `json:"lost"`
 }
 
+// Brakes are the hubs' mass-loss brakes as a cluster knows them.
+type Brakes struct {
+	// BrakeHolds are the hubs whose brake is engaged, sorted by hub.
+	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
+	// HubStarts are the newest processes of hubs with agents here, sorted by hub.
+	HubStarts HubStarts `json:"hub_starts,omitempty"`
+}
+
 // SetBrake records the state of a hub's brake; nil: not engaged.
-func (c *Cluster) SetBrake(hub string, hold *BrakeHold) {
-	i, known := search(c.BrakeHolds, hub, func(b BrakeHold) string { return b.Hub })
+func (b *Brakes) SetBrake(hub string, hold *BrakeHold) {
+	i, known := search(b.BrakeHolds, hub, func(h BrakeHold) string { return h.Hub })
 	switch {
 	case hold == nil && known:
-		c.BrakeHolds = slices.Delete(c.BrakeHolds, i, i+1)
+		b.BrakeHolds = slices.Delete(b.BrakeHolds, i, i+1)
 	case hold == nil:
 	case known:
-		c.BrakeHolds[i] = *hold
+		b.BrakeHolds[i] = *hold
 	default:
-		c.BrakeHolds = slices.Insert(c.BrakeHolds, i, *hold)
+		b.BrakeHolds = slices.Insert(b.BrakeHolds, i, *hold)
 	}
 }
 
 // HubProcess records the present process of a hub, and ends the hold of an earlier process.
-func (c *Cluster) HubProcess(hub, process string, now time.Time) {
-	c.HubStarts.add(hub, process, now)
-	over := func(b BrakeHold) bool { return b.Hub == hub && b.Process != process }
-	c.BrakeHolds = slices.DeleteFunc(c.BrakeHolds, over)
+func (b *Brakes) HubProcess(hub, process string, now time.Time) {
+	b.HubStarts.add(hub, process, now)
+	over := func(h BrakeHold) bool { return h.Hub == hub && h.Process != process }
+	b.BrakeHolds = slices.DeleteFunc(b.BrakeHolds, over)
 }

@@ -18,6 +18,14 @@ const (
 	laneCloses = time.Minute
 )
 
+// CapabilityLanes are the lanes of a cluster's tasks that require capabilities.
+type CapabilityLanes struct {
+	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
+	CapabilitySets [][]string `json:"capability_sets,omitempty"`
+	// LaneUses are those of the sets' lanes that are given back when no task uses them, sorted by lane.
+	LaneUses []LaneUse `json:"lane_uses,omitempty"`
+}
+
 // LaneUse is a lane of capabilities that is given back when no task uses it.
 type LaneUse struct {
 	Lane string `json:"lane"`
@@ -28,34 +36,50 @@ type LaneUse struct {
 	Closing bool `json:"closing,omitempty"`
 }
 
+// OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
+// new, and false in ok when the cluster has too many sets.
+func (l *CapabilityLanes) OpenLane(capabilities []string) (changed, ok bool) {
+	set := SortedSet(capabilities)
+	for _, known := range l.CapabilitySets {
+		if slices.Equal(known, set) {
+			return false, true
+		}
+	}
+	if len(l.CapabilitySets) >= MaxCapabilitySets {
+		return false, false
+	}
+	l.CapabilitySets = append(l.CapabilitySets, set)
+	return true, true
+}
+
 // OpenLaneFor is OpenLane for a tenant (empty: none), with what is needed to give the lane back. It reports whether the
 // lane is open. A tenant may have as many lanes as are then still free, so that there is always one for the next
 // tenant.
-func (c *Cluster) OpenLaneFor(capabilities []string, tenant string, now time.Time) bool {
+func (l *CapabilityLanes) OpenLaneFor(capabilities []string, tenant string, now time.Time) bool {
 	set := SortedSet(capabilities)
 	lane := CapabilityLane(set)
 	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
-	i, known := searchLaneUse(c.LaneUses, lane)
+	i, known := searchLaneUse(l.LaneUses, lane)
 	switch {
 	case known:
-		c.LaneUses[i].LookAt, c.LaneUses[i].Closing = next, false
+		l.LaneUses[i].LookAt, l.LaneUses[i].Closing = next, false
 		return true
-	case c.LaneOpen(lane): // it was opened before there were uses: it stays
+	case l.LaneOpen(lane): // it was opened before there were uses: it stays
 		return true
 	}
 	own, text := 0, len(lane)
-	for j := range c.LaneUses {
-		text += len(c.LaneUses[j].Lane)
-		if c.LaneUses[j].Tenant == tenant {
+	for j := range l.LaneUses {
+		text += len(l.LaneUses[j].Lane)
+		if l.LaneUses[j].Tenant == tenant {
 			own++
 		}
 	}
-	free := MaxCapabilitySets - len(c.CapabilitySets)
+	free := MaxCapabilitySets - len(l.CapabilitySets)
 	if free == 0 || tenant != "" && own >= free || text > maxCapabilityText {
 		return false
 	}
-	c.CapabilitySets = append(c.CapabilitySets, set)
-	c.LaneUses = slices.Insert(c.LaneUses, i, LaneUse{Lane: lane, Tenant: tenant, LookAt: next})
+	l.CapabilitySets = append(l.CapabilitySets, set)
+	l.LaneUses = slices.Insert(l.LaneUses, i, LaneUse{Lane: lane, Tenant: tenant, LookAt: next})
 	return true
 }
 
@@ -64,18 +88,18 @@ func searchLaneUse(uses []LaneUse, lane string) (int, bool) {
 }
 
 // LaneOpen reports whether a lane of capabilities is open, and is not about to be given back.
-func (c *Cluster) LaneOpen(lane string) bool {
-	if i, known := searchLaneUse(c.LaneUses, lane); known {
-		return !c.LaneUses[i].Closing
+func (l *CapabilityLanes) LaneOpen(lane string) bool {
+	if i, known := searchLaneUse(l.LaneUses, lane); known {
+		return !l.LaneUses[i].Closing
 	}
-	return slices.ContainsFunc(c.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
+	return slices.ContainsFunc(l.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
 }
 
 // NextLaneLook is when to look whether lanes are used; zero: never.
-func (c *Cluster) NextLaneLook() time.Time {
+func (l *CapabilityLanes) NextLaneLook() time.Time {
 	var next time.Time
-	for i := range c.LaneUses {
-		if at := c.LaneUses[i].LookAt; next.IsZero() || at.Before(next) {
+	for i := range l.LaneUses {
+		if at := l.LaneUses[i].LookAt; next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -83,11 +107,11 @@ func (c *Cluster) NextLaneLook() time.Time {
 }
 
 // LanesToLookAt are the lanes whose time to be looked at has come.
-func (c *Cluster) LanesToLookAt(now time.Time) []string {
+func (l *CapabilityLanes) LanesToLookAt(now time.Time) []string {
 	var lanes []string
-	for i := range c.LaneUses {
-		if !c.LaneUses[i].LookAt.After(now) {
-			lanes = append(lanes, c.LaneUses[i].Lane)
+	for i := range l.LaneUses {
+		if !l.LaneUses[i].LookAt.After(now) {
+			lanes = append(lanes, l.LaneUses[i].Lane)
 		}
 	}
 	return lanes
@@ -95,19 +119,19 @@ func (c *Cluster) LanesToLookAt(now time.Time) []string {
 
 // SettleLanes applies what a look that began at a time has found: used are the lanes with tasks. A lane that nobody
 // uses is given back if that was so at the look before.
-func (c *Cluster) SettleLanes(used []string, at time.Time) {
+func (l *CapabilityLanes) SettleLanes(used []string, at time.Time) {
 	next := at.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
-	c.LaneUses = slices.DeleteFunc(c.LaneUses, func(u LaneUse) bool {
+	l.LaneUses = slices.DeleteFunc(l.LaneUses, func(u LaneUse) bool {
 		if u.LookAt.After(at) || slices.Contains(used, u.Lane) || !u.Closing {
 			return false
 		}
-		c.CapabilitySets = slices.DeleteFunc(c.CapabilitySets, func(set []string) bool {
+		l.CapabilitySets = slices.DeleteFunc(l.CapabilitySets, func(set []string) bool {
 			return CapabilityLane(set) == u.Lane
 		})
 		return true
 	})
-	for i := range c.LaneUses {
-		switch u := &c.LaneUses[i]; {
+	for i := range l.LaneUses {
+		switch u := &l.LaneUses[i]; {
 		case u.LookAt.After(at): // somebody has asked for it meanwhile
 		case slices.Contains(used, u.Lane):
 			u.LookAt, u.Closing = next, false

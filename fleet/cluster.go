@@ -108,10 +108,7 @@ type Cluster struct {
 	LastEpoch int64 `json:"last_epoch"`
 	// Version counts the changes of the directive; hubs keep the newest.
 	Version int64 `json:"version"`
-	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
-	CapabilitySets [][]string `json:"capability_sets,omitempty"`
-	// LaneUses are those of the sets' lanes that are given back when no task uses them, sorted by lane.
-	LaneUses []LaneUse `json:"lane_uses,omitempty"`
+	CapabilityLanes
 
 	// Leader is the serving agent of an active_passive cluster; LeaderEpoch is the epoch of its leadership.
 	Leader      string    `json:"leader,omitempty"`
@@ -135,7 +132,7 @@ type Cluster struct {
 	Reductions Reductions `json:"load_reductions,omitempty"`
 
 	// Shards has the owner of each shard of a sharded cluster.
-	Shards []ShardOwner `json:"shards,omitempty"`
+	Shards Shards `json:"shards,omitempty"`
 	// Targets are the deployment targets of its agents, sorted by id.
 	Targets Targets `json:"targets,omitempty"`
 	SyncState
@@ -144,10 +141,7 @@ type Cluster struct {
 
 	// Pauses are the paused lanes, sorted by lane; a pause of the whole cluster comes first.
 	Pauses Pauses `json:"pauses,omitempty"`
-	// BrakeHolds are the hubs whose mass-loss brake is engaged, sorted by hub.
-	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
-	// HubStarts are the newest processes of hubs with agents here, sorted by hub.
-	HubStarts HubStarts `json:"hub_starts,omitempty"`
+	Brakes
 	// Scaling is the state of scaling; nil: it was never on.
 	Scaling *ScalingState `json:"scaling,omitempty"`
 	TokenLedger

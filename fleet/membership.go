@@ -180,22 +180,6 @@ func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	return lost
 }
 
-// OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
-// new, and false in ok when the cluster has too many sets.
-func (c *Cluster) OpenLane(capabilities []string) (changed, ok bool) {
-	set := SortedSet(capabilities)
-	for _, known := range c.CapabilitySets {
-		if slices.Equal(known, set) {
-			return false, true
-		}
-	}
-	if len(c.CapabilitySets) >= MaxCapabilitySets {
-		return false, false
-	}
-	c.CapabilitySets = append(c.CapabilitySets, set)
-	return true, true
-}
-
 func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 	if m.Status != s {
 		m.StatusSince = at

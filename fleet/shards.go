@@ -20,6 +20,9 @@ type ShardOwner struct {
 	Next string `json:"next,omitempty"`
 }
 
+// Shards are the owners of a cluster's shards, by number.
+type Shards []ShardOwner
+
 // ShardMove is one step of a shard. Without To it was taken from From (Epoch is the ended ownership), else it was given
 // to To under a new Epoch.
 type ShardMove struct {
@@ -95,12 +98,12 @@ func (c *Cluster) releaseShards(freeAt time.Time) (moves []ShardMove) {
 	return moves
 }
 
-// VacateShards takes all shards from an agent that was lost, left or is failed over by hand, and returns their numbers.
+// Vacate takes all shards from an agent that was lost, left or is failed over by hand, and returns their numbers.
 // leaseRemaining is how long it may still act as their owner; zero after a goodbye.
-func (c *Cluster) VacateShards(agentID string, leaseRemaining time.Duration, now time.Time) []int {
+func (l Shards) Vacate(agentID string, leaseRemaining time.Duration, now time.Time) []int {
 	var vacated []int
-	for i := range c.Shards {
-		if s := &c.Shards[i]; agentID != "" && s.Owner == agentID {
+	for i := range l {
+		if s := &l[i]; agentID != "" && s.Owner == agentID {
 			s.release(i, now.Add(max(leaseRemaining, 0)))
 			vacated = append(vacated, i)
 		}

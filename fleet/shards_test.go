@@ -144,20 +144,20 @@ func TestShardHandover(t *testing.T) {
 	require.Equal(t, []int{1}, c.ShardsOf("b"))
 }
 
-func TestVacateShards(t *testing.T) {
+func TestShardsAreVacated(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(Sharded, "a", "b")
 	c.Config.Shards = 4
 	settle(t, c, noon)
 	mine := c.ShardsOf("b")
 	require.Len(t, mine, 2)
-	require.Empty(t, c.VacateShards("z", 0, noon))
-	require.Empty(t, c.VacateShards("", 0, noon))
+	require.Empty(t, c.Shards.Vacate("z", 0, noon))
+	require.Empty(t, c.Shards.Vacate("", 0, noon))
 
 	c.become("b", AgentOffline)
 	require.Empty(t, c.ShardsOf("b"), "whoever is offline may serve nothing")
-	require.Equal(t, mine, c.VacateShards("b", time.Second, noon))
-	require.Empty(t, c.VacateShards("b", time.Hour, noon), "once")
+	require.Equal(t, mine, c.Shards.Vacate("b", time.Second, noon))
+	require.Empty(t, c.Shards.Vacate("b", time.Hour, noon), "once")
 	moves, wait := c.AssignShards(roleLease, noon)
 	require.Empty(t, moves)
 	require.Equal(t, noon.Add(time.Second), wait, "the lease that remained, not a whole one")
@@ -168,7 +168,7 @@ func TestVacateShards(t *testing.T) {
 	c.Join(Join{AgentID: "b", Instance: "2"}, "h", wait)
 	_, now := settle(t, c, wait)
 	require.Len(t, c.ShardsOf("b"), 2)
-	c.VacateShards("a", -time.Second, now)
+	c.Shards.Vacate("a", -time.Second, now)
 	c.Apply(Transition{AgentID: "a", Instance: "1", Epoch: c.Member("a").Epoch, Left: true}, "h")
 	moves, wait = c.AssignShards(roleLease, now)
 	require.Len(t, moves, 2)
@@ -186,8 +186,8 @@ func TestShardsWaitEachForItsLease(t *testing.T) {
 	c.become("b", AgentSuspect)
 	c.become("c", AgentOffline)
 	c.become("d", AgentOffline)
-	c.VacateShards("c", 3*time.Second, noon)
-	c.VacateShards("d", time.Second, noon)
+	c.Shards.Vacate("c", 3*time.Second, noon)
+	c.Shards.Vacate("d", time.Second, noon)
 	for _, second := range []time.Duration{1, 3} {
 		_, wait := c.AssignShards(roleLease, noon.Add((second-1)*time.Second))
 		require.Equal(t, noon.Add(second*time.Second), wait, "the first that becomes free")
@@ -269,7 +269,7 @@ func TestShardModel(t *testing.T) {
 				longest = max(longest, leases[i][holder[i]].Sub(w.now))
 			}
 			if goodbye || rapid.Bool().Draw(t, "lease is known") {
-				w.VacateShards(agent, longest, w.now)
+				w.Shards.Vacate(agent, longest, w.now)
 			}
 		}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {

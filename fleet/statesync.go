@@ -203,16 +203,16 @@ const (
 
 // SetStateDigests records a hub's report about its agents' states; none: no agent there keeps state. The first sync is
 // due at once when the states differ. It reports whether they differ in a new way; see SyncSoon.
-func (c *Cluster) SetStateDigests(hub string, digests []string, now time.Time) bool {
-	before := slices.Clone(c.StateDigests)
-	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
+func (s *SyncState) SetStateDigests(hub string, digests []string, mode ReplicationMode, now time.Time) bool {
+	before := slices.Clone(s.StateDigests)
+	s.StateDigests = slices.DeleteFunc(s.StateDigests, func(h HubDigests) bool { return h.Hub == hub })
 	if len(digests) > 0 {
-		c.StateDigests = append(c.StateDigests, HubDigests{Hub: hub, Digests: digests})
-		slices.SortFunc(c.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
+		s.StateDigests = append(s.StateDigests, HubDigests{Hub: hub, Digests: digests})
+		slices.SortFunc(s.StateDigests, func(a, b HubDigests) int { return strings.Compare(a.Hub, b.Hub) })
 	}
-	c.settleSync(c.Config.ReplicationMode, now)
+	s.settleSync(mode, now)
 	same := func(a, b HubDigests) bool { return a.Hub == b.Hub && slices.Equal(a.Digests, b.Digests) }
-	return !c.SyncAt.IsZero() && !slices.EqualFunc(before, c.StateDigests, same)
+	return !s.SyncAt.IsZero() && !slices.EqualFunc(before, s.StateDigests, same)
 }
 
 // SyncSoon brings the next sync forward. Call it for states that changed after the last sync began: that sync may have
@@ -221,13 +221,12 @@ func (s *SyncState) SyncSoon(now time.Time) {
 	s.SyncAt = earliest(s.SyncAt, now.Add(doubled(syncSoon, s.Syncs-1, syncAgain)))
 }
 
-// DropStateDigests forgets hubs without members.
-func (c *Cluster) DropStateDigests(now time.Time) {
-	hubs := c.Hubs()
-	n := len(c.StateDigests)
-	c.StateDigests = slices.DeleteFunc(c.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
-	if len(c.StateDigests) != n {
-		c.settleSync(c.Config.ReplicationMode, now)
+// DropStateDigests forgets all hubs but those given, which have members.
+func (s *SyncState) DropStateDigests(hubs []string, mode ReplicationMode, now time.Time) {
+	n := len(s.StateDigests)
+	s.StateDigests = slices.DeleteFunc(s.StateDigests, func(h HubDigests) bool { return !slices.Contains(hubs, h.Hub) })
+	if len(s.StateDigests) != n {
+		s.settleSync(mode, now)
 	}
 }
 

@@ -14,11 +14,11 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	c.Join(Join{AgentID: "c", Instance: "1"}, "h2", noon)
 	hub := c.Member("a").Hub
 	require.False(t, c.SyncDue(noon))
-	c.SetStateDigests(hub, []string{"d1"}, noon)
+	c.SetStateDigests(hub, []string{"d1"}, c.Config.ReplicationMode, noon)
 	require.False(t, c.SyncDue(noon), "one hub, one digest")
-	c.SetStateDigests("h2", []string{"d1"}, noon)
+	c.SetStateDigests("h2", []string{"d1"}, c.Config.ReplicationMode, noon)
 	require.False(t, c.SyncDue(noon))
-	c.SetStateDigests("h2", []string{"d2"}, noon)
+	c.SetStateDigests("h2", []string{"d2"}, c.Config.ReplicationMode, noon)
 	require.True(t, c.SyncDue(noon), "at once")
 	require.False(t, c.SyncDue(noon.Add(syncAgain-1)), "it is under way")
 	require.True(t, c.SyncDue(noon.Add(syncAgain)))
@@ -31,22 +31,22 @@ func TestSyncIsDueWhenStatesDiffer(t *testing.T) {
 	last := c.SyncAt
 	require.True(t, c.SyncDue(last))
 	require.Equal(t, syncAgainMax, c.SyncAt.Sub(last))
-	c.SetStateDigests("h2", []string{"d1"}, now)
+	c.SetStateDigests("h2", []string{"d1"}, c.Config.ReplicationMode, now)
 	require.Zero(t, c.SyncAt)
 	require.Zero(t, c.Syncs)
 
-	c.SetStateDigests("h2", []string{"d1", "d2"}, now)
+	c.SetStateDigests("h2", []string{"d1", "d2"}, c.Config.ReplicationMode, now)
 	require.True(t, c.SyncDue(now), "two on one hub")
 	c.become("c", AgentOffline)
-	c.DropStateDigests(now)
+	c.DropStateDigests(c.Hubs(), c.Config.ReplicationMode, now)
 	require.Zero(t, c.SyncAt, "its hub has no members any more")
 	require.Len(t, c.StateDigests, 1)
-	c.SetStateDigests(hub, nil, now)
+	c.SetStateDigests(hub, nil, c.Config.ReplicationMode, now)
 	require.Empty(t, c.StateDigests)
 	require.True(t, c.StatesAgree())
 
 	c = clusterOf(ActiveActive, "a", "b")
-	c.SetStateDigests("h", []string{"d1", "d2"}, noon)
+	c.SetStateDigests("h", []string{"d1", "d2"}, c.Config.ReplicationMode, noon)
 	require.False(t, c.SyncDue(noon), "in an active_active cluster nobody leads")
 }
 
@@ -57,7 +57,7 @@ func TestSyncIsDueSoonWhenStatesChange(t *testing.T) {
 	hub, now := c.Member("a").Hub, noon
 	// tell applies a hub's report like the cluster workflow.
 	tell := func(digests ...string) (changed bool) {
-		if changed = c.SetStateDigests(hub, digests, now); changed {
+		if changed = c.SetStateDigests(hub, digests, c.Config.ReplicationMode, now); changed {
 			c.SyncSoon(now)
 		}
 		return changed

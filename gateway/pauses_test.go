@@ -86,8 +86,8 @@ func TestQueueViews(t *testing.T) {
 	}
 	show(fleet.Cluster{
 		Config: fleet.ClusterConfig{Name: "east"}, Members: []fleet.Member{member("a-1", "gpu"), member("a-2")},
-		CapabilitySets: [][]string{{"gpu"}},
-		Pauses:         []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
+		CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}},
+		Pauses:          []fleet.Pause{{Lane: "agent/a-2", Since: since}, {Lane: "cap/gpu", Since: since, Reason: "driver"}},
 	})
 	show(fleet.Cluster{
 		Config:  fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 11},

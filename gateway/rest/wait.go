@@ -30,7 +30,7 @@ type Look func(ctx context.Context, last bool) (found bool, err error)
 
 // WaitUntil looks again and again until it has found what it looks for, fails, or the time to wait is over.
 func (c *Core) WaitUntil(ctx context.Context, wait time.Duration, doing string, look Look) error {
-	return c.wait(ctx, wait, doing, nil, look)
+	return c.wait(ctx, wait, doing, nil, quick, look)
 }
 
 // WaitForEnd is WaitUntil for what is found, in most cases, when a workflow ends: it looks when Temporal reports the
@@ -41,15 +41,14 @@ func (c *Core) WaitForEnd(ctx context.Context, wait time.Duration, doing, workfl
 	}
 	ended, leave := c.ends.join(workflowID, func(ctx context.Context) { c.Store.AwaitEnd(ctx, workflowID) })
 	defer leave()
-	return c.wait(ctx, wait, doing, ended, look)
+	return c.wait(ctx, wait, doing, ended, calm, look)
 }
 
-// wait looks at its own pace, and at once when wake is closed.
-func (c *Core) wait(ctx context.Context, wait time.Duration, doing string, wake <-chan struct{}, look Look) error {
-	start, pace := time.Now(), quick
-	if wake != nil {
-		pace = calm
-	}
+// wait looks at a pace, and at once when wake is closed.
+func (c *Core) wait(
+	ctx context.Context, wait time.Duration, doing string, wake <-chan struct{}, pace pace, look Look,
+) error {
+	start := time.Now()
 	for {
 		elapsed := time.Since(start)
 		found, err := look(ctx, elapsed >= wait)

@@ -61,7 +61,7 @@ func (p *roles) vacate(agent string, lease time.Duration, now time.Time) held {
 	if had.leader {
 		s.VacateLeader(lease, now)
 	}
-	had.shards = s.VacateShards(agent, lease, now)
+	had.shards = s.Shards.Vacate(agent, lease, now)
 	return had
 }
 

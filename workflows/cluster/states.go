@@ -31,12 +31,13 @@ func (s *states) wake() (time.Time, string) {
 // soon.
 func (s *states) settle(ctx workflow.Context) {
 	state, now := &s.run.state, workflow.Now(ctx)
+	mode := state.Config.ReplicationMode
 	s.changed.Take(func(c contract.StatesChanged) {
-		if state.SetStateDigests(c.Hub, c.Digests, now) {
+		if state.SetStateDigests(c.Hub, c.Digests, mode, now) {
 			state.SyncSoon(now)
 		}
 	})
-	state.DropStateDigests(now)
+	state.DropStateDigests(state.Hubs(), mode, now)
 	if !state.SyncDue(now) {
 		return
 	}
