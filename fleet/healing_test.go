@@ -149,6 +149,12 @@ func TestDecideHealing(t *testing.T) {
 			c.Wanted, c.ShortSince = 6,
 				noon.Add(-long)
 		}), "rebalance_cluster c act", ""},
+		"under-replicated, and only people can help": {with(caseOf(), func(c *HealingCase) {
+			c.Wanted, c.Alone, c.ShortSince = 6, true, noon.Add(-long)
+		}), "report c act", ""},
+		"only people can help, just now": {with(caseOf(), func(c *HealingCase) {
+			c.Wanted, c.Alone, c.ShortSince = 6, true, noon
+		}), "report c waiting", "30s"},
 		"under-replicated just now": {with(caseOf(), func(c *HealingCase) { c.Wanted, c.ShortSince = 6, noon }),
 			"rebalance_cluster c waiting", "30s"},
 		"an orphan": {with(caseOf(), func(c *HealingCase) {

@@ -37,8 +37,11 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 			HealingFacts{Orphan: &orphan, Since: o.Since})
 	}
 	if c.Serving < c.Wanted {
-		h.add(HealRebalance, c.Cluster, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted),
-			HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
+		action, why := HealRebalance, fmt.Sprintf("the cluster has %d of %d agents", c.Serving, c.Wanted)
+		if c.Alone {
+			action, why = HealReport, why+", and nobody starts agents here: start them, or turn scaling on"
+		}
+		h.add(action, c.Cluster, why, HealingFacts{Since: c.ShortSince, Wanted: c.Wanted, Scaled: c.Scaled})
 	}
 	for _, s := range c.Stuck {
 		h.add(HealReport, s.What, s.Reason, HealingFacts{Since: s.Since})
@@ -142,7 +145,7 @@ func takesAway(action HealingType) bool { return action == HealFailover || actio
 
 // verdict decides whether to act, apart from how often healing did the same.
 func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
-	if d.Type == HealReport {
+	if d.Type == HealReport && d.Facts.Wanted == 0 { // but missing agents may come back, as for other actions
 		return HealAct, ""
 	}
 	for i := range h.Past {
@@ -266,6 +269,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 		Minimum: f.Config.MinAgents,
 		Wanted:  f.Wanted(),
 		Scaled:  f.Config.Scaling.On(),
+		Alone:   !f.Config.Scaling.On() && len(f.Shards) == 0 && len(f.Targets) == 0,
 		Braked:  len(f.BrakeHolds) > 0, Hubs: f.Hubs(),
 	}
 	if upset := f.LastUpset(); now.Sub(upset) < AttemptBackstop+policy.CycleInterval.Std() {

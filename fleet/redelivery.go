@@ -19,6 +19,17 @@ type Tally struct {
 	// NotReceived counts deliveries, since the last one that began, that reached a living agent which did not receive
 	// them.
 	NotReceived int `json:"not_received,omitempty"`
+	// Retried: a person had the task run again, and the counts are of the attempts since then.
+	Retried bool `json:"retried,omitempty"`
+}
+
+// failed says how many of the attempts that a task has have failed.
+func (t Tally) failed(limit int) string {
+	since := ""
+	if t.Retried {
+		since = " since it was retried"
+	}
+	return fmt.Sprintf("%d of %d attempts failed%s", t.Failures, limit, since)
 }
 
 // maxNotReceived is how many deliveries may reach agents without being received before the task is a dead letter:
@@ -119,7 +130,7 @@ func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 			Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
 	case tally.Failures >= limit:
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
-			Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
+			Why: tally.failed(limit) + "; last: " + end.Reason}
 	}
 	return Redelivery{Status: TaskRetryWait, Wait: Backoff(spec.Retry, taskID, tally.Failures), Tally: tally,
 		Why: fmt.Sprintf("attempt failed (%d of %d): %s", tally.Failures, limit, end.Reason)}
@@ -165,7 +176,7 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 				end.Reason)}
 	case tally.Failures >= limit:
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
-			Why: fmt.Sprintf("%d of %d attempts failed; last: %s", tally.Failures, limit, end.Reason)}
+			Why: tally.failed(limit) + "; last: " + end.Reason}
 	}
 	wait := Backoff(spec.Retry, taskID, tally.Failures)
 	if spec.Safety() == Fenced {

@@ -152,3 +152,11 @@ func TestMovedPriority(t *testing.T) {
 		require.Equal(t, want, MovedPriority(priority))
 	}
 }
+
+func TestAttemptsAreCountedSinceTheRetry(t *testing.T) {
+	t.Parallel()
+	spec := &TaskSpec{Retry: RetryPolicy{MaxAttempts: 1}}
+	end := AttemptEnd{Outcome: AttemptFailed, Begun: true, Reason: "disk full"}
+	require.Equal(t, "1 of 1 attempts failed since it was retried; last: disk full",
+		Redeliver(spec, "t", Tally{Retried: true}, end).Why)
+}

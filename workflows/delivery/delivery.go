@@ -207,7 +207,7 @@ func byReview(done, reason string) string {
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (d *Delivery) restart(ctx workflow.Context, why string) {
 	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
-	d.carried.Tally = fleet.Tally{}
+	d.carried.Tally = fleet.Tally{Retried: true}
 	d.carried.WaitingSince = workflow.Now(ctx)
 	d.status, d.why = fleet.TaskQueued, why
 	d.carrier.Mark(ctx, "")
