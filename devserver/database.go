@@ -92,6 +92,9 @@ func openSQLite(o Options) (*config.SQL, error) {
 			return nil, err
 		}
 	}
+	if o.StockDatabase {
+		return conf, nil
+	}
 	return conf, prepare(conf)
 }
 

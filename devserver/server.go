@@ -33,6 +33,8 @@ type Options struct {
 	AcceptOldData bool
 	// Durability says what the database survives. Default: ProcessCrash.
 	Durability Durability
+	// StockDatabase leaves the SQLite database as Temporal makes and uses it. It is slower; benchmarks compare with it.
+	StockDatabase bool
 	// Store is where all is kept instead of DataDir; nil: SQLite. Its schemas are there already.
 	Store *Store
 	// Namespace is made if it is not there. Default "default".

@@ -23,16 +23,17 @@ const (
 
 // bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
 type bare struct {
+	name   string
 	client client.Client
 	worker sdkworker.Worker
 }
 
 // newBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
-func newBare(c client.Client, activityPollers int) (*bare, error) {
+func newBare(c client.Client, name string, activityPollers int) (*bare, error) {
 	w, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
 		MaxConcurrentActivityTaskPollers: activityPollers})
-	return &bare{c, w}, err
+	return &bare{name, c, w}, err
 }
 
 // startBare runs a worker. What its options leave out, workflows or activities, it does not run.
@@ -62,7 +63,7 @@ func (b *bare) start(ctx context.Context, id string) error {
 	return err
 }
 
-func (b *bare) Name() string { return "bare Temporal" }
+func (b *bare) Name() string { return b.name }
 
 func (b *bare) Submit(ctx context.Context) (string, error) {
 	id := "bare/" + uuid.NewString()

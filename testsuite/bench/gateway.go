@@ -105,7 +105,7 @@ func (p *gatewayPlan) compare(
 			return err
 		}
 	}
-	return inTurns(p.rounds, func(round, n int) error {
+	return inTurns(p.rounds, 2, func(round, n int) error {
 		side, began := &sides[n], time.Now()
 		answers, err := load(ctx, apis[n], p.clients, p.length)
 		if err != nil {

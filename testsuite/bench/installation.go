@@ -55,6 +55,7 @@ type Setting struct {
 	cpuProfile string   // file for a CPU profile of the control plane; empty: none
 	// temporalOnly starts nothing but the embedded Temporal; startServe adds parts of the control plane in a process.
 	temporalOnly bool
+	stock        bool // Temporal only, on the database as Temporal ships it
 }
 
 // storage is where Temporal keeps its data, in a word.
@@ -69,7 +70,7 @@ func (s *Setting) storage() string {
 func install(ctx context.Context, s Setting) (*Installation, error) {
 	i := &Installation{Setting: s, args: []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}}
 	if s.temporalOnly {
-		i.args = []string{"bench", "temporal"}
+		i.args = []string{"bench", "temporal", fmt.Sprintf("--stock=%t", s.stock)}
 	}
 	if s.memory {
 		i.args = append(i.args, "--ephemeral")

@@ -65,7 +65,7 @@ func measureDispatch(ctx context.Context, i *Installation, p *queuePlan, progres
 		return nil, err
 	}
 	defer temporal.Close()
-	bare, err := newBare(temporal, p.pollers)
+	bare, err := newBare(temporal, "bare Temporal", p.pollers)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func measureDispatch(ctx context.Context, i *Installation, p *queuePlan, progres
 	}
 	fmt.Fprintf(progress, "latency at %.1f tasks/s\n", d.Rate)
 	var tasks [2][]dispatched
-	err = inTurns(p.rounds, func(round, n int) error {
+	err = inTurns(p.rounds, 2, func(round, n int) error {
 		of, err := dispatch(ctx, sides[n], p.latencyTasks, time.Duration(float64(time.Second)/d.Rate))
 		if err != nil {
 			return err

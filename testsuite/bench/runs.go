@@ -122,7 +122,7 @@ func (p *runsPlan) compare(ctx context.Context, sides [2]chain, all [2]*chainMea
 		}
 	}
 	var gaps [2][]time.Duration
-	err := inTurns(p.rounds, func(round, n int) error {
+	err := inTurns(p.rounds, 2, func(round, n int) error {
 		s, m := sides[n], all[n]
 		perSecond, err := throughput(ctx, s, p.runs, p.clients)
 		if err != nil {
@@ -282,7 +282,7 @@ func newBareChain(c sdkclient.Client, activityPollers int) (*bareChain, error) {
 		}
 		return steps, nil
 	}, workflow.RegisterOptions{Name: bareChainWorkflow})
-	return &bareChain{bare{c, w}}, nil
+	return &bareChain{bare{"bare Temporal", c, w}}, nil
 }
 
 func (b *bareChain) Submit(ctx context.Context) (string, error) {

@@ -61,11 +61,11 @@ func (m mainstay) Begun(ctx context.Context, id string) (began, closed time.Time
 	return time.Unix(0, at), closed, err
 }
 
-// inTurns measures both sides once in each round. Neither always goes first.
-func inTurns(rounds int, measure func(round, side int) error) error {
+// inTurns measures each side once in each round. None always goes first.
+func inTurns(rounds, sides int, measure func(round, side int) error) error {
 	for round := range rounds {
-		for turn := range 2 {
-			if err := measure(round+1, (turn+round)%2); err != nil {
+		for turn := range sides {
+			if err := measure(round+1, (turn+round)%sides); err != nil {
 				return err
 			}
 		}

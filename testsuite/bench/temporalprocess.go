@@ -21,13 +21,13 @@ import (
 // first line of output says where it is.
 func temporalCommand(a *app.App) *cobra.Command {
 	var address, durability, dataDir string
-	var memory bool
+	var memory, stock bool
 	command := &cobra.Command{
 		Use: "temporal", Hidden: true, Args: app.Exactly(),
 		Example: "  mainstay bench temporal --temporal 127.0.0.1:0 --ephemeral",
 		Short:   "Run nothing but the embedded Temporal, for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability),
+			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability), StockDatabase: stock,
 				Logger: controlplane.NewLogger(a.Stderr, zapcore.WarnLevel, false)}
 			if memory {
 				o.DataDir = ""
@@ -56,6 +56,7 @@ func temporalCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&dataDir, "data-dir", "", "where its data is kept")
 	flags.BoolVar(&memory, "ephemeral", false, "keep its data in memory")
 	flags.StringVar(&durability, "durability", "", "as of `mainstay dev`")
+	flags.BoolVar(&stock, "stock", false, "use the database as Temporal ships it")
 	return command
 }
 

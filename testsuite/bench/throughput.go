@@ -67,11 +67,12 @@ func (m *measured) sumUp() {
 	m.ServerCPU, m.AllCPU = milliseconds(m.cpu.Server/tasks), milliseconds(m.cpu.All/tasks)
 }
 
-// comparison is one run of both sides.
+// comparison is one run of all sides.
 type comparison struct {
 	Storage  string   `json:"storage"`
 	Bare     measured `json:"bare"`
 	Mainstay measured `json:"mainstay"`
+	Stock    measured `json:"bare_on_stock_database"`
 }
 
 type throughputReport struct {
@@ -142,19 +143,20 @@ func (r *run) throughput(ctx context.Context, p throughputPlan) error {
 		if err != nil {
 			return err
 		}
-		result.Runs = append(result.Runs, comparison{s.storage(), sides[0], sides[1]})
+		result.Runs = append(result.Runs, comparison{s.storage(), sides[0], sides[1], sides[2]})
 	}
 	return r.print(result, func(w io.Writer) {
 		if len(result.Runs) > 1 {
 			result.writeStorages(w)
 		} else {
-			writeThroughput(w, &result.Runs[0].Bare, &result.Runs[0].Mainstay)
+			writeThroughput(w, &result.Runs[0])
 		}
 	})
 }
 
-// compare measures both sides on one storage.
-func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides [2]measured, err error) {
+// compare measures the sides on one storage: bare Temporal and Mainstay on one embedded server, and bare Temporal on
+// another whose database is as Temporal ships it.
+func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides []measured, err error) {
 	if p.cpuProfile != "" {
 		if s.cpuProfile, err = filepath.Abs(p.cpuProfile); err != nil {
 			return sides, err
@@ -174,28 +176,46 @@ func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides [
 		return sides, err
 	}
 	defer temporal.Close()
-	bare, err := newBare(temporal, config.Default().Hub.LanePollers)
+	pollers := config.Default().Hub.LanePollers
+	bare, err := newBare(temporal, "bare Temporal", pollers)
 	if err != nil {
 		return sides, err
 	}
 	defer bare.worker.Stop()
+	s.temporalOnly, s.stock, s.cpuProfile = true, true, ""
+	other, err := r.install(ctx, s)
+	if err != nil {
+		return sides, err
+	}
+	defer other.Stop()
+	untouched, err := other.dial(ctx)
+	if err != nil {
+		return sides, err
+	}
+	defer untouched.Close()
+	stock, err := newBare(untouched, "bare, stock database", pollers)
+	if err != nil {
+		return sides, err
+	}
+	defer stock.worker.Stop()
 	p.latencyTasks = min(100, p.tasks)
 	p.cpu = func() CPU {
 		server := cpuTimes(i.plane.PID())
 		return CPU{Server: server, All: server + cpuTimes(agents.PID(), os.Getpid()), Busy: busyTime()}
 	}
-	return p.compare(ctx, [2]side{bare, mainstay{i.Client, temporal, dev.Cluster}}, r.story)
+	return p.compare(ctx, []side{bare, mainstay{i.Client, temporal, dev.Cluster}, stock}, r.story)
 }
 
-// compare runs both sides in turns, after a round that does not count, and tells progress.
-func (p *throughputPlan) compare(ctx context.Context, sides [2]side, progress io.Writer) (all [2]measured, err error) {
+// compare runs the sides in turns, after a round that does not count, and tells progress.
+func (p *throughputPlan) compare(ctx context.Context, sides []side, progress io.Writer) ([]measured, error) {
+	all := make([]measured, len(sides))
 	for i, s := range sides {
 		all[i].Name = s.Name()
 		if _, err := throughput(ctx, s, p.tasks/4, p.clients); err != nil {
 			return all, err
 		}
 	}
-	err = inTurns(p.rounds, func(round, i int) error {
+	err := inTurns(p.rounds, len(sides), func(round, i int) error {
 		m, before := &all[i], p.cpu()
 		perSecond, err := throughput(ctx, sides[i], p.tasks, p.clients)
 		if err != nil {
@@ -215,7 +235,7 @@ func (p *throughputPlan) compare(ctx context.Context, sides [2]side, progress io
 			times[n] = t.began.Sub(t.submitted)
 		}
 		m.PerSecond, m.latency = append(m.PerSecond, perSecond), append(m.latency, times...)
-		fmt.Fprintf(progress, "round %d/%d  %-14s %6.1f tasks/s  p50 %.1f ms\n", round, p.rounds, m.Name, perSecond,
+		fmt.Fprintf(progress, "round %d/%d  %-20s %6.1f tasks/s  p50 %.1f ms\n", round, p.rounds, m.Name, perSecond,
 			timesOf(times).P50)
 		return nil
 	})
@@ -225,8 +245,9 @@ func (p *throughputPlan) compare(ctx context.Context, sides [2]side, progress io
 	return all, err
 }
 
-// writeThroughput prints both sides and their ratio.
-func writeThroughput(w io.Writer, bare, mainstay *measured) {
+// writeThroughput prints bare Temporal and Mainstay with their ratio, and Mainstay beside a stock database.
+func writeThroughput(w io.Writer, c *comparison) {
+	bare, mainstay := &c.Bare, &c.Mainstay
 	t := newTable(w, "", bare.Name, mainstay.Name, "ratio")
 	t.compare(fmt.Sprintf("throughput, median of %d rounds", len(bare.PerSecond)), "%.1f tasks/s", bare.Median,
 		mainstay.Median)
@@ -242,6 +263,7 @@ func writeThroughput(w io.Writer, bare, mainstay *measured) {
 		t.row("share of used processor time that other programs took", fmt.Sprintf("%.0f %%", bare.cpu.others()),
 			fmt.Sprintf("%.0f %%", mainstay.cpu.others()), "")
 	}
+	t.compare("throughput beside bare Temporal on its stock database", "%.1f tasks/s", c.Stock.Median, mainstay.Median)
 	t.flush()
 }
 

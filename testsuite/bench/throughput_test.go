@@ -50,7 +50,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 		return CPU{Server: used, All: 2 * used, Busy: 4 * used}
 	}}
 	var progress bytes.Buffer
-	measured, err := plan.compare(t.Context(), [2]side{bare, mainstay}, &progress)
+	measured, err := plan.compare(t.Context(), []side{bare, mainstay}, &progress)
 	require.NoError(t, err)
 	for i, m := range measured {
 		require.Len(t, m.PerSecond, 2)
@@ -67,7 +67,7 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	require.LessOrEqual(t, measured[1].PerSecond[0], 0.2)
 	require.Regexp(t, `(?s)1/2  bare .*1/2  mainstay .*2/2  mainstay .*2/2  bare `, progress.String())
 	var text bytes.Buffer
-	writeThroughput(&text, &measured[0], &measured[1])
+	writeThroughput(&text, &comparison{Bare: measured[0], Mainstay: measured[1], Stock: measured[0]})
 	require.Contains(t, text.String(), "| submit → begin, p50 ")
 	require.Contains(t, text.String(), "| 125.0 ms ", "2 s of the server for 16 tasks")
 	require.Contains(t, text.String(), "| 50 % ", "half of what the machine did was somebody else's")
@@ -80,7 +80,7 @@ func TestCompareStopsAtAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no route")
 	plan := throughputPlan{rounds: 1, tasks: 4, clients: 2}
-	_, err := plan.compare(t.Context(), [2]side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
+	_, err := plan.compare(t.Context(), []side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "mainstay: submit")
 }
