@@ -23,8 +23,8 @@ type Evaluator struct {
 
 // Places says where tasks go.
 type Places interface {
-	// Place makes the input of a task. problem says why there is no place for it; an error is one to try again.
-	Place(ctx context.Context, id string, spec fleet.TaskSpec) (input contract.TaskInput, problem string, err error)
+	// Place says where a task goes. problem says why there is no place for it; an error is one to try again.
+	Place(ctx context.Context, id string, spec fleet.TaskSpec) (place contract.TaskPlace, problem string, err error)
 }
 
 // NewEvaluator evaluates, and asks places for the lanes of tasks.
@@ -64,6 +64,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		}
 		answer.Begin = append(answer.Begin, begun)
 	}
+	answer.Defaults = e.defaults
 	return answer, nil
 }
 
@@ -73,6 +74,8 @@ type evaluation struct {
 	in     *contract.EvaluateInput
 	facts  flow.Facts
 	failed map[string]bool // steps whose output could not be evaluated
+
+	defaults *fleet.TaskDefaults // of the cluster, once a task was placed in it
 }
 
 // readFacts makes what expressions see of the run as it stands.
@@ -214,7 +217,8 @@ func (e *evaluation) tasks(
 		if step.ForEach != nil {
 			key = job.ElementKey(step.ID, i)
 		}
-		input, problem, err := e.places.Place(ctx, job.TaskID(e.in.Run, key), *spec)
+		id := job.TaskID(e.in.Run, key)
+		place, problem, err := e.places.Place(ctx, id, *spec)
 		if err != nil {
 			return begun, err
 		}
@@ -222,6 +226,10 @@ func (e *evaluation) tasks(
 			begun.Tasks, begun.Error = nil, problem
 			return begun, nil
 		}
+		if !place.Sharded {
+			e.defaults = &place.Defaults
+		}
+		input := place.Input(id, *spec)
 		begun.Tasks = append(begun.Tasks, contract.PlacedTask{Spec: input.Spec, Lane: input.Lane})
 	}
 	return begun, nil

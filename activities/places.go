@@ -17,22 +17,22 @@ type ClusterPlaces struct {
 	views   viewCache
 }
 
-// Place makes the input of a step's task; see Places.
+// Place says where a step's task goes; see Places.
 func (p *ClusterPlaces) Place(
 	ctx context.Context, id string, spec fleet.TaskSpec,
-) (input contract.TaskInput, problem string, err error) {
+) (place contract.TaskPlace, problem string, err error) {
 	view, err := p.views.get(ctx, spec.Cluster, p.Control.view)
 	switch {
 	case store.KindOf(err) == store.NotFound:
-		return input, "there is no cluster " + spec.Cluster, nil
+		return place, "there is no cluster " + spec.Cluster, nil
 	case err != nil:
-		return input, "", err
+		return place, "", err
 	}
-	place, err := p.Control.openPlace(ctx, &view, spec, cmp.Or(spec.ShardKey, id))
+	place, err = p.Control.openPlace(ctx, &view, spec, cmp.Or(spec.ShardKey, id))
 	if store.KindOf(err) == store.Refused {
-		return input, store.Refusal(err), nil
+		return place, store.Refusal(err), nil
 	}
-	return place.Input(id, spec), "", err
+	return place, "", err
 }
 
 // viewCache keeps clusters for a moment, so that the steps of runs do not ask for each task.

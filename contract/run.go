@@ -144,6 +144,9 @@ type Evaluated struct {
 	Outputs []StepOutput `json:"outputs,omitempty"`
 	Begin   []BegunStep  `json:"begin,omitempty"`
 	Key     string       `json:"key,omitempty"`
+	// Defaults are what the tasks of the run's cluster have that leave it out. Absent: they are not known, or the
+	// cluster has shards.
+	Defaults *fleet.TaskDefaults `json:"defaults,omitempty"`
 }
 
 // StepOutput is what a run keeps of a step's result.

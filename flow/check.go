@@ -26,6 +26,7 @@ type checker struct {
 	levels  map[string]int      // of steps
 	before  map[string][]string // the steps that a step depends on, in any number of hops
 	dynamic map[string]bool     // whether a step's task holds expressions
+	compute map[string]bool     // whether one of them is more than a reference
 	inputs  []string            // the names that the schema of the inputs declares; nil: any
 }
 
@@ -123,7 +124,7 @@ func (c *checker) job() {
 		)
 	}
 	c.dependencies(ids)
-	c.dynamic = map[string]bool{}
+	c.dynamic, c.compute = map[string]bool{}, map[string]bool{}
 	for _, id := range ids {
 		c.step(id, d.Steps[id])
 	}
@@ -381,7 +382,7 @@ func (c *checker) template(id string, s *job.Step) {
 		return
 	}
 	walk("steps."+id+".task", value, func(field, text string) {
-		c.dynamic[id] = true
+		c.dynamic[id], c.compute[id] = true, c.compute[id] || !job.IsReference(text)
 		c.text(field, text, id)
 	})
 }

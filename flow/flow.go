@@ -79,6 +79,8 @@ func (c *checker) plan() *job.Plan {
 	for _, id := range c.order {
 		planned := job.PlannedStep{ID: id, Level: c.levels[id], Step: *d.Steps[id], Dynamic: c.dynamic[id]}
 		s := &planned.Step
+		planned.Plain = !c.compute[id] && s.If == "" && s.ForEach == nil &&
+			(s.Approve == nil || !strings.Contains(s.Approve.Message, "${")) && (s.Wait == nil || s.Wait.Until == "")
 		slices.Sort(s.After)
 		if s.Task != nil {
 			task := *s.Task

@@ -33,6 +33,9 @@ type PlannedStep struct {
 	Step
 	// Dynamic reports whether its task holds expressions.
 	Dynamic bool `json:"dynamic,omitempty"`
+	// Plain reports whether it begins without an evaluation: it has no condition and no elements, and its expressions
+	// are references. Plans of releases that evaluated every step lack it.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // Step is the step with an id; nil for none.

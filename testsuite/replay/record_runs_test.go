@@ -60,6 +60,10 @@ func TestRecordRuns(t *testing.T) {
   e: {after: [d], if: inputs.n > 9, task: {type: echo}}
   f: {after: [e], wait: {for: 1s}}
 `)
+	startRun(t, c, "plain", `  a: {task: {type: echo, payload: {n: "${inputs.n}"}}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
+  c: {after: [b], approve: {message: go on}}
+`)
 	startRun(t, c, "held", `  a: {task: {type: fail}, on_failure: hold}
   b: {after: [a], task: {type: echo, payload: "${steps.a.output}"}}
 `)
@@ -77,6 +81,8 @@ func TestRecordRuns(t *testing.T) {
 	step("held", contract.StepRequest{Step: "a", Action: job.RetryStep})
 	standing(t, c, "approved", job.RunBlocked)
 	step("approved", contract.StepRequest{Step: "a", Action: job.ApproveStep})
+	standing(t, c, "plain", job.RunBlocked)
+	step("plain", contract.StepRequest{Step: "c", Action: job.ApproveStep})
 	standing(t, c, "paused", job.RunRunning)
 	update(t, c, contract.RunWorkflowID("paused"), contract.PauseRunUpdate.Name,
 		contract.PauseRunRequest{Mode: job.PauseStop})
@@ -85,9 +91,9 @@ func TestRecordRuns(t *testing.T) {
 	standing(t, c, "cancelled", job.RunRunning)
 	update(t, c, contract.RunWorkflowID("cancelled"), contract.CancelRunUpdate.Name,
 		contract.RunRequest{By: "ann", Reason: "not needed"})
-	for id, want := range map[string]job.RunStatus{"diamond": job.RunCompleted, "held": job.RunCompleted,
-		"approved": job.RunCompleted, "partial": job.RunPartial, "paused": job.RunCompleted,
-		"cancelled": job.RunCancelled, "late": job.RunFailed} {
+	for id, want := range map[string]job.RunStatus{"diamond": job.RunCompleted, "plain": job.RunCompleted,
+		"held": job.RunCompleted, "approved": job.RunCompleted, "partial": job.RunPartial,
+		"paused": job.RunCompleted, "cancelled": job.RunCancelled, "late": job.RunFailed} {
 		closed(t, c, contract.RunWorkflowID(id))
 		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
 		require.NoError(t, err)

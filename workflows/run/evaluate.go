@@ -21,9 +21,11 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	for _, step := range r.ended {
 		in.Ended = append(in.Ended, r.endedStep(step))
 	}
-	answer, err := r.whole(in), error(nil)
+	answer, err := r.plain(ctx, in), error(nil)
 	if answer == nil {
-		answer, err = evaluation(ctx, in)
+		if answer, err = evaluation(ctx, in); answer.Defaults != nil {
+			r.defaults, r.defaultsUntil = answer.Defaults, workflow.Now(ctx).Add(defaultsKept)
+		}
 	}
 	if err != nil {
 		r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
@@ -39,21 +41,56 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	}
 }
 
-// whole is the answer where there is nothing to evaluate: nothing begins, and the steps that have ended declare no
-// output and complete nothing.
-func (r *run) whole(in contract.EvaluateInput) *contract.Evaluated {
-	if len(in.Begin) > 0 {
-		return nil
-	}
+// plain is the answer where there is nothing to evaluate, so that the history needs no marker for it: the steps that
+// have ended declare no output and complete nothing, and those that begin are plain.
+func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.Evaluated {
 	answer := &contract.Evaluated{}
 	for _, e := range in.Ended {
 		if len(r.in.Plan.Step(e.Step).Output) > 0 || job.MayComplete(e.Result) ||
 			slices.ContainsFunc(e.Results, job.MayComplete) {
 			return nil
 		}
-		answer.Outputs = append(answer.Outputs, contract.StepOutput{Step: e.Step, Output: job.WholeOutput(e.Result)})
+		output := job.WholeOutput(e.Result)
+		answer.Outputs = append(answer.Outputs, contract.StepOutput{Step: e.Step, Output: output})
+		i := slices.IndexFunc(in.Steps, func(entry job.Entry) bool { return entry.Step == e.Step })
+		in.Steps[i].Output = output // what begins sees it
+	}
+	for _, id := range in.Begin {
+		begun, ok := r.plainStep(ctx, r.in.Plan.Step(id), in.Steps)
+		if !ok {
+			return nil
+		}
+		answer.Begin = append(answer.Begin, begun)
 	}
 	return answer
+}
+
+// plainStep is what a plain step begins with. ok is false where an evaluation has to say it: also of a task whose lane
+// has to be found or opened.
+func (r *run) plainStep(
+	ctx workflow.Context, s *job.PlannedStep, steps []job.Entry,
+) (begun contract.BegunStep, ok bool) {
+	begun.Step = s.ID
+	switch {
+	case !s.Plain:
+		return begun, false
+	case s.Approve != nil:
+		begun.Message = s.Approve.Message
+	case s.Task != nil:
+		spec := s.Task
+		if s.Dynamic {
+			if spec, ok = job.Fill(s.Task, r.in.Inputs, steps); !ok {
+				return begun, false
+			}
+		}
+		if len(spec.RequiredCapabilities) > 0 || r.defaults == nil || !workflow.Now(ctx).Before(r.defaultsUntil) {
+			return begun, false
+		}
+		place := contract.TaskPlace{Lane: contract.Lane(spec, 0), Defaults: *r.defaults}
+		task := place.Input("", *spec)
+		begun.Tasks = []contract.PlacedTask{{Spec: task.Spec, Lane: task.Lane}}
+	}
+	return begun, true
 }
 
 func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {

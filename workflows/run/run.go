@@ -24,6 +24,8 @@ const (
 	carriedBytes = 512 << 10
 	// evaluateTimeout bounds one evaluation, with its tries.
 	evaluateTimeout = time.Minute
+	// defaultsKept is how long a change of the cluster's task_defaults may be unknown to the run.
+	defaultsKept = 10 * time.Second
 )
 
 // Workflow carries out one run. A run that completed, in part or whole, returns its ledger. Any other end is the
@@ -50,6 +52,9 @@ type run struct {
 	bytes   int                        // of payloads and results so far
 	timers  map[string]int             // by step: which of its timers counts
 	marked  job.RunStatus              // the status search attribute as last set
+
+	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
+	defaultsUntil time.Time
 
 	admission *contract.Admission
 	changed   bool // something happened that the loop has not looked at

@@ -37,6 +37,9 @@ type harness struct {
 	begun  []string // task ids, in the order in which their attempts began
 	byKey  map[string]agent
 	inputs map[string]json.RawMessage
+	specs  map[string]fleet.TaskSpec
+
+	evaluations int
 }
 
 const head = "job: build\ncluster: default\nsafety: idempotent\n"
@@ -44,13 +47,13 @@ const head = "job: build\ncluster: default\nsafety: idempotent\n"
 func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	t.Helper()
 	h := &harness{TestWorkflowEnvironment: workflowtest.NewEnvironment(), byKey: byKey,
-		inputs: map[string]json.RawMessage{}}
+		inputs: map[string]json.RawMessage{}, specs: map[string]fleet.TaskSpec{}}
 	worker.RegisterWorkflows(h)
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		_, key := contract.Locate(in.TaskID)
 		h.mu.Lock()
 		h.begun = append(h.begun, key)
-		h.inputs[key] = in.Spec.Payload
+		h.inputs[key], h.specs[key] = in.Spec.Payload, in.Spec
 		play := h.byKey[key]
 		h.mu.Unlock()
 		if play == nil {
@@ -58,19 +61,24 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 		}
 		return play(ctx, in)
 	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
-	h.RegisterActivityWithOptions(activities.NewEvaluator(cluster{}).Evaluate,
-		activity.RegisterOptions{Name: contract.EvaluateActivity.Name})
+	evaluator := activities.NewEvaluator(cluster{})
+	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
+		h.mu.Lock()
+		h.evaluations++
+		h.mu.Unlock()
+		return evaluator.Evaluate(ctx, in)
+	}, activity.RegisterOptions{Name: contract.EvaluateActivity.Name})
 	return h
 }
 
 // cluster places every task.
 type cluster struct{}
 
-func (cluster) Place(_ context.Context, id string, spec fleet.TaskSpec) (contract.TaskInput, string, error) {
+func (cluster) Place(_ context.Context, _ string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
 	if spec.Cluster == "gone" {
-		return contract.TaskInput{}, "there is no cluster gone", nil
+		return contract.TaskPlace{}, "there is no cluster gone", nil
 	}
-	return contract.TaskInput{TaskID: id, Spec: spec, Lane: "lane/" + spec.Cluster}, "", nil
+	return contract.TaskPlace{Lane: "lane/" + spec.Cluster, Defaults: fleet.TaskDefaults{MaxAttempts: 2}}, "", nil
 }
 
 func (h *harness) start(t *testing.T, definition, inputs string) {
@@ -202,6 +210,41 @@ func TestDiamond(t *testing.T) {
 	require.JSONEq(t, `{"b":"b","in":3}`, string(h.inputs["d"]))
 	require.Equal(t, "build-1~d", l.Entry("d").TaskID)
 	require.NotNil(t, l.EndedAt)
+}
+
+// Steps that only look values up begin without an evaluation once the cluster's defaults are known; what they get is
+// what an evaluation gives.
+func TestPlainSteps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		last        string // what the last step does besides coming after the one before
+		evaluations int
+		status      job.RunStatus
+		why         string
+	}{
+		"a task":          {`task: {type: echo, payload: {b: "${steps.b.output}", x: "${steps.a.output.x}", n: ["${inputs.n}"]}}`, 1, job.RunCompleted, ""},
+		"a wait":          {`wait: {for: 1s}`, 1, job.RunCompleted, ""},
+		"a condition":     {`if: inputs.n == 3, task: {type: echo}`, 2, job.RunCompleted, ""},
+		"an expression":   {`task: {type: echo, payload: "${inputs.n + 1}"}`, 2, job.RunCompleted, ""},
+		"elements":        {`for_each: {count: 2}, task: {type: echo}`, 2, job.RunCompleted, ""},
+		"a capability":    {`task: {type: echo, required_capabilities: [gpu]}`, 2, job.RunCompleted, ""},
+		"a missing value": {`task: {type: echo, payload: "${steps.a.output.y}"}`, 2, job.RunFailed, "step c failed: task.payload: there is no y in what it reads"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, map[string]agent{"a": returns(`{"x":1.50}`)})
+			h.start(t, head+"steps:\n  a: {task: {type: echo}}\n  b: {after: [a], task: {type: echo, payload: \"${steps.a.output}\"}}\n  c: {after: [b], "+c.last+"}\n", `{"n": 3}`)
+			l := h.outcome(t)
+			require.Equal(t, c.why, l.Why)
+			require.Equal(t, c.status, l.Status)
+			require.Equal(t, c.evaluations, h.evaluations)
+			require.JSONEq(t, `{"x":1.50}`, string(h.inputs["b"]))
+			if name == "a task" {
+				require.JSONEq(t, `{"b":"b","x":1.50,"n":[3]}`, string(h.inputs["c"]))
+			}
+			require.Equal(t, 2, h.specs["b"].Retry.MaxAttempts, "the cluster's default")
+		})
+	}
 }
 
 // How steps end, and their run with them.

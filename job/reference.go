@@ -1,0 +1,103 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// IsReference reports whether a text is one expression that only names a value, which Fill looks up:
+// ${inputs.bucket}, ${steps.list.output} or ${steps.list.output.keys}.
+func IsReference(text string) bool { return reference(text) != nil }
+
+// reference is the path that a text names; nil: the text is no reference.
+func reference(text string) []string {
+	name, opened := strings.CutPrefix(text, "${")
+	name, closed := strings.CutSuffix(name, "}")
+	path := strings.Split(name, ".")
+	if !opened || !closed || slices.ContainsFunc(path, func(part string) bool { return !isName(part) }) ||
+		path[0] == "inputs" && len(path) < 2 ||
+		path[0] != "inputs" && (path[0] != "steps" || len(path) < 3 || path[2] != "output") {
+		return nil
+	}
+	return path
+}
+
+func isName(part string) bool {
+	return part != "" && strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" &&
+		(part[0] < '0' || part[0] > '9')
+}
+
+// Fill is a task with what its references name among the inputs and the steps of a run. ok is false where there is no
+// such value, or the task would not be valid with it; the evaluation of the expressions then says what is wrong.
+//
+//workflowcheck:ignore
+func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *fleet.TaskSpec, ok bool) {
+	text, err := json.Marshal(task)
+	if err != nil {
+		return nil, false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return nil, false
+	}
+	f := filler{inputs: inputs, steps: steps}
+	text, err = json.Marshal(f.fill(value))
+	filled = &fleet.TaskSpec{}
+	if err != nil || f.missing || json.Unmarshal(text, filled) != nil || filled.Validate() != nil {
+		return nil, false
+	}
+	return filled, true
+}
+
+// filler replaces references in JSON values.
+type filler struct {
+	inputs  json.RawMessage
+	steps   []Entry
+	missing bool // a reference names no value
+}
+
+func (f *filler) fill(value any) any {
+	switch v := value.(type) {
+	case string:
+		if path := reference(v); path != nil {
+			return f.find(path)
+		}
+	case []any:
+		for i := range v {
+			v[i] = f.fill(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = f.fill(v[name])
+		}
+	}
+	return value
+}
+
+// find is the value at a path.
+func (f *filler) find(path []string) json.RawMessage {
+	value, rest := f.inputs, path[1:]
+	if path[0] == "steps" {
+		i := slices.IndexFunc(f.steps, func(e Entry) bool { return e.Step == path[1] })
+		if i < 0 {
+			f.missing = true
+			return nil
+		}
+		value, rest = f.steps[i].Output, path[3:]
+	}
+	for _, name := range rest {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(value, &object) != nil || object[name] == nil {
+			f.missing = true
+			return nil
+		}
+		value = object[name]
+	}
+	return value
+}

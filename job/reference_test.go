@@ -1,0 +1,51 @@
+package job
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestReference(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"${inputs.bucket}": true, "${inputs.a.b_2}": true, "${steps.list.output}": true, "${steps.list.output.keys}": true,
+		"bucket": false, "${inputs}": false, "${inputs.a + 1}": false, "${inputs.a[0]}": false, "${inputs.a} ": false,
+		"$${inputs.a}": false, "${inputs.a}${inputs.b}": false, "${steps.list}": false, "${steps.list.status}": false,
+		"${steps.my-list.output}": false, "${run.id}": false, "${inputs.}": false, "${inputs.2}": false, "${item}": false,
+	} {
+		require.Equal(t, want, IsReference(text), text)
+	}
+}
+
+func TestFill(t *testing.T) {
+	t.Parallel()
+	inputs := json.RawMessage(`{"n": 9007199254740993, "half": 1.50, "deep": {"list": [1, "<"]}, "none": null}`)
+	steps := []Entry{{Step: "a", Work: Work{Output: json.RawMessage(`{"x": "${inputs.n}"}`)}}, {Step: "b"}}
+	for payload, want := range map[string]string{
+		`"${inputs.n}"`:                      `9007199254740993`,
+		`{"h": ["${inputs.half}", 7, true]}`: `{"h":[1.50,7,true]}`,
+		`"${inputs.deep.list}"`:              `[1,"<"]`,
+		`"${inputs.none}"`:                   `null`,
+		`"${steps.a.output}"`:                `{"x":"${inputs.n}"}`,
+		`"${steps.b.output}"`:                `null`,
+		`"${steps.b.output.x}"`:              ``,
+		`"${steps.c.output}"`:                ``,
+		`"${inputs.deep.list.x}"`:            ``,
+		`"${inputs.none.x}"`:                 ``,
+		`"${inputs.m}"`:                      ``,
+	} {
+		spec := &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(payload)}
+		filled, ok := Fill(spec, inputs, steps)
+		require.Equal(t, want != "", ok, payload)
+		if ok {
+			require.JSONEq(t, want, string(filled.Payload), payload)
+		}
+		require.JSONEq(t, payload, string(spec.Payload), "the plan's task stays")
+	}
+	_, ok := Fill(&fleet.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps)
+	require.False(t, ok, "a label is text")
+}
