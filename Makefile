@@ -75,9 +75,10 @@ bench: build ## measure throughput and the gateway beside bare Temporal, an idle
 SEED     ?= $(shell date +%s)
 DURATION ?= 7m
 TASKS    ?= 1500
+RUNS     ?= 100
 
 chaos: ## break a whole installation for ten minutes and check what came of it; then the planted bugs
-	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.agents=9 -chaos.default-timing
+	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.runs=$(RUNS) -chaos.agents=9 -chaos.default-timing
 
 # Where to fuzz, and how long each target.
 FUZZ     ?= $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u)

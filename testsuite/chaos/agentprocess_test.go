@@ -38,6 +38,8 @@ type work struct {
 	Tree  bool   `json:"tree,omitempty"` // it is a command with child processes
 	Fail  string `json:"fail,omitempty"` // failFirst, failAlways or nothing
 	Nonce string `json:"nonce"`          // comes back in the result
+	// Got is what a step of a run is given of those before it.
+	Got map[string]json.RawMessage `json:"got,omitempty"`
 }
 
 const (
@@ -171,7 +173,8 @@ func (w *worker) attempt(ctx context.Context, t *agent.Task, do func(work) error
 	if err := t.Decode(&todo); err != nil {
 		return nil, err
 	}
-	mark := line{Kind: lineBegin, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Epoch: w.epoch.Load()}
+	mark := line{Kind: lineBegin, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Epoch: w.epoch.Load(),
+		Got: todo.Got}
 	if strings.HasPrefix(w.spec.Cluster, "ap") {
 		mark.Note = fmt.Sprintf("lead %d", w.lead.Load())
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,9 +33,10 @@ func TestChaos(t *testing.T) {
 	if *flagDefaults {
 		tm = defaultTiming
 	}
-	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.agents=%d -chaos.default-timing=%t -chaos.only=%q",
-		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagAgents, *flagDefaults, *flagOnly)
+	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.runs=%d -chaos.agents=%d -chaos.default-timing=%t -chaos.only=%q",
+		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagRuns, *flagAgents, *flagDefaults, *flagOnly)
 	jobs := planJobs(rand.New(rand.NewPCG(*flagSeed, 1)), *flagTasks, *flagDuration)
+	runs := planRuns(rand.New(rand.NewPCG(*flagSeed, 3)), *flagRuns, *flagDuration)
 	network, err := newNetwork(t)
 	if err != nil {
 		t.Logf("no partitions by network namespaces: %v. Partitions are made by the agents' proxies alone", err)
@@ -57,6 +59,7 @@ func TestChaos(t *testing.T) {
 		in.addAgent(t, clusters[i%len(clusters)], fmt.Sprintf("agent-%d", i), 4)
 	}
 	in.awaitFleet(t, clusters, 30*time.Second)
+	in.addJob(t, clusterAll)
 	in.hurryHealing(t)
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,7 +68,13 @@ func TestChaos(t *testing.T) {
 	x := newInjector(t, in)
 	x.looks = in.watchFleet(ctx, t)
 	submitted := make(chan struct{})
-	go func() { in.submitAll(ctx, jobs); close(submitted) }()
+	go func() {
+		var both sync.WaitGroup
+		both.Go(func() { in.submitAll(ctx, jobs) })
+		both.Go(func() { in.dispatchAll(ctx, runs) })
+		both.Wait()
+		close(submitted)
+	}()
 	x.run(ctx, faults)
 	x.heal(t)
 	healed := time.Now()
@@ -73,6 +82,7 @@ func TestChaos(t *testing.T) {
 	<-submitted
 	jobs = append(jobs, x.proofs...)
 	open := in.settle(ctx, jobs, settleLimit)
+	openRuns := in.settleRuns(ctx, runs, settleLimit)
 	settleTime := time.Since(healed)
 	slotsTime := in.awaitSlots(t)
 
@@ -89,7 +99,7 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	actions, err := in.healingActions()
 	require.NoError(t, err)
-	e := evidence{jobs: jobs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
+	e := evidence{jobs: jobs, runs: runs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
 		away: x.away, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}
 	defer func() {
 		if t.Failed() {
@@ -113,6 +123,7 @@ seed %d, %s of faults, %d agents, 2 control plane processes
 lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch faults %d · result faults %d · drain faults %d (of %d drains, %d with nothing else broken) · healing faults %d
 %s
 begins %d, %d processes of commands · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
+%s
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
@@ -121,11 +132,13 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults,
 		len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
 		len(attemptsOf(lines)), v.leaves, v.accepted, v.stale, refused, refused+accepted, stale,
+		v.runsLine(len(runs)),
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
 	require.Empty(t, v.problems)
 	require.Zero(t, open)
+	require.Zero(t, openRuns)
 	require.Equal(t, len(jobs), v.acknowledged, "every submission is acknowledged in the end")
 	require.Positive(t, refused, "some result was replayed and refused")
 	require.Zero(t, accepted, "a replayed result was accepted")

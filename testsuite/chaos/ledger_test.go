@@ -37,6 +37,8 @@ type line struct {
 	PID     int    `json:"p"`
 	NS      int64  `json:"ns"` // CLOCK_MONOTONIC, the same in all processes of a machine
 	Note    string `json:"note,omitempty"`
+	// Got is what a step was given of those before it.
+	Got map[string]json.RawMessage `json:"got,omitempty"`
 }
 
 // monotonic is the machine's monotonic clock in nanoseconds.

@@ -15,6 +15,7 @@ var (
 	flagSeed     = flag.Uint64("chaos.seed", 1, "seed of the faults and of the work")
 	flagDuration = flag.Duration("chaos.duration", 20*time.Second, "how long faults are injected")
 	flagTasks    = flag.Int("chaos.tasks", 100, "tasks to submit, spread over the duration")
+	flagRuns     = flag.Int("chaos.runs", 8, "runs of a job with steps to dispatch, spread over the duration")
 	flagAgents   = flag.Int("chaos.agents", 6,
 		"agents, spread over an active_active, an active_passive and a sharded cluster")
 	flagOnly = flag.String("chaos.only", "",

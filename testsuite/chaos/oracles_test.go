@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type ran struct {
 	pid        int
 	epoch      int64
 	note       string
+	got        map[string]json.RawMessage
 	begin, end int64 // end is 0 while it runs, or when its process died
 	how        string
 }
@@ -43,7 +45,7 @@ func attemptsOf(lines []line) []ran {
 		case lineBegin:
 			open[k] = len(all)
 			all = append(all, ran{task: l.Task, number: l.Attempt, agent: l.Agent, pid: l.PID, epoch: l.Epoch,
-				note: l.Note, begin: l.NS})
+				note: l.Note, got: l.Got, begin: l.NS})
 		case lineEnd:
 			if i, ok := open[k]; ok {
 				all[i].end, all[i].how = l.NS, l.Note
@@ -63,6 +65,7 @@ type life struct {
 // evidence is everything that the oracles compare.
 type evidence struct {
 	jobs   []*job
+	runs   []*jobRun
 	lines  []line
 	lives  map[int]life
 	fell   []string // epochs that fell, as the watcher saw
@@ -79,11 +82,14 @@ type verdict struct {
 	lost, doubleBegins, overlaps, leaderOverlaps, epochFaults, resultFaults, drainFaults, healingFaults int
 	treated, untreatable, outs, finishedIll                                                             int
 	acknowledged, leaves                                                                                int
+	stepOrder, stepsAgain, stepOutputs, runEnds, steps                                                  int
 	accepted, stale                                                                                     int
 	// the longest that fenced work ran on after SIGCONT
 	afterThaw time.Duration
 	outcomes  map[fleet.TaskStatus]int
-	problems  []string
+	// runOutcomes are how the runs ended.
+	runOutcomes map[runStatus]int
+	problems    []string
 }
 
 func (v *verdict) blame(count *int, format string, args ...any) {
@@ -91,9 +97,9 @@ func (v *verdict) blame(count *int, format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// judge is the oracles of invariants I1 to I5 and I7, and of healing.
+// judge is the oracles of invariants I1 to I5, I7 and I13, and of healing.
 func judge(e evidence) *verdict {
-	v := &verdict{outcomes: map[fleet.TaskStatus]int{}}
+	v := &verdict{outcomes: map[fleet.TaskStatus]int{}, runOutcomes: map[runStatus]int{}}
 	attempts := attemptsOf(e.lines)
 	byTask := map[string][]ran{}
 	for _, a := range attempts {
@@ -111,6 +117,9 @@ func judge(e evidence) *verdict {
 		v.judgeEnd(j)
 		v.judgeBegins(j, byTask[j.id], e.lives)
 		v.judgeResults(j, byTask[j.id], e.lines)
+	}
+	for _, r := range e.runs {
+		v.judgeRun(r, byTask, e.lines, e.lives)
 	}
 	v.judgeLeaders(unpinned(attempts, e.jobs), e.lines, e.lives)
 	v.judgeEpochs(e)

@@ -89,6 +89,39 @@ var plantedBugs = map[string][]edit{
 			spec.RetrySafety = fleet.Idempotent
 		}
 		next := fleet.Redeliver(&spec,`}},
+	// A step begins when all but one of those before it are through.
+	"dependency-ignored": {{"job/ledger.go", `		case through >= need:
+`, `		case through >= need || plants("dependency-ignored") && through > 0 && through+1 >= need:
+`}},
+	// A run counts as completed while a step is under way.
+	"run-ends-early": {{"job/ledger.go", `		case e.Status.Final():
+		case l.failing(p) && !e.underWay():
+`, `		case e.Status.Final():
+		case plants("run-ends-early") && e.Begun:
+		case l.failing(p) && !e.underWay():
+`}},
+	// A step whose task has completed is delivered once more.
+	"step-again": {{"workflows/run/work.go", `		case !w.delivery.State().Status.Final():
+`, `		case plants("step-again") && w.delivery.State().Status.Final() && w.task.Carried == nil:
+			w.task = w.delivery.Task()
+			w.delivery, w.over = nil, false
+			r.open = append(r.open, w)
+		case !w.delivery.State().Status.Final():
+`}},
+	// A step is given what another one wrote.
+	"wrong-output": {{"activities/evaluate.go", `		f := stepFacts{Status: s.Status, Output: s.Output,`,
+		`		output := s.Output
+		if plants("wrong-output") {
+			output = e.in.Steps[0].Output
+		}
+		f := stepFacts{Status: s.Status, Output: output,`}},
+	// A step's safety does not reach its task.
+	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety = s.Safety
+`, `			task.RetrySafety = s.Safety
+			if plants("step-safety-dropped") {
+				task.RetrySafety = fleet.Idempotent
+			}
+`}},
 	// A dead letter ends the task.
 	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case fleet.TaskDeadLetter:
 `, `	case fleet.TaskDeadLetter:

@@ -47,7 +47,10 @@ var scenarios = map[string]scenario{
 	"ill in maintenance": {clusterAll, 3, illInMaintenance, false, []string{"healing-overrides"}},
 	"all agents ill":     {clusterAll, 3, allIll, false, []string{"healing-takes-all"}},
 	"second process":     {clusterAll, 1, secondProcess, false, []string{"epoch-reused"}},
-	"beside a tenant":    {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
+	"run, restarted": {clusterAll, 1, runThroughRestart, false,
+		[]string{"dependency-ignored", "step-again", "wrong-output", "run-ends-early"}},
+	"run, agent lost": {clusterAll, 2, runLosesAgent, false, []string{"step-safety-dropped"}},
+	"beside a tenant": {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
 }
 
 // TestPlants runs every scenario as it should be, and then with each of its bugs planted: the first must be blamed for
@@ -91,6 +94,7 @@ type stage struct {
 	*installation
 	ctx  context.Context
 	jobs []*job
+	runs []*jobRun
 }
 
 func play(t *testing.T, s scenario, plant string) []string {
@@ -148,7 +152,7 @@ func (g *stage) verdict(t *testing.T, limit time.Duration) *verdict {
 	g.settle(g.ctx, g.jobs, limit)
 	lines, err := g.book.read()
 	require.NoError(t, err)
-	return judge(evidence{jobs: g.jobs, lines: lines, lives: g.lives()})
+	return judge(evidence{jobs: g.jobs, runs: g.runs, lines: lines, lives: g.lives()})
 }
 
 func (g *stage) agentNamed(id string) *member {
