@@ -71,7 +71,7 @@ bench: build ## measure throughput and the gateway beside bare Temporal, an idle
 	bin/mainstay bench queue
 	bin/mainstay bench attack
 
-# One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300
+# One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300 RUNS=20
 SEED     ?= $(shell date +%s)
 DURATION ?= 7m
 TASKS    ?= 1500

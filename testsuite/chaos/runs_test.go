@@ -406,7 +406,11 @@ func (g *stage) runVerdict(t *testing.T, limit time.Duration) *verdict {
 func runThroughRestart(t *testing.T, g *stage) []string {
 	r := newRun("restart")
 	r.ms["c"] = 4000
-	g.startRun(t, r, "first") // b has ended, c goes
+	g.startRun(t, r, "c")
+	// All that does not wait for c is over, so nothing is on its way to an agent. With a planted bug it may not come.
+	for _, key := range []string{"each.0", "each.1", "each.2", "extra", "first"} {
+		g.await(5*time.Second, func(l line) bool { return l.Kind == lineAccepted && l.Task == r.id+"~"+key })
+	}
 	g.planes[0].current().kill()
 	g.planes[0].up()
 	g.awaitReady(t, 0)
