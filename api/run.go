@@ -16,6 +16,18 @@ type Run struct {
 	WorkflowID    string `json:"workflow_id" doc:"Where the run is in Temporal."`
 	WorkflowRunID string `json:"workflow_run_id,omitempty"`
 	Duplicate     bool   `json:"duplicate,omitempty" doc:"The idempotency key was sent before."`
+
+	Actions     []job.RunAction             `json:"actions,omitempty" enum:"pause,resume,cancel,retry" doc:"What a person can do to the run now."`
+	StepActions map[string][]job.StepAction `json:"step_actions,omitempty" doc:"What a person can do to its steps now, by step: approve, reject, retry, skip, complete, fail."`
+	Plan        []PlannedStep               `json:"plan,omitempty" doc:"With include=plan: its steps by level, then by name."`
+}
+
+// PlannedStep is where a step stands in the plan of its run.
+type PlannedStep struct {
+	Step     string   `json:"step"`
+	Level    int      `json:"level" doc:"How many steps the longest way to it has: 0 of a step that comes after none."`
+	After    []string `json:"after,omitempty" doc:"The steps that it comes after."`
+	Optional bool     `json:"optional,omitempty" doc:"The run neither waits for it nor fails with it."`
 }
 
 // RunEntry is a run in a list: what Temporal tells of it without asking the run itself.

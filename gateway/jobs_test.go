@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
@@ -179,6 +180,10 @@ func TestPeopleDecideAboutARun(t *testing.T) {
 	t.Parallel()
 	f, h := served(t)
 	id, e, ledger := started(t, f, h)
+	got := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id+"?include=plan", ""), http.StatusOK)
+	require.Equal(t, []api.PlannedStep{{Step: "list"}, {Step: "merge", Level: 1, After: []string{"list"}}}, got.Plan)
+	require.Equal(t, []job.RunAction{job.PauseRun, job.CancelRun}, got.Actions)
+	require.Equal(t, []job.StepAction{job.SkipStep, job.CompleteStep, job.FailStep}, got.StepActions["merge"])
 	var asked []any
 	e.update = func(_ string, arg any) (any, error) {
 		asked = append(asked, arg)
@@ -204,6 +209,29 @@ func TestPeopleDecideAboutARun(t *testing.T) {
 	problem(t, do(h, http.MethodPost, runsPath+"/none/cancel", ""), http.StatusNotFound, protocol.CodeUnknownRun)
 }
 
+func TestARunTellsWhoHasItsSteps(t *testing.T) {
+	t.Parallel()
+	f, h := served(t)
+	id, e, ledger := started(t, f, h)
+	list, merge := &ledger.Steps[0], &ledger.Steps[1]
+	list.Begun, list.Status = true, job.StepQueued
+	merge.Begun, merge.Status = true, job.StepQueued
+	merge.Elements = []job.Work{{Status: job.StepQueued, TaskID: id + "~merge.0"}, {Status: job.StepQueued,
+		TaskID: id + "~merge.1"}}
+	element := delivery(2, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-1"})
+	element.ActivityId = contract.AttemptActivityID(id+"~merge.1", 2)
+	waits := delivery(1, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+	waits.ActivityId = contract.AttemptActivityID(id+"~list", 1)
+	e.pending = []*workflowpb.PendingActivityInfo{waits, element}
+	steps := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id, ""), http.StatusOK).Steps
+	require.Equal(t, job.StepQueued, steps[0].Status)
+	require.Equal(t, job.StepRunning, steps[1].Status)
+	require.Equal(t, job.StepQueued, steps[1].Elements[0].Status)
+	require.Equal(t, job.StepRunning, steps[1].Elements[1].Status)
+	require.Equal(t, "a-1", steps[1].Elements[1].Attempts[0].AgentID)
+	require.Equal(t, 2, steps[1].Elements[1].Attempts[0].Number)
+}
+
 func TestARunThatFailedIsRunAgainFromAStep(t *testing.T) {
 	t.Parallel()
 	f, h := served(t)
@@ -218,6 +246,8 @@ func TestARunThatFailedIsRunAgainFromAStep(t *testing.T) {
 					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Details: payloads(ledger)}}}}}}
 	got := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/"+id+"?wait=1s", ""), http.StatusOK)
 	require.Equal(t, "step merge failed", got.Why)
+	require.Equal(t, []job.RunAction{job.RetryRun}, got.Actions)
+	require.Empty(t, got.StepActions)
 	problem(t, do(h, http.MethodPost, runsPath+"/"+id+"/cancel", ""), http.StatusConflict, protocol.CodeConflict)
 
 	again := answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusAccepted)

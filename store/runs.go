@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -94,6 +96,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 			return false, nil
 		}
 		run.Ledger = ledger
+		s.takeDeliveries(ctx, run)
 		return true, nil
 	}
 	end, err := s.End(ctx, run.WorkflowID, run.WorkflowRunID)
@@ -106,6 +109,37 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 	}
 	run.Ledger = ledger
 	return true, nil
+}
+
+// takeDeliveries puts in which of an open run's tasks agents have: the run itself is not told of that. Where it cannot
+// be told, they stay queued.
+func (s Runs) takeDeliveries(ctx context.Context, run *api.Run) {
+	begun := func(e job.Entry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() }
+	if !slices.ContainsFunc(run.Steps, begun) {
+		return
+	}
+	d, err := s.Client.DescribeWorkflowExecution(ctx, run.WorkflowID, "")
+	if err != nil {
+		return
+	}
+	take := func(w *job.Work) bool {
+		_, key, _ := strings.Cut(w.TaskID, job.StepMark)
+		delivery := deliveryOf(d.GetPendingActivities(), key)
+		if w.Status != job.StepQueued || delivery == nil || !delivery.Started() {
+			return false
+		}
+		w.Status, w.Why, w.Attempts = job.StepRunning, "", append(w.Attempts, delivery.Attempt)
+		return true
+	}
+	for i := range run.Steps {
+		e := &run.Steps[i]
+		take(&e.Work)
+		for j := range e.Elements {
+			if take(&e.Elements[j]) && e.Status == job.StepQueued {
+				e.Status = job.StepRunning
+			}
+		}
+	}
 }
 
 // Input is what a run was started with, from the first event of its history; it needs no worker.

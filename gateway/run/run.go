@@ -31,7 +31,8 @@ type IDInput struct {
 
 type getInput struct {
 	IDInput
-	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the run has ended, needs a person, or this time is over. At most 60s."`
+	Wait    string   `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the run has ended, needs a person, or this time is over. At most 60s."`
+	Include []string `query:"include,explode" enum:"plan" maxItems:"1" doc:"plan: answer which steps come after which too."`
 }
 
 type reasonInput struct {
@@ -81,7 +82,11 @@ func (h *Handlers) Register(routes huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return rest.Reply(h.wait(ctx, in.ID, wait))
+			run, err := h.wait(ctx, in.ID, wait)
+			if err == nil && len(in.Include) > 0 {
+				err = h.plan(ctx, &run)
+			}
+			return rest.Reply(run, err)
 		})
 	httpapi.Register(
 		routes,
@@ -189,8 +194,27 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run
 func (h *Handlers) complete(ctx context.Context, run *api.Run) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	known, err = h.Store.Runs().Complete(ctx, run)
+	if known, err = h.Store.Runs().Complete(ctx, run); known {
+		offer(run)
+	}
 	return known, h.Answer(err, "read a run's end", protocol.CodeUnknownRun)
+}
+
+// offer adds what a person can do to the run now.
+func offer(run *api.Run) {
+	run.Actions, run.StepActions = run.Ledger.Actions(), run.Ledger.StepActions()
+}
+
+// plan adds which steps come after which.
+func (h *Handlers) plan(ctx context.Context, run *api.Run) error {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	in, err := h.Store.Runs().Input(ctx, run)
+	for i := range in.Plan.Steps {
+		s := &in.Plan.Steps[i]
+		run.Plan = append(run.Plan, api.PlannedStep{Step: s.ID, Level: s.Level, After: s.After, Optional: s.Optional})
+	}
+	return h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 }
 
 func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
@@ -235,6 +259,7 @@ func act[In any](
 		return nil, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
 	}
 	run.Ledger = ledger
+	offer(&run)
 	return rest.Reply(run, h.Answer(err, "update a run", protocol.CodeUnknownRun))
 }
 
