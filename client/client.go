@@ -133,6 +133,16 @@ func (c *Client) Raw(raw *json.RawMessage) *Client {
 	return kept.withSubjects()
 }
 
+// As returns a client that shows another API token; empty: none.
+func (c *Client) As(token string) *Client {
+	other := *c
+	other.token = token
+	return other.withSubjects()
+}
+
+// HasToken reports whether the client shows an API token.
+func (c *Client) HasToken() bool { return c.token != "" }
+
 // Once returns a client that repeats nothing.
 func (c *Client) Once() *Client { return c.Patient(0, nil) }
 

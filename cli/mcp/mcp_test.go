@@ -1,0 +1,167 @@
+package mcp
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/client"
+)
+
+// fakeAPI answers as the REST API does, and tells what it was asked.
+type fakeAPI struct {
+	*httptest.Server
+	asked []string // method, path, token and body of each request
+}
+
+func newAPI(t *testing.T) *fakeAPI {
+	t.Helper()
+	f := &fakeAPI{}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		f.asked = append(f.asked, strings.Join([]string{r.Method, r.URL.RequestURI(), token, string(body)}, " "))
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case token == "reader" && r.Method == http.MethodPost:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"title":"Forbidden","status":403,"code":"forbidden","detail":"this needs the role operator"}`)
+		case strings.HasSuffix(r.URL.Path, "/tasks") && r.Method == http.MethodGet:
+			_, _ = io.WriteString(w, `{"tasks":[{"id":"t-1","status":"queued","why":"no agent is online"}]}`)
+		case r.Method == http.MethodPost:
+			_, _ = io.WriteString(w, `{"id":"t-2","status":"queued"}`)
+		default:
+			_, _ = io.WriteString(w, `{"problems":[],"clusters":[]}`)
+		}
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeAPI) client(t *testing.T, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{URL: f.URL, Token: token, Patience: -1})
+	require.NoError(t, err)
+	return c
+}
+
+// connect opens a session of an assistant with a server.
+func connect(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
+	t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func inMemory(t *testing.T, c *client.Client, readOnly bool) *sdk.ClientSession {
+	t.Helper()
+	here, there := sdk.NewInMemoryTransports()
+	server, err := newServer(c, "v1", readOnly).Connect(t.Context(), there, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return connect(t, here)
+}
+
+func TestToolsThatChangeSomethingAreMarked(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	for _, readOnly := range []bool{true, false} {
+		changing := map[string]bool{}
+		tools, err := inMemory(t, api.client(t, ""), readOnly).ListTools(t.Context(), nil)
+		require.NoError(t, err)
+		for _, tool := range tools.Tools {
+			require.NotEmpty(t, tool.Description, tool.Name)
+			if !tool.Annotations.ReadOnlyHint {
+				changing[tool.Name] = *tool.Annotations.DestructiveHint
+			}
+		}
+		want := map[string]bool{}
+		if !readOnly {
+			want = map[string]bool{"submit_task": false, "cancel_task": true, "retry_task": false, "drain_agent": true,
+				"dispatch_job": false, "cancel_run": true, "retry_run": false}
+		}
+		require.Equal(t, want, changing)
+	}
+}
+
+func TestToolsCallTheAPI(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	session := inMemory(t, api.client(t, "operator"), false)
+	call := func(name string, arguments map[string]any) string {
+		result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: arguments})
+		require.NoError(t, err)
+		require.False(t, result.IsError, "%v", result.Content)
+		answer, err := json.Marshal(result.StructuredContent)
+		require.NoError(t, err)
+		return string(answer)
+	}
+	require.Contains(t, call("list_tasks", map[string]any{"status": "queued", "limit": 5}), "no agent is online")
+	require.Contains(t, call("submit_task", map[string]any{"type": "echo", "payload": map[string]any{"n": 1},
+		"idempotency_key": "k1"}), "t-2")
+	call("drain_agent", map[string]any{"id": "a-1", "reason": "disk is old", "dry_run": true})
+	require.Equal(t, []string{
+		"GET /api/v1/agents/tasks?page_size=5&status=queued operator ",
+		`POST /api/v1/agents/tasks operator {"idempotency_key":"k1","type":"echo","cluster":"default","payload":{"n":1}}`,
+		`POST /api/v1/agents/a-1/drain operator {"reason":"disk is old","dry_run":true}`,
+	}, api.asked)
+}
+
+func TestRefusalsReachTheAssistant(t *testing.T) {
+	t.Parallel()
+	session := inMemory(t, newAPI(t).client(t, "reader"), false)
+	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "cancel_task",
+		Arguments: map[string]any{"id": "t-1", "reason": "no longer needed"}})
+	require.NoError(t, err)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Content[0].(*sdk.TextContent).Text, "this needs the role operator")
+}
+
+// bearer sends an API token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestEachHTTPRequestBringsItsToken(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	server := httptest.NewServer(handler(func(token string) *sdk.Server {
+		return newServer(api.client(t, "").As(token), "v1", false)
+	}))
+	t.Cleanup(server.Close)
+	for _, token := range []string{"alice", "bob"} {
+		session := connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL,
+			HTTPClient: &http.Client{Transport: bearer(token)}})
+		_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "overview"})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"GET /api/v1/agents/overview alice ", "GET /api/v1/agents/overview bob "}, api.asked)
+
+	for name, change := range map[string]func(*http.Request){
+		"a page of another origin": func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+		"another host name":        func(r *http.Request) { r.Host = "evil.example" },
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		change(r)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		_ = answer.Body.Close()
+		require.Equal(t, http.StatusForbidden, answer.StatusCode, name)
+	}
+}
