@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"flag"
@@ -297,8 +299,14 @@ func closed(t *testing.T, c client.Client, workflowID string) {
 
 func save(t *testing.T, c client.Client, workflow, name, workflowID string) {
 	t.Helper()
+	saveRun(t, c, workflow, name, workflowID, "")
+}
+
+// saveRun writes the history of one run of a workflow, compressed if it is long.
+func saveRun(t *testing.T, c client.Client, workflow, name, workflowID, runID string) {
+	t.Helper()
 	var history historypb.History
-	events := c.GetWorkflowHistory(t.Context(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	events := c.GetWorkflowHistory(t.Context(), workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		event, err := events.Next()
 		require.NoError(t, err)
@@ -308,5 +316,14 @@ func save(t *testing.T, c client.Client, workflow, name, workflowID string) {
 	require.NoError(t, err)
 	folder := filepath.Join("histories", workflow)
 	require.NoError(t, os.MkdirAll(folder, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, name+".json"), append(text, '\n'), 0o644))
+	file := filepath.Join(folder, name+".json")
+	text = append(text, '\n')
+	if len(text) > 1<<20 {
+		var packed bytes.Buffer
+		packer := gzip.NewWriter(&packed)
+		_, err = packer.Write(text)
+		require.NoError(t, errors.Join(err, packer.Close()))
+		file, text = file+".gz", packed.Bytes()
+	}
+	require.NoError(t, os.WriteFile(file, text, 0o644))
 }

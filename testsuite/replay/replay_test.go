@@ -3,11 +3,16 @@
 package replay
 
 import (
+	"compress/gzip"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -34,7 +39,7 @@ func TestReplay(t *testing.T) {
 	for _, name := range all.types {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files, err := filepath.Glob(filepath.Join("histories", name, "*.json"))
+			files, err := filepath.Glob(filepath.Join("histories", name, "*.json*"))
 			require.NoError(t, err)
 			require.NotEmpty(t, files,
 				"workflow %s has no recorded history: run `make record` and commit testsuite/replay/histories/%s", name, name)
@@ -43,11 +48,27 @@ func TestReplay(t *testing.T) {
 					t.Parallel()
 					replayer := sdkworker.NewWorkflowReplayer()
 					worker.RegisterWorkflows(replayer)
-					require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(quiet{}, file))
+					require.NoError(t, replayer.ReplayWorkflowHistory(quiet{}, readHistory(t, file)))
 				})
 			}
 		})
 	}
+}
+
+// readHistory reads a recorded history; long ones are compressed.
+func readHistory(t *testing.T, name string) *historypb.History {
+	t.Helper()
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	var text io.Reader = file
+	if strings.HasSuffix(name, ".gz") {
+		text, err = gzip.NewReader(file)
+		require.NoError(t, err)
+	}
+	history, err := client.HistoryFromJSON(text, client.HistoryJSONOptions{})
+	require.NoError(t, err)
+	return history
 }
 
 // A folder of histories without a workflow means that one was renamed, which no history survives.

@@ -1,0 +1,126 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// TestRecordVersions records the newer side of each change of a workflow, a task that keeps which agents had it, a run
+// that begins later, and one that continues as new. It only runs when asked.
+func TestRecordVersions(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "versions", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs"})
+	elected := node.EnsureCluster(t, fleet.ClusterConfig{Name: "elected", ReplicationMode: fleet.ActivePassive,
+		RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	handlers := map[string]agent.Handler{
+		"hold": func(ctx context.Context, task *agent.Task) (any, error) {
+			if task.Attempt > 1 {
+				return "moved", nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"echo":  func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+		"large": func(context.Context, *agent.Task) (any, error) { return strings.Repeat("x", 230<<10), nil },
+	}
+	stopFirst := runAgent(t, node, cluster, "v-1", handlers)
+	spec := fleet.TaskSpec{Type: "hold", Cluster: cluster}
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("to-target"),
+		TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: "to-target", Spec: spec,
+		Lane: contract.Lane(&spec, 0), RanOn: true})
+	require.NoError(t, err)
+	started(t, c, "to-target")
+	stopSecond := runAgent(t, node, cluster, "v-2", handlers)
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.Members) == 2 })
+	signal(t, c, cluster, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "v-1",
+		TargetAgentID: "v-2", Reason: "disk is failing"})
+	closed(t, c, contract.TaskWorkflowID("to-target"))
+	save(t, c, contract.TaskWorkflow, "to-target", contract.TaskWorkflowID("to-target"))
+	recorded(t, contract.TaskWorkflow, "to-target", "deliver-to-target")
+
+	now := time.Now()
+	recordRun(t, c, "later", now.Add(time.Second), "  a: {task: {type: echo, payload: 1}}\n")
+	recordRun(t, c, "continued", now, `  a: {for_each: {count: 20}, task: {type: large}, result_limit: 1MiB, output: {n: results.size()}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
+`)
+
+	id := contract.ClusterWorkflowID(cluster)
+	tooMuch := fleet.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}
+	update(t, c, id, contract.JoinUpdate.Name, contract.JoinRequest{Hub: "nowhere",
+		Joins: []fleet.Join{{AgentID: "greedy", Instance: "1", AgentProfile: tooMuch}}})
+	update(t, c, id, contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	stopFirst()
+	stopSecond()
+
+	stopLeader := runAgent(t, node, elected, "e-1", handlers)
+	awaitView(t, c, elected, func(v *contract.ClusterView) bool { return v.Leader == "e-1" })
+	stopStandbys := []func(){runAgent(t, node, elected, "e-2", handlers), runAgent(t, node, elected, "e-3", handlers)}
+	awaitView(t, c, elected, func(v *contract.ClusterView) bool { return len(v.Standbys) == 2 })
+	stopLeader() // both may take over
+	awaitView(t, c, elected, func(v *contract.ClusterView) bool { return v.Leader == "e-2" || v.Leader == "e-3" })
+	for _, stop := range stopStandbys {
+		stop()
+	}
+	for name, changes := range map[string][]string{"runs": {"failover-by-strategy", "bound-profiles",
+		"give-back-lanes"}, "elected": {"failover-by-strategy"}} {
+		id := contract.ClusterWorkflowID(name)
+		update(t, c, id, contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+		closed(t, c, id)
+		save(t, c, contract.ClusterWorkflow, name, id)
+		recorded(t, contract.ClusterWorkflow, name, changes...)
+	}
+}
+
+// recordRun carries out a run, and records it and the one in which it goes on.
+func recordRun(t *testing.T, c client.Client, id string, at time.Time, steps string) {
+	t.Helper()
+	_, plan, err := flow.Read("job.yaml", []byte(recordedHead+steps))
+	require.NoError(t, err)
+	in := contract.RunInput{Plan: *plan, Inputs: json.RawMessage(`{}`), StartAt: at}
+	begin := contract.StartOfRun(id, &in, 0)
+	first, err := c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
+	require.NoError(t, err)
+	begun := first.GetRunID()
+	var end job.Ledger
+	require.NoError(t, first.Get(t.Context(), &end))
+	require.Equal(t, job.RunCompleted, end.Status, end.Why)
+	saveRun(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id), begun)
+	if d, err := c.DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), ""); err == nil &&
+		d.GetWorkflowExecutionInfo().GetExecution().GetRunId() != begun {
+		save(t, c, contract.RunWorkflow, id+"-goes-on", contract.RunWorkflowID(id))
+	}
+}
+
+// recorded requires that a history has the newer side of changes.
+func recorded(t *testing.T, workflow, name string, changes ...string) {
+	t.Helper()
+	var have []string
+	for _, e := range readHistory(t, filepath.Join("histories", workflow, name+".json")).GetEvents() {
+		if marker := e.GetMarkerRecordedEventAttributes(); marker.GetMarkerName() == "Version" {
+			var change string
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(marker.GetDetails()["change-id"], &change))
+			have = append(have, change)
+		}
+	}
+	require.Subset(t, have, changes)
+}
