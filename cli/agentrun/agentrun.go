@@ -18,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry/tracing"
 )
@@ -33,6 +34,7 @@ func Command(a *app.App) *cobra.Command {
 	var own app.Access
 	var joinTokenFile, configFile string
 	var execEnv []string
+	var toolsFile string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run an agent that executes commands",
@@ -73,6 +75,10 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			defer traces.Close()
 			o.TracerProvider = traces.Provider()
+			tools, err := readTools(toolsFile, &o)
+			if err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
 			runner, err := agent.New(o)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
@@ -82,10 +88,13 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 					return app.WithExit(app.ExitUsage, err)
 				}
 			}
-			if !allowExec && demoRoot == "" {
-				return app.UsageError(
-					"this agent could do nothing: add --allow-exec to let it run commands (whoever may submit tasks may then run anything as this user)",
-				)
+			if !allowExec && demoRoot == "" && tools == nil {
+				return app.UsageError("this agent could do nothing: add --allow-exec to let it run commands (whoever " +
+					"may submit tasks may then run anything as this user), or --mcp to let it call tools")
+			}
+			if tools != nil {
+				defer tools.Close()
+				runner.Handle(mcptool.Type, tools.Handle)
 			}
 			if allowExec {
 				runner.Handle(agent.ExecType, agent.ExecHandler(execEnv...))
@@ -133,6 +142,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.BoolVar(&allowExec, "allow-exec", false, "run any command that is submitted (task type exec)")
 	flags.StringSliceVar(&execEnv, "exec-env", nil,
 		"variable of this agent's environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
+	flags.StringVar(&toolsFile, "mcp", "",
+		"YAML file with servers of tools (Model Context Protocol) that tasks of type mcp-tool may call")
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks before it hands them back")
@@ -141,6 +152,19 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
 	_ = flags.MarkHidden("demo-handlers") // it exists
 	return command
+}
+
+// readTools reads the servers of tools, if there is a file, and gives the agent their capabilities.
+func readTools(path string, o *agent.Options) (*mcptool.Tools, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := mcptool.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	o.Capabilities = append(o.Capabilities, file.Capabilities()...)
+	return mcptool.New(file, o.Version), nil
 }
 
 // Exit gives the reasons for which an agent ends their exit codes.

@@ -43,6 +43,7 @@ type file struct {
 		Cert             string            `json:"cert"`
 		Key              string            `json:"key"`
 		HealthFile       string            `json:"health_file"`
+		MCP              string            `json:"mcp"` // a file with servers of tools
 	} `json:"agent"`
 	Heartbeat   heartbeat `json:"heartbeat"`
 	HealthCheck struct {
@@ -111,7 +112,7 @@ func (f *file) flags() map[string][]string {
 		"id": {a.AgentID}, "address": {a.Address}, "zone": {a.AvailabilityZone}, "group": {a.AgentGroup}, "hub": a.Hubs,
 		"cluster": {a.Cluster}, "capability": a.Capabilities, "provider": a.Providers, "exec-env": a.ExecEnv,
 		"join-token-file": {a.JoinTokenFile}, "ca": {a.CA}, "cert": {a.Cert}, "key": {a.Key},
-		"health-file": {a.HealthFile},
+		"health-file": {a.HealthFile}, "mcp": {a.MCP},
 	}
 	for name, value := range a.Metadata {
 		flags["metadata"] = append(flags["metadata"], name+"="+value)

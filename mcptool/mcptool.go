@@ -1,0 +1,216 @@
+// Package mcptool lets an agent call tools of servers that speak the Model Context Protocol (MCP), as tasks of type
+// mcp-tool. A tool that is not idempotent is called once: nothing here calls it again, whatever happens.
+package mcptool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Type is the type of tasks that call a tool.
+const Type = "mcp-tool"
+
+// keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call.
+const keyName = "dev.mainstay/idempotency-key"
+
+const (
+	// maxResult bounds a result in bytes.
+	maxResult = 256 << 10
+	// openLimit bounds how long opening a session may take, and askLimit how long a server may take to say that it
+	// still has one.
+	openLimit = 30 * time.Second
+	askLimit  = 5 * time.Second
+)
+
+// Types of failures. They are final, as is a wrong payload: the same call would end the same way, or do its work twice.
+const (
+	// ErrorTypeTool: the tool reported an error.
+	ErrorTypeTool = "tool_error"
+	// ErrorTypeUnknown: the connection was lost during a call of a tool that is not idempotent.
+	ErrorTypeUnknown = "tool_outcome_unknown"
+)
+
+// Call is the payload of a task.
+type Call struct {
+	Server    string         `json:"server"`
+	Tool      string         `json:"tool"`
+	Arguments map[string]any `json:"arguments,omitempty"`
+}
+
+// Result is what a tool answered.
+type Result struct {
+	Content    []mcp.Content `json:"content,omitempty"`
+	Structured any           `json:"structured,omitempty"`
+}
+
+// Tools are servers with the sessions that are open. Close ends these.
+type Tools struct {
+	servers map[string]*connection
+}
+
+// New makes the tools of a file. Servers are started or called when a task needs them.
+func New(f *File, version string) *Tools {
+	t := &Tools{servers: map[string]*connection{}}
+	for name, s := range f.Servers {
+		t.servers[name] = &connection{Server: s, client: mcp.NewClient(
+			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil)}
+	}
+	return t
+}
+
+func (f *File) names() []string { return slices.Sorted(maps.Keys(f.Servers)) }
+
+// Capabilities are those of an agent with these servers.
+func (f *File) Capabilities() []string {
+	names := f.names()
+	for i, name := range names {
+		names[i] = Capability(name)
+	}
+	return names
+}
+
+// Close ends all sessions, and the servers that were started.
+func (t *Tools) Close() {
+	for _, c := range t.servers {
+		c.drop(nil)
+	}
+}
+
+// Handle is the handler of tasks of type mcp-tool.
+func (t *Tools) Handle(ctx context.Context, task *agent.Task) (any, error) {
+	var call Call
+	if err := task.Decode(&call); err != nil {
+		return nil, err
+	}
+	c := t.servers[call.Server]
+	switch {
+	case c == nil:
+		return nil, agent.NonRetryable(fmt.Errorf("this agent has no such server of tools: require the capability %s",
+			Capability(call.Server)))
+	case !slices.Contains(c.Tools, call.Tool):
+		return nil, agent.NonRetryable(errors.New("the agent's operator does not allow this tool of the server"))
+	}
+	again := slices.Contains(c.Idempotent, call.Tool)
+	if !again && !task.RetrySafety.NeedsPerson() {
+		return nil, agent.NonRetryable(errors.New("the agent's operator does not list this tool as idempotent: " +
+			"submit the task with retry_safety " + string(fleet.AtMostOnce)))
+	}
+	session, err := c.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open a session with the server: %w", err)
+	}
+	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments,
+		Meta: mcp.Meta{keyName: task.ID}})
+	if err != nil {
+		c.drop(session)
+		if again || ctx.Err() != nil {
+			return nil, fmt.Errorf("call the tool: %w", err)
+		}
+		return nil, agent.NonRetryable(agent.Typed(ErrorTypeUnknown,
+			fmt.Errorf("nobody knows whether the tool has done its work: %w", err)))
+	}
+	result := Result{Content: answer.Content, Structured: answer.StructuredContent}
+	if answer.IsError {
+		return nil, agent.NonRetryable(agent.Typed(ErrorTypeTool, errors.New(text(answer.Content))))
+	}
+	if data, err := json.Marshal(result); err != nil || len(data) > maxResult {
+		return nil, agent.NonRetryable(fmt.Errorf("the tool's result has more than %d KiB: have the tool store it, "+
+			"and return where", maxResult>>10))
+	}
+	return result, nil
+}
+
+// text is what a tool says of its error.
+func text(content []mcp.Content) string {
+	var parts []string
+	for _, c := range content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			parts = append(parts, t.Text)
+		}
+	}
+	if len(parts) == 0 {
+		return "the tool reported an error and does not say which"
+	}
+	return strings.Join(parts, "\n")
+}
+
+// connection is a server with its session.
+type connection struct {
+	*Server
+	client *mcp.Client
+
+	mu      sync.Mutex
+	session *mcp.ClientSession // nil: none is open
+}
+
+// open returns a session that the server still knows. A lost one is opened anew here, before a call; a call is never
+// repeated for it.
+func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil {
+		asking, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		err := c.session.Ping(asking, nil)
+		if err == nil || ctx.Err() != nil {
+			return c.session, ctx.Err()
+		}
+		_ = c.session.Close()
+		c.session = nil
+	}
+	opening, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	session, err := c.client.Connect(opening, c.transport(), nil)
+	if err != nil {
+		return nil, err
+	}
+	c.session = session
+	return session, nil
+}
+
+// drop ends a session, or with nil the one that is open.
+func (c *connection) drop(session *mcp.ClientSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != nil && (session == nil || session == c.session) {
+		_ = c.session.Close()
+		c.session = nil
+	}
+}
+
+func (c *connection) transport() mcp.Transport {
+	if c.URL == "" {
+		command := exec.Command(c.Command[0], c.Command[1:]...)
+		command.Env = agent.CommandEnvironment(c.Env...)
+		return &mcp.CommandTransport{Command: command}
+	}
+	client := &http.Client{}
+	if c.TokenEnv != "" {
+		client.Transport = bearer(os.Getenv(c.TokenEnv))
+	}
+	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: client, DisableStandaloneSSE: true}
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
