@@ -72,6 +72,16 @@ function field(f) {
 
 export const reason = (required) => ({ name: "reason", label: required ? "Reason" : "Reason (optional)", required, hint: "kept in the history" });
 export const because = (v) => (v.reason ? { reason: v.reason } : {});
+
+/** jsonOf reads what was typed as JSON; nothing was: undefined. */
+export function jsonOf(text, what) {
+  try {
+    return text?.trim() ? JSON.parse(text) : undefined;
+  } catch {
+    throw new Problem(422, { detail: `The ${what} is not JSON. A text needs quotes around it.` });
+  }
+}
+
 const taskPath = (id, word) => `/tasks/${seg(id)}/${word}`;
 
 /** retryTask needs no dialog: it does what the button says, and no more. */
@@ -115,17 +125,7 @@ const decisions = {
 export const review = (id, decision) => ask({
   title: decisions[decision][0], text: `Task ${id}. ${decisions[decision][1]}`, confirm: decisions[decision][2], danger: decision === "failed",
   fields: [decision === "completed" && { name: "result", label: "Result, as JSON (optional)", kind: "area" }, reason()].filter(Boolean),
-  act(v) {
-    const body = { decision, ...because(v) };
-    if (v.result?.trim()) {
-      try {
-        body.result = JSON.parse(v.result);
-      } catch {
-        throw new Problem(422, { detail: "The result is not JSON. A text needs quotes around it." });
-      }
-    }
-    return post(taskPath(id, "review"), body);
-  },
+  act: (v) => post(taskPath(id, "review"), { decision, ...because(v), result: jsonOf(v.result, "result") }),
   done: `Task ${id}: decided.`,
 });
 

@@ -12,16 +12,17 @@ import { button } from "./parts.js";
 import { overview, problem } from "./overview.js";
 import { agents, agent, clusters, cluster } from "./fleet.js";
 import { tasks, task, deadLetters, reviews } from "./tasks.js";
+import { runs, run, jobs } from "./runs.js";
 import { queue, failovers, failover, drains } from "./work.js";
 import { healing } from "./healing.js";
 import { scaling } from "./scaling.js";
 
 performance.mark("script"); // a test reads it: by then the first view's reads are under way
 
-const views = { "": overview, agents, clusters, tasks, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
-const one = { agents: agent, clusters: cluster, tasks: task, failovers: failover };
+const views = { "": overview, agents, clusters, tasks, runs, jobs, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
+const one = { agents: agent, clusters: cluster, tasks: task, runs: run, failovers: failover };
 
-const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
+const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
   ["drains", "Drains", "d"], ["healing", "Healing", "h"], ["scaling", "Scaling", "s"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
 
 const $ = (id) => document.getElementById(id);
@@ -254,10 +255,10 @@ $("search").addEventListener("submit", async (e) => {
   const go = (hash) => { location.hash = hash; input.value = ""; input.blur(); };
   if (/^[a-z0-9][a-z0-9._-]*[=:]/.test(text)) return go(`#/tasks?label=${seg(text)}`);
   if (app.clusterNames().includes(text)) return go("#/clusters/" + seg(text));
-  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text))]);
+  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text)), get("/runs/" + seg(text))]);
   const at = found.findIndex((f) => f.status === "fulfilled");
-  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers"][at]}/${seg(text)}`);
-  say(`No task, agent or cluster is named ${text}.`, "bad");
+  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers", "runs"][at]}/${seg(text)}`);
+  say(`No task, agent, run or cluster is named ${text}.`, "bad");
 });
 
 // Theme.

@@ -2,7 +2,7 @@
 
 import { h, svg } from "./dom.js";
 import { ago, clockTime, span, now, count } from "./format.js";
-import { seg } from "./address.js";
+import { query, seg } from "./address.js";
 
 // What a status looks like: a tone, and a sign for those who do not see the colour.
 const tones = {
@@ -10,8 +10,8 @@ const tones = {
   run: "running moving act",
   warn: "suspect stopping degraded warning warn retry_wait review dead_letter no_target_available draining unknown partial blocked skipped reported",
   bad: "offline critical failed lost fail timed_out error expired missing",
-  wait: "queued moved waiting standby planned notice maintenance paused dry_run",
-  off: "cancelled member not_in_cluster",
+  wait: "queued pending ready pausing moved waiting standby planned notice maintenance paused dry_run",
+  off: "cancelled passed member not_in_cluster",
 };
 const signs = { ok: "●", run: "▶", warn: "▲", bad: "✕", wait: "○", off: "–" };
 const toneOf = {};
@@ -19,7 +19,7 @@ for (const [tone, list] of Object.entries(tones)) for (const status of list.spli
 
 const labels = { dead_letter: "dead letter", retry_wait: "waits to retry", review: "in review", offline: "lost", suspect: "not answering",
   no_target_available: "no target", not_in_cluster: "not in cluster", timed_out: "timed out", active_active: "all serve", active_passive: "leader serves",
-  maintenance: "maintenance", planned: "dry run" };
+  maintenance: "maintenance", planned: "dry run", passed: "skipped" };
 
 /** label is a status in words. */
 export const label = (status) => labels[status] ?? String(status ?? "").replaceAll("_", " ");
@@ -36,6 +36,7 @@ const link = (kind, id, text, more) => id ? h("a", { href: `#/${kind}/${seg(id)}
 export const agentLink = (id, text) => link("agents", id, text);
 export const clusterLink = (id, text) => link("clusters", id, text);
 export const taskLink = (id, text) => link("tasks", id, text, { class: "mono" });
+export const runLink = (id, text) => link("runs", id, text, { class: "mono" });
 export const failoverLink = (id, text) => link("failovers", id, text);
 
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
@@ -119,18 +120,19 @@ export function attempts(task, below) {
   const list = task.attempts ?? [];
   if (!list.length) return h("p.empty", null, task.created_at ? "No agent has begun it yet." : "None.");
   const from = task.created_at ?? list[0].started_at;
-  const rows = list.map((a) => {
-    const started = a.started_at ?? a.ended_at ?? from, outcome = a.ended_at ? a.outcome || "ended" : "running";
-    const took = (a.ended_at ? Date.parse(a.ended_at) : now()) - Date.parse(started);
-    return {
-      key: a.number + outcome, from: started, to: a.ended_at, tone: tone(outcome),
-      label: [`${a.number}. `, a.agent_id ? agentLink(a.agent_id) : "not placed"],
-      text: [badge(outcome), " ", a.ended_at ? span(took) : ["for ", ago(started, "for")], progress(a)],
-      more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
-      below: below?.(a),
-    };
-  });
+  const rows = list.map((a) => ({ ...attemptRow(a, [`${a.number}. `, a.agent_id ? agentLink(a.agent_id) : "not placed"], from), below: below?.(a) }));
   return timeline("Attempts", rows, from, task.closed_at ?? (list.at(-1).ended_at && ["dead_letter", "review"].includes(task.status) ? list.at(-1).ended_at : undefined));
+}
+
+/** attemptRow is one attempt in a timeline. from is when it began, where the attempt does not tell. */
+export function attemptRow(a, what, from) {
+  const started = a.started_at ?? a.ended_at ?? from, outcome = a.ended_at ? a.outcome || "ended" : "running";
+  const took = (a.ended_at ? Date.parse(a.ended_at) : now()) - Date.parse(started);
+  return {
+    key: a.number + outcome, label: what, from: started, to: a.ended_at, tone: tone(outcome),
+    text: [badge(outcome), " ", a.ended_at ? span(took) : ["for ", ago(started, "for")], progress(a)],
+    more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
+  };
 }
 
 function progress(a) {
@@ -199,6 +201,18 @@ export function filters(route, values, fields) {
       : h("input", { name, value: values[name] ?? "", autocomplete: "off", spellcheck: "false", placeholder: "any" }))),
   Object.keys(values).some((k) => k !== "page" && values[k]) && h("a.button", { href: `#/${route}` }, "Clear"),
   h("button.sr", { type: "submit", tabindex: "-1" }, "Apply"));
+}
+
+const pages = new Map(); // the token of the page before, by the token of each page that was seen
+
+/** pager leads to the next page, and back to where we came from. */
+export function pager(route, p, d) {
+  if (d.next_page_token && !pages.has(d.next_page_token)) pages.set(d.next_page_token, p.page ?? "");
+  const to = (page) => `#/${route}` + query({ ...p, page });
+  if (!d.next_page_token && !p.page) return null;
+  return h("nav.pager", { "aria-label": "Pages" },
+    p.page && h("a.button", { href: to(pages.get(p.page) ?? ""), rel: "prev" }, pages.has(p.page) ? "← Newer" : "← Newest"),
+    d.next_page_token && h("a.button", { href: to(d.next_page_token), rel: "next" }, "Older →"));
 }
 
 /** button acts. */

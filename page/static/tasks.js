@@ -5,24 +5,13 @@ import { query, seg } from "./address.js";
 import { get } from "./api.js";
 import { lists, single, spans } from "./reads.js";
 import { ago, clockTime, count, span } from "./format.js";
-import { badge, label, section, table, facts, attempts, agentLink, clusterLink, taskLink, filters, button, temporalLink, json } from "./parts.js";
+import { badge, label, section, table, facts, attempts, agentLink, clusterLink, taskLink, runLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
-const pages = new Map(); // the token of the page before, by the token of each page that was seen
 
 const onAgent = (t) => agentLink(t.attempts?.at(-1)?.agent_id ?? t.ran_on?.at(-1)) ?? (t.agent ? [agentLink(t.agent), h("span.quiet", null, " only")] : null);
 const labelsOf = (t) => Object.entries(t.labels ?? {}).map(([k, v]) => h("a.label", { href: "#/tasks" + query({ label: `${k}=${v}` }), title: "Show all tasks with this label" }, `${k}=${v}`));
-
-/** pager leads to the next page, and back to where we came from. */
-function pager(route, p, d) {
-  if (d.next_page_token && !pages.has(d.next_page_token)) pages.set(d.next_page_token, p.page ?? "");
-  const to = (page) => `#/${route}` + query({ ...p, page });
-  if (!d.next_page_token && !p.page) return null;
-  return h("nav.pager", { "aria-label": "Pages" },
-    p.page && h("a.button", { href: to(pages.get(p.page) ?? ""), rel: "prev" }, pages.has(p.page) ? "← Newer" : "← Newest"),
-    d.next_page_token && h("a.button", { href: to(d.next_page_token), rel: "next" }, "Older →"));
-}
 
 export const tasks = {
   title: "Tasks",
@@ -66,7 +55,8 @@ export const deadLetters = {
   ],
 };
 
-const decide = (t) => h("span.actions", null,
+/** decide are the buttons for a task in review. */
+export const decide = (t) => h("span.actions", null,
   button("Run again…", () => act.review(t.id, "rerun"), { "aria-label": `Run ${t.id} again` }),
   button("It was done…", () => act.review(t.id, "completed"), { "aria-label": `${t.id} was done` }),
   button("Give up…", () => act.review(t.id, "failed"), { kind: "danger", "aria-label": `Give ${t.id} up` }));
@@ -102,7 +92,7 @@ export const task = {
   wants: (type, d, p) => d.task_id === p.id,
   load: (p, signal) => get(single.tasks(p)[0], signal),
   render: (t) => [
-    h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
+    h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", t.id.includes("~") ? ["run ", runLink(t.id.split("~")[0])] : h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
     h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),
     t.cancelling && h("p.why", null, "It is being cancelled", t.cancelling.by && ` by ${t.cancelling.by}`, t.cancelling.reason && `: ${t.cancelling.reason}`, ". Its agent has up to 30 s to stop."),
     t.why && h("p.why", null, t.why),

@@ -35,6 +35,13 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 	blocked := newFleet(t, blockedScaling)
 	blocked.isBlocked()
 	f.call("POST", "/"+f.name("b")+"/drain", map[string]any{"reason": "new disk"}, nil)
+	runs := newFleet(t, nil, "a")
+	_, run := runs.run(diamond)
+	require.True(t, eventually(func() bool {
+		var got struct{ Status string }
+		runs.call("GET", "/runs/"+run, nil, &got)
+		return got.Status == "blocked"
+	}))
 	var failovers struct{ Failovers []struct{ ID string } }
 	require.True(t, eventually(func() bool {
 		f.call("GET", "/failovers?cluster="+single.cluster, nil, &failovers)
@@ -44,7 +51,7 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 		"#/", "#/clusters", "#/clusters/" + f.cluster, "#/clusters/" + single.cluster, "#/agents",
 		"#/agents/" + f.name("a"), "#/agents/" + single.name("a"),
 		"#/tasks", "#/tasks?cluster=" + single.cluster, "#/tasks/" + once, "#/tasks/" + dead, "#/tasks/" + waiting,
-		"#/queue", "#/failovers",
+		"#/runs", "#/runs/" + run, "#/jobs", "#/queue", "#/failovers",
 		"#/failovers/" + failovers.Failovers[0].ID, "#/drains", "#/dead-letters", "#/reviews",
 		"#/healing", "#/healing?cluster=" + healed.cluster, "#/agents/" + healed.name("ill"),
 		"#/clusters/" + alone.cluster,
