@@ -33,6 +33,7 @@ func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places} 
 // Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
 // with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
+	ctx = flow.WithLimit(ctx)
 	e := evaluation{Evaluator: a, in: &in, failed: map[string]bool{}}
 	if err := e.readFacts(); err != nil {
 		return contract.Evaluated{}, err

@@ -13,8 +13,21 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// MaxDepth bounds the nesting of a document.
-const MaxDepth = 64
+const (
+	// MaxDepth bounds the nesting of a document, and maxKey its keys in bytes: what YAML allows of them.
+	MaxDepth = 64
+	maxKey   = 1000
+	// maxField bounds the names of fields in bytes; what is deeper has the name of what it is in. Every value has one.
+	maxField = 256
+)
+
+// below is the name of a field in another.
+func below(field, part string) string {
+	if len(field)+len(part) > maxField {
+		return field
+	}
+	return field + part
+}
 
 // inspection compares a YAML tree with Go types before it is decoded: the decoders' own errors name Go types, and end
 // with the first.
@@ -64,7 +77,7 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 			return
 		}
 		for i, item := range n.Content {
-			in.value(fmt.Sprintf("%s[%d]", field, i), item, t.Elem())
+			in.value(below(field, fmt.Sprintf("[%d]", i)), item, t.Elem())
 		}
 	default:
 		in.scalar(field, n, t)
@@ -78,7 +91,7 @@ func (in *inspection) anything(field string, n *yaml.Node) {
 		in.entries(field, n, reflect.TypeFor[map[string]any]())
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			in.value(fmt.Sprintf("%s[%d]", field, i), item, reflect.TypeFor[any]())
+			in.value(below(field, fmt.Sprintf("[%d]", i)), item, reflect.TypeFor[any]())
 		}
 	default:
 		if err := writeScalar(&bytes.Buffer{}, n); err != nil {
@@ -161,10 +174,14 @@ func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, at := n.Content[i], n.Content[i].Value
 		if field != "" {
-			at = field + "." + key.Value
+			at = below(field, "."+key.Value)
 		}
 		if key.Kind != yaml.ScalarNode {
 			in.report(key, field, "has a key that is no text")
+			continue
+		}
+		if len(key.Value) > maxKey {
+			in.report(key, field, "has a key of more than %d bytes", maxKey)
 			continue
 		}
 		if line, twice := first[key.Value]; twice {
@@ -172,7 +189,9 @@ func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.
 			continue
 		}
 		first[key.Value] = key.Line
-		in.nodes[at] = key
+		if at != field {
+			in.nodes[at] = key
+		}
 		do(key, n.Content[i+1], at)
 	}
 }

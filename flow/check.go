@@ -28,7 +28,12 @@ type checker struct {
 	dynamic map[string]bool     // whether a step's task holds expressions
 	compute map[string]bool     // whether one of them is more than a reference
 	inputs  []string            // the names that the schema of the inputs declares; nil: any
+
+	sources int // bytes of the expressions so far
 }
+
+// maxSources bounds the expressions of a definition together, in bytes: checking 4 KiB takes up to 0.1 s.
+const maxSources = 64 << 10
 
 func (c *checker) report(field, format string, args ...any) {
 	c.problems = append(c.problems, c.places.Place(field, format, args...))
@@ -464,6 +469,10 @@ var stepFields = []string{"status", "output", "error", "failed"}
 
 // expression checks CEL. step is the step that it belongs to; variables are those that it may read.
 func (c *checker) expression(field, source, step string, variables ...string) *expression {
+	if c.sources += len(source); c.sources > maxSources {
+		c.report(field, "and the expressions before it have more than %d KiB", maxSources>>10)
+		return nil
+	}
 	e, err := compile(source)
 	if err != nil {
 		c.report(field, "%s", err)

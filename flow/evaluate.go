@@ -24,14 +24,17 @@ const keptExpressions = 4096
 
 func (v *Evaluator) compile(source string) (*expression, error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	if e := v.compiled[source]; e != nil {
-		return e, nil
+	known := v.compiled[source]
+	v.mu.Unlock()
+	if known != nil {
+		return known, nil
 	}
-	e, err := compile(source)
+	e, err := compile(source) // not under the lock: others need not wait for it
 	if err != nil {
 		return nil, err
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.compiled == nil || len(v.compiled) >= keptExpressions {
 		v.compiled = map[string]*expression{}
 	}
@@ -75,11 +78,25 @@ func (v *Evaluator) value(ctx context.Context, source string, facts Facts) (any,
 	if err != nil {
 		return nil, err
 	}
-	result, _, err := e.program.ContextEval(ctx, map[string]any(facts))
+	spent, limited := ctx.Value(limitKey{}).(*uint64)
+	if limited && *spent > totalLimit {
+		return nil, errors.New("and those before it take more work than expressions may; do it in a task")
+	}
+	result, details, err := e.program.ContextEval(ctx, map[string]any(facts))
+	if cost := details.ActualCost(); limited && cost != nil {
+		*spent += *cost
+	}
 	if err != nil {
 		return nil, explain(err)
 	}
 	return native(result)
+}
+
+type limitKey struct{}
+
+// WithLimit bounds the work of all evaluations with the context together: about a second of one core.
+func WithLimit(ctx context.Context) context.Context {
+	return context.WithValue(ctx, limitKey{}, new(uint64))
 }
 
 // explain is CEL's error for people.
@@ -182,6 +199,9 @@ func (v *Evaluator) Task(
 	var task fleet.TaskSpec
 	if err := json.Unmarshal(text, &task); err != nil {
 		return nil, err
+	}
+	if err := fleet.CheckJSONDepth(task.Payload, fleet.MaxJSONValueDepth); err != nil {
+		return nil, fmt.Errorf("task.payload: %w", err)
 	}
 	return &task, task.Validate()
 }

@@ -16,8 +16,20 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// costLimit bounds one evaluation, in CEL's units: about a second of one core.
-const costLimit = 1_000_000
+const (
+	// costLimit bounds the evaluation of one expression, in CEL's units: about a tenth of a second of one core.
+	// totalLimit bounds those of one call of an Evaluator's user together; see WithLimit.
+	costLimit  = 1_000_000
+	totalLimit = 10 * costLimit
+	// maxSource bounds an expression in characters, and maxNesting its nesting: checking types takes more than the
+	// square of it.
+	maxSource  = 4096
+	maxNesting = 32
+	// maxValue and maxNodes bound what an expression gives, in bytes of text and in values: a list may hold one text
+	// many times.
+	maxValue = 4 << 20
+	maxNodes = 200_000
+)
 
 // The names that expressions may see.
 const (
@@ -33,13 +45,13 @@ const (
 
 // environment is CEL with JSON's types; no clock and no randomness.
 var environment = func() *cel.Env {
-	env, err := cel.NewEnv(
+	env, err := cel.NewEnv(append(functionOptions(),
 		cel.Variable(varInputs, cel.DynType), cel.Variable(varSteps, cel.DynType), cel.Variable(varRun, cel.DynType),
 		cel.Variable(varItem, cel.DynType), cel.Variable(varIndex, cel.IntType),
 		cel.Variable(varResult, cel.DynType), cel.Variable(varResults, cel.ListType(cel.DynType)),
 		cel.Variable(varFailed, cel.ListType(cel.DynType)),
-		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Math(ext.MathVersion(2)),
-		cel.CrossTypeNumericComparisons(true))
+		ext.Math(ext.MathVersion(2)), cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxSource), cel.ParserRecursionLimit(maxNesting))...)
 	if err != nil {
 		panic(err) //nolint:forbidigo // the options above contradict each other: no test would pass
 	}
@@ -68,7 +80,8 @@ func compile(source string) (*expression, error) {
 		return nil, fmt.Errorf("is not valid CEL: %s (column %d of the expression)", plain(first.Message),
 			first.Location.Column()+1)
 	}
-	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(100))
+	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.CostTracking(costs{}),
+		cel.InterruptCheckFrequency(100))
 	if err != nil {
 		return nil, fmt.Errorf("is not valid CEL: %w", err)
 	}
@@ -261,11 +274,25 @@ func numbers(value any) any {
 }
 
 // native is a CEL value as JSON has it.
-func native(value ref.Val) (any, error) {
+func native(value ref.Val) (any, error) { return (&converter{}).native(value) }
+
+// converter counts what it has converted.
+type converter struct{ nodes, bytes int }
+
+func (c *converter) native(value ref.Val) (any, error) {
+	if c.nodes++; c.nodes > maxNodes || c.bytes > maxValue {
+		return nil, errors.New("gives more than a task may hold; do it in a task")
+	}
 	switch v := value.(type) {
 	case types.Null:
 		return nil, nil
-	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes:
+	case types.String:
+		c.bytes += len(v)
+		return v.Value(), nil
+	case types.Bytes:
+		c.bytes += len(v)
+		return v.Value(), nil
+	case types.Bool, types.Int, types.Uint, types.Double:
 		return v.Value(), nil
 	case types.Timestamp, types.Duration:
 		return v.ConvertToType(types.StringType).Value(), nil
@@ -278,7 +305,8 @@ func native(value ref.Val) (any, error) {
 				return nil, errors.New("gives a map whose keys are not text")
 			}
 			var err error
-			if object[text], err = native(v.Get(name)); err != nil {
+			c.bytes += len(text)
+			if object[text], err = c.native(v.Get(name)); err != nil {
 				return nil, err
 			}
 		}
@@ -286,7 +314,7 @@ func native(value ref.Val) (any, error) {
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			item, err := native(it.Next())
+			item, err := c.native(it.Next())
 			if err != nil {
 				return nil, err
 			}

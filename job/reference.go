@@ -49,7 +49,8 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *
 	f := filler{inputs: inputs, steps: steps}
 	text, err = json.Marshal(f.fill(value))
 	filled = &fleet.TaskSpec{}
-	if err != nil || f.missing || json.Unmarshal(text, filled) != nil || filled.Validate() != nil {
+	if err != nil || f.missing || json.Unmarshal(text, filled) != nil || filled.Validate() != nil ||
+		fleet.CheckJSONDepth(filled.Payload, fleet.MaxJSONValueDepth) != nil {
 		return nil, false
 	}
 	return filled, true
