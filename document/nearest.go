@@ -2,11 +2,20 @@ package document
 
 import "strings"
 
+// longest bounds the words that are compared, in bytes: comparing takes the product of their lengths.
+const longest = 64
+
 // Nearest is the name that somebody may have meant who wrote word, or "" when none is near.
 func Nearest(word string, names []string) string {
+	if len(word) > longest {
+		return ""
+	}
 	word = plain(word)
 	best, least := "", 1+len(word)/3 // up to so many mistakes
 	for _, name := range names {
+		if len(name) > longest {
+			continue
+		}
 		switch d := distance(word, plain(name)); {
 		case d < least || d == least && best == "":
 			best, least = name, d

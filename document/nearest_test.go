@@ -1,6 +1,7 @@
 package document
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,4 +17,11 @@ func TestNearest(t *testing.T) {
 	} {
 		require.Equal(t, want, Nearest(word, names), word)
 	}
+}
+
+func TestLongWordsAreNotCompared(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100_000)
+	require.Empty(t, Nearest(long, []string{"a"}))
+	require.Empty(t, Nearest("a", []string{long}))
 }

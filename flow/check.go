@@ -35,7 +35,13 @@ type checker struct {
 // maxSources bounds the expressions of a definition together, in bytes: checking 4 KiB takes up to 0.1 s.
 const maxSources = 64 << 10
 
+// maxProblems bounds the problems that are told of a definition.
+const maxProblems = 100
+
 func (c *checker) report(field, format string, args ...any) {
+	if len(c.problems) >= maxProblems {
+		return
+	}
 	c.problems = append(c.problems, c.places.Place(field, format, args...))
 }
 

@@ -22,7 +22,8 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 	online := map[string]int{}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
-		counts := fleet.CountsForBrake(now.Sub(s.openedAt), s.worked, h.config.BrakeStanding)
+		stood := s.lastContact.Sub(s.openedAt) // an agent that is held grows no older
+		counts := fleet.CountsForBrake(stood, s.worked, h.config.BrakeStanding)
 		switch h.judgeLocked(s, now) {
 		case fleet.Suspect, fleet.Lost:
 			if counts && !s.poisoned() {

@@ -220,6 +220,23 @@ func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	})
 }
 
+// TestFakesWithTasksDoNotEngageTheBrake has agents that take a task, report nothing, and stay held for long.
+func TestFakesWithTasksDoNotEngageTheBrake(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		for i := range 12 {
+			fake := b.register(fmt.Sprintf("fake-%d", i), 1)
+			answer := fake.poll()
+			b.queue("lane/c", task(fmt.Sprintf("t%d", i)))
+			require.Len(t, (<-answer).Assignments, 1)
+			fake.hangUp()
+		}
+		for range 20 {
+			b.pass(fleet.DefaultBrakeStanding / 10)
+			require.Nil(t, b.brakeTold())
+		}
+	})
+}
+
 // TestAnAgentIDRegistersSeldom registers one id again and again.
 func TestAnAgentIDRegistersSeldom(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -252,6 +269,7 @@ func TestBrakeIsReleasedByHand(t *testing.T) {
 		var peers []*peer
 		for _, id := range []string{"a", "b", "d"} {
 			p := b.register(id, 1)
+			b.pass(time.Millisecond)
 			p.poll()
 			peers = append(peers, p)
 		}

@@ -143,6 +143,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 	accepted := a.accepted
 	a.apply(r, now)
 	if !accepted {
+		a.session.worked = true
 		h.countAcceptedLocked(a, now)
 		h.publishRunningLocked(a)
 	}

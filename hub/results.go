@@ -120,6 +120,7 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	if r.Stuck {
 		a.session.leave(a.attemptKey, leftover{})
 	}
+	a.session.worked = true
 	a.session.countEnd(a, r.Outcome, time.Now())
 	h.forgetLocked(a)
 }

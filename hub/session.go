@@ -55,7 +55,7 @@ type session struct {
 
 	free        int // slots its lanes may count on
 	busy        bool
-	worked      bool      // it ever had work
+	worked      bool      // it has ever reported an attempt of its own
 	workedAt    time.Time // when it last had work, or was opened
 	lanes       []*lane
 	health      *health.Record // what it did within the last minutes
@@ -171,7 +171,7 @@ func (s *session) markWork(now time.Time) {
 	had := s.busy
 	s.busy = len(s.attempts)+s.occupied() > 0
 	if had || s.busy {
-		s.worked, s.workedAt = true, now
+		s.workedAt = now
 	}
 }
 
