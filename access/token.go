@@ -159,6 +159,9 @@ func Kept(id string) bool { return len(id) == 2*idBytes && lowerHex(id) }
 
 // Redact is a text that may be a whole token, sent where its id belongs, without the secret.
 func Redact(text string) string {
+	if strings.HasPrefix(text, spawnPrefix) {
+		return spawnPrefix + "…"
+	}
 	if kind, id, ok := TokenID(text); ok {
 		return map[TokenKind]string{APIToken: apiPrefix, JoinToken: joinPrefix}[kind] + id + "_…"
 	}

@@ -57,6 +57,29 @@ type Evaluation struct {
 	NextAt   time.Time `json:"next_at" doc:"When it is tried again, at the latest: at once when a spawner comes up."`
 }
 
+// SpawnerHealth says whether a spawner can do its work.
+type SpawnerHealth string
+
+// How a spawner may be.
+const (
+	SpawnerHealthy   SpawnerHealth = "healthy"
+	SpawnerUnhealthy SpawnerHealth = "unhealthy" // its platform does not answer
+	SpawnerUnknown   SpawnerHealth = "unknown"   // it does not answer itself
+)
+
+// Spawner is a spawner as it is now.
+type Spawner struct {
+	SpawnerSeen
+	Platform    fleet.Platform   `json:"platform,omitempty" doc:"Where its agents run. Absent while it does not answer, as all that follows."`
+	Health      SpawnerHealth    `json:"health" enum:"healthy,unhealthy,unknown"`
+	Problem     string           `json:"problem,omitempty" doc:"Why it is not healthy."`
+	Agents      int              `json:"agents" doc:"How many of its agents run."`
+	MaxAgents   int              `json:"max_agents,omitempty" doc:"How many may run at a time. Absent: nothing bounds them."`
+	CPUs        int              `json:"cpus,omitempty" doc:"Cores of its platform in all, where they are known."`
+	MemoryBytes int64            `json:"memory_bytes,omitempty" doc:"Memory of its platform in all, where it is known."`
+	Ended       []fleet.SpawnEnd `json:"ended" doc:"The newest ends of its agents that nobody asked for, newest first. They are forgotten when it restarts."`
+}
+
 // SpawnerSeen is a spawner that polled recently.
 type SpawnerSeen struct {
 	Name     string    `json:"name"`

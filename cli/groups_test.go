@@ -21,6 +21,9 @@ func TestAgentsAndClusters(t *testing.T) {
 		"GET /api/v1/agents/agent-2":                  {Status: 200, Body: gone},
 		"GET /api/v1/agents/clusters":                 {Status: 200, Body: `{"clusters":[` + cluster + `]}`},
 		"GET /api/v1/agents/clusters/default":         {Status: 200, Body: cluster},
+		"GET /api/v1/agents/spawners": {Status: 200, Body: `{"spawners":[
+			{"name":"dock","last_seen":"2026-11-21T11:59:59Z","platform":"docker","health":"healthy","agents":2,"max_agents":5,"cpus":8,"memory_bytes":1073741824,"ended":[]},
+			{"name":"gone","last_seen":"2026-11-21T11:59:00Z","health":"unknown","problem":"it does not answer","agents":0,"ended":[]}]}`},
 		"GET /api/v1/agents/clusters/default/members": {Status: 200, Body: `{"members":[` + agent + `]}`},
 		"POST /api/v1/agents/clusters":                {Status: 201, Body: cluster},
 		"DELETE /api/v1/agents/clusters/default":      {Status: 204, Body: ""},
@@ -44,6 +47,11 @@ Role      member
 Epoch     1
 Instance  j
 Tasks     ?/4
+`},
+		{"spawner list", `
+SPAWNER  PLATFORM  HEALTH   AGENTS  CORES  MEMORY    LAST SEEN  PROBLEM
+dock     docker    healthy  2/5     8      1024 MiB  1.0s ago
+gone     -         unknown  -       -      -         60s ago    it does not answer
 `},
 		{"cluster list", `
 CLUSTER  STATUS   MODE           HEALTHY  AGENTS  LEADER  CREATED  PAUSED
@@ -74,5 +82,5 @@ agent-1  default  online  -       member  1/4    4      12%  h     12   500ms ag
 		require.Equal(t, app.ExitOK, got.Code, "%s: %s", c.args, got.Stderr)
 		require.Equal(t, c.wants[1:], got.Stdout, c.args)
 	}
-	require.Equal(t, "/api/v1/agents/clusters/default?force=true", f.Requests[6].URI)
+	require.Equal(t, "/api/v1/agents/clusters/default?force=true", f.Requests[7].URI)
 }

@@ -88,6 +88,8 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 		"config file":    {[]string{"serve", "--config", "/no/such"}, "/no/such"},
 		"dev both":       {[]string{"dev", "--ephemeral", "--data-dir", "x"}, "not both"},
 		"dev agents":     {[]string{"dev", "--agents", "101"}, "agents"},
+		"dev platform":   {[]string{"dev", "--platform", "moon"}, "--platform must be process or docker"},
+		"dev image":      {[]string{"dev", "--image", "x"}, "--image needs --platform docker"},
 		"dev durability": {[]string{"dev", "--durability", "eternal"}, "durability"},
 		"dev temporal": {[]string{"dev", "--temporal", "0.0.0.0:7233"},
 			"--temporal: the host must be one IP address"},

@@ -128,6 +128,7 @@ get-failover: failover get x
 get-scaling: cluster scaling x
 scale-cluster: cluster scale x --to 3
 list-scalings: scaling list
+list-spawners: spawner list
 get-scaling-action: scaling get x:1
 health: status
 watch-events: events

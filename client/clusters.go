@@ -136,6 +136,11 @@ func (s Scalings) List(cluster string) *List[fleet.ScalingRecord] {
 	return list[fleet.ScalingRecord](s.c, path("scalings"), "scalings", values("cluster", cluster))
 }
 
+// Spawners lists the spawners that were there within the last minutes, and how they are.
+func (s Scalings) Spawners() *List[api.Spawner] {
+	return list[api.Spawner](s.c, path("spawners"), "spawners", values())
+}
+
 // Get returns the record of one.
 func (s Scalings) Get(ctx context.Context, id string) (*fleet.ScalingRecord, error) {
 	return get[fleet.ScalingRecord](ctx, s.c, path("scalings", id), nil)

@@ -178,6 +178,9 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 	if len(c.Scaling.Spawn.Capabilities) == 0 {
 		c.Scaling.Spawn.Capabilities = nil
 	}
+	if len(c.Scaling.Spawn.FallbackPlatforms) == 0 {
+		c.Scaling.Spawn.FallbackPlatforms = nil
+	}
 	if len(c.Scaling.Spawn.Environment) == 0 {
 		c.Scaling.Spawn.Environment = nil
 	}

@@ -7,11 +7,17 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Spawner starts and stops agents as processes of its own machine (role spawner).
+// Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
+	// Platform is where its agents run: process (its own machine) or docker. Default process.
+	Platform fleet.Platform `yaml:"platform"`
+	// MaxAgents bounds the agents that run at a time, 0 to 10000. 0: nothing does.
+	MaxAgents int `yaml:"max_agents"`
+	// Docker is the engine, for platform docker.
+	Docker Docker `yaml:"docker"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
 	Name string `yaml:"name"`
-	// Dir holds what it knows of its agents, and their logs. Default mainstay-spawner.
+	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
 	Dir string `yaml:"dir"`
 	// HubURLs are the hubs that its agents dial. Default: the hub of the same process.
 	HubURLs []string `yaml:"hub_urls"`
@@ -25,7 +31,22 @@ type Spawner struct {
 	StopGrace fleet.Duration `yaml:"stop_grace"`
 }
 
+// Docker is a Docker engine and what its containers have in common.
+type Docker struct {
+	// Engine is its address, such as unix:///run/docker.sock or tcp://10.0.0.5:2376. Default: DOCKER_HOST, else the local socket.
+	Engine string `yaml:"engine"`
+	// TLSCA, TLSCert and TLSKey are files with which it is reached over TLS; all three or none. Default: without.
+	TLSCA   string `yaml:"tls_ca"`
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	Image string `yaml:"image"`
+	// Network is the containers' network, such as host. Default: the engine's.
+	Network string `yaml:"network"`
+}
+
 func (s *Spawner) fill() {
+	orDefault(&s.Platform, fleet.PlatformProcess)
 	orDefault(&s.Dir, "mainstay-spawner")
 	orDefault(&s.Slots, 1)
 	orDefault(&s.StopGrace, fleet.Duration(40*time.Second))
@@ -41,6 +62,13 @@ func (k *checker) spawner(s *Spawner) {
 			"must be URLs like http://10.0.0.5:8080")
 	}
 	k.check(len(s.Command) == 0 || s.Command[0] != "", "spawner.command", "must begin with a program")
+	k.check(s.Platform == fleet.PlatformProcess || s.Platform == fleet.PlatformDocker, "spawner.platform",
+		"must be process or docker")
+	k.check(s.Docker == Docker{} || s.Platform == fleet.PlatformDocker, "spawner.docker",
+		"has no effect: set spawner.platform to docker too")
+	k.check((s.Docker.TLSCA == "") == (s.Docker.TLSCert == "") && (s.Docker.TLSCA == "") == (s.Docker.TLSKey == ""),
+		"spawner.docker.tls_ca", "must be given with tls_cert and tls_key, or none of them")
+	k.count("spawner.max_agents", s.MaxAgents, 0, 10_000)
 	k.count("spawner.slots", s.Slots, 0, 10_000)
 	k.duration("spawner.stop_grace", s.StopGrace, minPeriod, time.Hour)
 }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,8 @@ var (
 	AwaitJoinedActivity = Activity[AwaitJoinedInput, AwaitJoinedResult]{"AwaitJoined"}
 	// RetireActivity has a cluster forget an agent that was stopped for good.
 	RetireActivity = Activity[ClusterRetire, None]{"Retire"}
-	// FindSpawnerActivity runs on a queue of spawners; the one that took it answers.
+	// FindSpawnerActivity runs on a queue of spawners; the one that took it answers. On the queue of a platform, one that
+	// can start no agent now answers with an error.
 	FindSpawnerActivity = Activity[None, SpawnerInfo]{"FindSpawner"}
 	// SpawnAgentActivity and TerminateAgentActivity run on the queue of one spawner.
 	SpawnAgentActivity     = Activity[fleet.SpawnSpec, fleet.Spawned]{"SpawnAgent"}
@@ -49,13 +51,22 @@ const (
 	ScalingInterval   = 30 * time.Second
 )
 
-// SpawnerQueue is the task queue of one spawner's activities; without a name, that of all spawners.
-func SpawnerQueue(name string) string {
-	if name == "" {
+// SpawnerQueue is the task queue of one spawner's activities.
+func SpawnerQueue(name string) string { return "spawner/" + name }
+
+// SpawnersQueue is the task queue of all spawners of a platform.
+func SpawnersQueue(platform fleet.Platform) string {
+	if platform == fleet.PlatformProcess {
 		return "spawner"
 	}
-	return "spawner/" + name
+	return "spawners/" + string(platform)
 }
+
+// PresenceQueue is polled by every spawner, so that they can be listed; no activity is sent there.
+const PresenceQueue = "spawners"
+
+// ReadSpawnerID is the id of one question to a spawner. nonce makes it unique.
+func ReadSpawnerID(spawner, nonce string) string { return "read-spawner/" + spawner + "/" + nonce }
 
 // SpawnerIdentity is the identity with which a spawner polls its queues.
 func SpawnerIdentity(name string) string { return "spawner/" + name }
@@ -128,10 +139,28 @@ type SpawnerStarts struct {
 	Spawner string `json:"spawner"`
 }
 
-// SpawnerInfo is a spawner.
+// SpawnerInfo is a spawner as it describes itself.
 type SpawnerInfo struct {
 	Name     string         `json:"name"`
 	Platform fleet.Platform `json:"platform"`
+	// Problem is why its platform does not answer; empty: it does.
+	Problem string `json:"problem,omitempty"`
+	// Agents is how many run; MaxAgents bounds them, 0: nothing does.
+	Agents    int `json:"agents"`
+	MaxAgents int `json:"max_agents,omitempty"`
+	// CPUs and MemoryBytes are what its platform has in all; 0: not known.
+	CPUs        int   `json:"cpus,omitempty"`
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// Ended are the newest ends of agents that nobody asked to end, newest first.
+	Ended []fleet.SpawnEnd `json:"ended,omitempty"`
+}
+
+// Refuses is why it can start no agent now; empty: it can.
+func (i *SpawnerInfo) Refuses() string {
+	if i.Problem == "" && i.MaxAgents > 0 && i.Agents >= i.MaxAgents {
+		return fmt.Sprintf("spawner %s runs the %d agents that its max_agents allows", i.Name, i.MaxAgents)
+	}
+	return i.Problem
 }
 
 // TerminateInput is the input of TerminateAgentActivity.

@@ -42,7 +42,7 @@ func ServeCommand(a *app.App) *cobra.Command {
 		Long: `Run the control plane against any Temporal until SIGTERM or SIGINT.
 
 Roles: hub talks to agents, gateway is the REST API for clients, worker runs the workflows, and spawner, which is off
-unless named, starts and stops agents on this machine where clusters ask for it. Each may run several times, all in one
+unless named, starts and stops agents where clusters ask for it: as processes of this machine, or as containers. Each may run several times, all in one
 process or each in its own. Every hub needs an id of its own and the same secret key.
 
 Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…), else by
@@ -124,7 +124,9 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		if o.spawner, err = serveSpawner(s.spawner, settings, roles, o.Listener); err != nil {
 			return err
 		}
-		o.spawner.JoinToken = tokens.Join
+		if !s.security.insecure {
+			o.spawner.JoinToken = SpawnTokens(o.Key, tokens.Join)
+		}
 		if security.TLSCert != "" && len(settings.Spawner.HubURLs) == 0 {
 			return app.UsageError(
 				"set spawner.hub_urls in the configuration to the https URL that the certificate is for: the spawner's agents dial it",

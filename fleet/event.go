@@ -26,6 +26,7 @@ const (
 	EventAgentMaintenance EventType = EventPrefix + "agent.maintenance"
 	EventAgentInService   EventType = EventPrefix + "agent.in_service"
 	EventAgentHealth      EventType = EventPrefix + "agent.health"
+	EventAgentEnded       EventType = EventPrefix + "agent.ended"
 	EventLoadReduced      EventType = EventPrefix + "agent.load_reduced"
 	EventLoadRestored     EventType = EventPrefix + "agent.load_restored"
 
@@ -85,6 +86,7 @@ var EventTypes = []EventMeaning{
 	{EventAgentMaintenance, "an agent is out of service on purpose"},
 	{EventAgentInService, "an agent is given work again after a drain or maintenance"},
 	{EventAgentHealth, "an agent's health level changed and stayed so for a while; level is the new one"},
+	{EventAgentEnded, "an agent that a spawner started has ended by itself; reason says how, such as its exit code"},
 	{EventLoadReduced, "an agent may use only count slots"},
 	{EventLoadRestored, "an agent may use all its slots again"},
 	{EventLeaderElected, "an agent leads its cluster, under a new epoch"},

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,7 +64,13 @@ type ScaleDownRule struct {
 // SpawnPolicy describes the agents to start, and their spawner.
 type SpawnPolicy struct {
 	// Spawner is the name of a spawner; empty: any.
-	Spawner      string            `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any takes it."`
+	Spawner string `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
+	// Platform is where the agents run; empty: that of the named spawner, else process.
+	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process or docker. Default: that of the named spawner, else process."`
+	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" yaml:"fallback_platforms" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
+	// Image is the image of a container; empty: the spawner's.
+	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The container image of the agents, on platforms that have images. Left out: the one of the spawner's configuration."`
+	Docker       DockerSpawn       `json:"docker,omitzero" yaml:"docker" doc:"What only the platform docker has."`
 	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
 	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
 	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
@@ -191,6 +198,9 @@ func (s *SpawnPolicy) validate() error {
 	if len(s.Capabilities) > 64 || len(s.Environment) > 64 {
 		return wrongField("scaling.spawn", "may name at most 64 capabilities and 64 variables of the environment")
 	}
+	if err := s.validatePlatforms(); err != nil {
+		return err
+	}
 	for i, c := range s.Capabilities {
 		if ValidateID("", c) != nil {
 			return wrongField(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), idForm, MaxIDLength)
@@ -212,4 +222,45 @@ func (s *SpawnPolicy) validate() error {
 		return wrongField("scaling.spawn.backoff.strategy", "must be constant or exponential")
 	}
 	return s.Resources.validate("scaling.spawn.")
+}
+
+// Platforms are those that may run the agents, the preferred one first; none: whatever the named spawner serves.
+func (s *SpawnPolicy) Platforms() []Platform {
+	if s.Platform == "" && s.Spawner != "" {
+		return nil
+	}
+	return append([]Platform{cmp.Or(s.Platform, PlatformProcess)}, s.FallbackPlatforms...)
+}
+
+func (s *SpawnPolicy) validatePlatforms() error {
+	if len(s.FallbackPlatforms) > 4 || len(s.FallbackPlatforms) > 0 && s.Platform == "" {
+		return wrongField("scaling.spawn.fallback_platforms", "must be at most 4, and need scaling.spawn.platform")
+	}
+	platforms := s.Platforms()
+	for i, p := range platforms {
+		if ValidateID("", string(p)) != nil {
+			return wrongField("scaling.spawn.platform", "must name platforms such as process or docker")
+		}
+		if slices.Contains(platforms[:i], p) {
+			return wrongField("scaling.spawn.fallback_platforms", "must not name a platform twice")
+		}
+	}
+	if s.Image != strings.Join(strings.Fields(s.Image), "") || len(s.Image) > 255 {
+		return wrongField("scaling.spawn.image", "must be a name like mainstay-agent:1.2, of at most 255 characters")
+	}
+	if s.Image != "" && slices.Equal(platforms, []Platform{PlatformProcess}) {
+		return wrongField("scaling.spawn.image", "has no effect on processes: set scaling.spawn.platform to docker too")
+	}
+	if s.Docker != (DockerSpawn{}) && len(platforms) > 0 && !slices.Contains(platforms, PlatformDocker) {
+		return wrongField("scaling.spawn.docker", "has no effect without docker in scaling.spawn.platform")
+	}
+	switch s.Docker.Pull {
+	case "", PullMissing, PullAlways, PullNever:
+	default:
+		return wrongField("scaling.spawn.docker.pull", "must be missing, always or never")
+	}
+	if s.Docker.PidsLimit < 0 || s.Docker.PidsLimit > MaxPids {
+		return wrongField("scaling.spawn.docker.pids_limit", "must lie between 0 and %d", MaxPids)
+	}
+	return nil
 }

@@ -21,6 +21,26 @@ const (
 	PlatformEC2        Platform = "ec2"
 )
 
+// PullPolicy is when an engine fetches an image.
+type PullPolicy string
+
+// The pull policies.
+const (
+	PullMissing PullPolicy = "missing" // where the engine does not have it
+	PullAlways  PullPolicy = "always"
+	PullNever   PullPolicy = "never"
+)
+
+// MaxPids bounds DockerSpawn.PidsLimit.
+const MaxPids = 100_000
+
+// DockerSpawn is what only the platform docker knows of the containers of agents.
+type DockerSpawn struct {
+	Pull         PullPolicy `json:"pull,omitempty" yaml:"pull" enum:"missing,always,never" doc:"When the engine fetches the image. Default missing: where it does not have it."`
+	PidsLimit    int        `json:"pids_limit,omitempty" yaml:"pids_limit" minimum:"0" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
+	WritableRoot bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
+}
+
 // Resources are the resources of one agent. Empty means the platform's default.
 type Resources struct {
 	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
@@ -99,6 +119,8 @@ type SpawnSpec struct {
 	Capabilities []string          `json:"capabilities,omitempty"`
 	Resources    Resources         `json:"resources,omitzero"`
 	Environment  map[string]string `json:"environment,omitempty"`
+	Image        string            `json:"image,omitempty"` // "": the spawner's
+	Docker       DockerSpawn       `json:"docker,omitzero"`
 }
 
 // Spawned is an agent that a spawner started.
@@ -111,6 +133,14 @@ type Spawned struct {
 	Handle    string    `json:"handle"`
 	Host      string    `json:"host,omitempty"`
 	StartedAt time.Time `json:"started_at"`
+}
+
+// SpawnEnd is the end of a spawned agent that nobody asked to end.
+type SpawnEnd struct {
+	AgentID string    `json:"agent_id"`
+	Cluster string    `json:"cluster"`
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason"` // how it ended, in words: exit code, signal, memory
 }
 
 // Metadata keys with the spawner and the spawn id of an agent.
@@ -142,3 +172,6 @@ const (
 	EnvSpawner = "MAINSTAY_SPAWNER"
 	EnvSpawnID = "MAINSTAY_SPAWN_ID"
 )
+
+// EnvJoinTokenFile is the environment variable with the file of an agent's join token.
+const EnvJoinTokenFile = "MAINSTAY_JOIN_TOKEN_FILE"

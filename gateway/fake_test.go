@@ -66,6 +66,7 @@ type fakeTemporal struct {
 	signals    []fakeSignal
 	schedules  fakeSchedules
 	backlogs   map[string]map[int32]int64 // waiting tasks by task queue and priority
+	pollers    map[string][]string        // identities by task queue
 }
 
 // fakeSignal is a signal that was sent.
@@ -336,6 +337,14 @@ func (s fakeService) DescribeTaskQueue(
 ) (*workflowservice.DescribeTaskQueueResponse, error) {
 	if s.f.fail != nil {
 		return nil, s.f.fail
+	}
+	if pollers, asked := s.f.pollers[r.GetTaskQueue().GetName()]; asked {
+		answer := &workflowservice.DescribeTaskQueueResponse{}
+		for _, identity := range pollers {
+			answer.Pollers = append(answer.Pollers, &taskqueuepb.PollerInfo{Identity: identity,
+				LastAccessTime: timestamppb.New(time.Unix(1_800_000_000, 0))})
+		}
+		return answer, nil
 	}
 	if !r.GetReportStats() || r.GetTaskQueueType() != enumspb.TASK_QUEUE_TYPE_ACTIVITY {
 		return nil, serviceerror.NewInvalidArgument("canary: wants the stats of a lane")

@@ -27,7 +27,8 @@ var everySetting = map[string]struct{ collection, name, body string }{
 		"scaling": {"mode": "auto", "queue_measure": "per_agent",
 			"scale_up": {"queue_threshold": 6, "cpu_threshold": 70, "cooldown": "2m0s", "increment": 2},
 			"scale_down": {"queue_threshold": 2, "idle_timeout": "6m0s", "cooldown": "6m0s", "decrement": 2},
-			"spawn": {"spawner": "s", "slots": 2, "capabilities": ["gpu"], "environment": {"A": "b"},
+			"spawn": {"spawner": "s", "platform": "docker", "fallback_platforms": ["process"], "image": "agent:1",
+				"docker": {"pull": "never", "pids_limit": 50, "writable_root": true}, "slots": 2, "capabilities": ["gpu"], "environment": {"A": "b"},
 				"resources": {"cpu": "2", "memory": "4Gi", "storage": "10Gi"}, "join_timeout": "2m0s", "drain_timeout": "6m0s",
 				"backoff": {"strategy": "constant", "delay": "11s", "max_delay": "6m0s"}}}}`},
 	"/api/v1/agents/schedules/{name}": {schedulesPath, "acme:full", `{

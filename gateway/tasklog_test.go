@@ -35,6 +35,7 @@ type fakeHub struct {
 	start   error
 	health  func(queue string) (contract.ReadHealthResult, error)
 	tasks   func(queue string) (contract.ReadTasksResult, error)
+	spawner func(queue string) (contract.SpawnerInfo, error)
 }
 
 func (f *fakeHub) ExecuteActivity(
@@ -53,6 +54,10 @@ func (f *fakeHub) ExecuteActivity(
 		f.queues = append(f.queues, o.TaskQueue)
 		rated, err := f.health(o.TaskQueue)
 		return fakeReading{result: rated, err: err}, nil
+	}
+	if _, asked := args[0].(contract.None); asked {
+		info, err := f.spawner(o.TaskQueue)
+		return fakeReading{result: info, err: err}, nil
 	}
 	in := args[0].(contract.ReadLogInput)
 	f.queues, f.asked = append(f.queues, o.TaskQueue), append(f.asked, in)

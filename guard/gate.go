@@ -37,8 +37,8 @@ type Options struct {
 	Logger *zap.Logger
 	// AdminToken and JoinToken are known beforehand; empty: none. They are hashed and forgotten.
 	AdminToken, JoinToken string
-	// SessionKey seals browsers' sessions; gateways with the same one know each other's. Empty: a random one, so that
-	// sessions end with the process.
+	// SessionKey seals browsers' sessions, and the tokens that spawners make; gateways with the same one know each
+	// other's. Empty: a random one, so that sessions end with the process, and no token of a spawner is good.
 	SessionKey []byte
 	// Certificates give client certificates their roles.
 	Certificates []Certificate
@@ -60,6 +60,7 @@ type Gate struct {
 	logger       *zap.Logger
 	tokens       *directory
 	fixed        []access.Record // tokens known beforehand
+	key          []byte          // seals the tokens that spawners make
 	sessions     sessionSeal
 	certificates []Certificate
 	callers      *ratelimit.Limiter // by token
@@ -81,6 +82,7 @@ func New(o Options) *Gate {
 	g := &Gate{
 		logger:       o.Logger,
 		tokens:       &directory{read: o.Tokens, now: time.Now, pause: pause},
+		key:          o.SessionKey,
 		sessions:     newSessionSeal(o.SessionKey),
 		certificates: o.Certificates,
 		callers:      ratelimit.New(o.Rate, o.Burst),

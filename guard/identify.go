@@ -68,6 +68,13 @@ func (g *Gate) verify(ctx context.Context, token string, anew bool) (access.Reco
 	if found.ID != "" {
 		return found, nil
 	}
+	over := httpapi.Problem(protocol.CodeUnauthorized, "the token's time is over: ask an admin for another")
+	if record, ok := access.OpenSpawn(g.key, token); ok {
+		if record.Expired(g.now()) {
+			return access.Record{}, over
+		}
+		return record, nil
+	}
 	kind, id, ok := access.TokenID(token)
 	if !ok {
 		return access.Record{}, wrong
@@ -83,8 +90,7 @@ func (g *Gate) verify(ctx context.Context, token string, anew bool) (access.Reco
 		return access.Record{}, wrong
 	}
 	if record.Expired(g.now()) {
-		return access.Record{}, httpapi.Problem(protocol.CodeUnauthorized,
-			"the token's time is over: ask an admin for another")
+		return access.Record{}, over
 	}
 	return record, nil
 }
@@ -218,8 +224,11 @@ func (g *Gate) whileGood(ctx context.Context, p proof) (_ context.Context, stop 
 	}
 }
 
-// proofOf is a token's.
+// proofOf is a token's. Those that are not kept cannot end before their time.
 func (g *Gate) proofOf(record *access.Record) proof {
+	if record.Hash == "" {
+		return proof{}
+	}
 	for i := range g.fixed {
 		if g.fixed[i].ID == record.ID {
 			return proof{}

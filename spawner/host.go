@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -24,6 +27,10 @@ const (
 	// again by themselves.
 	announceTries = 10
 	announceAgain = 2 * time.Second
+	// describeLimit bounds asking the platform how it is.
+	describeLimit = 3 * time.Second
+	// endsKept is how many ends of agents are remembered, to be shown.
+	endsKept = 20
 )
 
 // HostOptions describe the host of a spawner.
@@ -33,6 +40,8 @@ type HostOptions struct {
 	Client    client.Client
 	Namespace string
 	Spawner   Spawner
+	// MaxAgents bounds the agents that run at a time; 0: nothing does.
+	MaxAgents int
 	Logger    *zap.Logger // nil: nothing is logged
 }
 
@@ -41,7 +50,11 @@ type Host struct {
 	o       HostOptions
 	workers []sdkworker.Worker
 	cancel  context.CancelFunc
-	done    chan struct{}
+	tasks   sync.WaitGroup
+
+	mu       sync.Mutex
+	starting map[string]bool  // by id; List may not know them yet
+	ends     []fleet.SpawnEnd // newest first
 }
 
 // Start takes requests until Stop, and tells the clusters that wait for a spawner.
@@ -52,17 +65,20 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	h := &Host{o: o, done: make(chan struct{})}
-	for _, queue := range []string{contract.SpawnerQueue(o.Name), contract.SpawnerQueue("")} {
+	h := &Host{o: o, starting: map[string]bool{}}
+	own, shared := contract.SpawnerQueue(o.Name), contract.SpawnersQueue(o.Spawner.Platform())
+	for _, queue := range []string{own, shared, contract.PresenceQueue} {
 		w := sdkworker.New(o.Client, queue, sdkworker.Options{
 			Identity:                         contract.SpawnerIdentity(o.Name),
 			DisableWorkflowWorker:            true,
 			MaxConcurrentActivityTaskPollers: 2,
 		})
-		w.RegisterActivityWithOptions(h.find, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
-		if queue != contract.SpawnerQueue("") { // what is about one agent goes to the spawner that has it
+		if queue == own {
+			w.RegisterActivityWithOptions(h.describe, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 			contract.SpawnAgentActivity.Register(w, h.spawn)
 			contract.TerminateAgentActivity.Register(w, contract.NoAnswer(h.terminate))
+		} else { // what is about one agent goes to the spawner that has it
+			w.RegisterActivityWithOptions(h.find, activity.RegisterOptions{Name: contract.FindSpawnerActivity.Name})
 		}
 		if err := w.Start(); err != nil {
 			h.stopWorkers()
@@ -72,14 +88,17 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	}
 	announcing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
-	go h.announce(announcing)
+	h.tasks.Go(func() { h.announce(announcing) })
+	if watcher, ok := o.Spawner.(Watcher); ok {
+		h.tasks.Go(func() { watcher.Watch(announcing, func(end fleet.SpawnEnd) { h.ended(announcing, end) }) })
+	}
 	return h, nil
 }
 
 // Stop takes no more requests. What the spawner runs is not touched. It may be called twice.
 func (h *Host) Stop() {
 	h.cancel()
-	<-h.done
+	h.tasks.Wait()
 	h.stopWorkers()
 	h.workers = nil
 }
@@ -92,7 +111,6 @@ func (h *Host) stopWorkers() {
 
 // announce tells every cluster that has scaling on: what is blocked is tried at once.
 func (h *Host) announce(ctx context.Context) {
-	defer close(h.done)
 	for range announceTries {
 		err := h.tellClusters(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -122,18 +140,89 @@ func (h *Host) tellClusters(ctx context.Context) error {
 	return nil
 }
 
-// find says who took the request.
-func (h *Host) find(context.Context) (contract.SpawnerInfo, error) {
-	return contract.SpawnerInfo{Name: h.o.Name, Platform: h.o.Spawner.Platform()}, nil
+// ended keeps how an agent ended, and publishes it as an event of its cluster. Losing an event changes nothing.
+func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
+	h.mu.Lock()
+	h.ends = slices.Insert(h.ends, 0, end)
+	h.ends = h.ends[:min(len(h.ends), endsKept)]
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, announceAgain)
+	defer cancel()
+	event := fleet.Event{Type: fleet.EventAgentEnded, Time: end.At.UTC(),
+		EventData: fleet.EventData{AgentID: end.AgentID, Reason: end.Reason}}
+	if err := contract.AnnounceSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster),
+		contract.Announcement{Events: []fleet.Event{event}}); err != nil {
+		h.o.Logger.Sugar().Infow("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
+	}
+}
+
+// describe says how the spawner and its platform are.
+func (h *Host) describe(ctx context.Context) (contract.SpawnerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeLimit)
+	defer cancel()
+	info := contract.SpawnerInfo{Name: h.o.Name, Platform: h.o.Spawner.Platform(), MaxAgents: h.o.MaxAgents}
+	list, err := h.o.Spawner.List(ctx)
+	info.Agents = len(list)
+	if sizer, ok := h.o.Spawner.(Sizer); ok && err == nil {
+		info.CPUs, info.MemoryBytes, err = sizer.Size(ctx)
+	}
+	if err != nil {
+		info.Problem = err.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	info.Ended = slices.Clone(h.ends)
+	return info, nil
+}
+
+// find answers who took the request, unless it can start no agent now: then another of its platform may take it.
+func (h *Host) find(ctx context.Context) (contract.SpawnerInfo, error) {
+	info, err := h.describe(ctx)
+	if why := info.Refuses(); err == nil && why != "" {
+		err = errors.New(why)
+	}
+	return info, err
 }
 
 func (h *Host) spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 	defer beating(ctx)()
+	release, err := h.reserve(ctx, spec.ID)
+	if err != nil {
+		return fleet.Spawned{}, err
+	}
+	defer release()
 	spawned, err := h.o.Spawner.Spawn(ctx, spec)
 	if errors.Is(err, ErrRefused) {
 		return spawned, temporal.NewNonRetryableApplicationError(err.Error(), contract.SpawnRefused, nil)
 	}
 	return spawned, err
+}
+
+// reserve takes a place for an agent while it is being started. One that runs already has its place.
+func (h *Host) reserve(ctx context.Context, id string) (release func(), err error) {
+	if h.o.MaxAgents == 0 {
+		return func() {}, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list, err := h.o.Spawner.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places := maps.Clone(h.starting)
+	for i := range list {
+		places[list[i].ID] = true
+	}
+	info := contract.SpawnerInfo{Name: h.o.Name, Agents: len(places), MaxAgents: h.o.MaxAgents}
+	if why := info.Refuses(); why != "" && !places[id] {
+		return nil, temporal.NewNonRetryableApplicationError(why, contract.SpawnRefused, nil)
+	}
+	h.starting[id] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.starting, id)
+	}, nil
 }
 
 func (h *Host) terminate(ctx context.Context, in contract.TerminateInput) error {

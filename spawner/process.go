@@ -2,10 +2,10 @@ package spawner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -37,8 +37,9 @@ type ProcessOptions struct {
 	Command func(spec fleet.SpawnSpec) []string
 	// HubURLs are handed to the agents.
 	HubURLs []string
-	// JoinToken lets the agents register where security is on; it is in their environment. Empty: they get none.
-	JoinToken string
+	// JoinToken makes the token with which an agent registers where security is on; the agent reads it from a file. nil:
+	// they need none.
+	JoinToken JoinToken
 	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
 	Slots int
 	// StopGrace is how long a process has between SIGTERM and SIGKILL. 0 means DefaultStopGrace.
@@ -55,8 +56,10 @@ type Process struct {
 
 	mu      sync.Mutex
 	running map[string]*running // by id
-	starts  map[string]chan struct{}
-	closed  bool // the folder may be another's: nothing is written
+	turns   Turns
+	asked   map[string]bool // by id: Terminate was called
+	closed  bool            // the folder may be another's: nothing is written
+	ends    chan fleet.SpawnEnd
 }
 
 // running is an agent's process.
@@ -80,7 +83,8 @@ func NewProcess(o ProcessOptions) (*Process, error) {
 		o.Logger = zap.NewNop()
 	}
 	host, _ := os.Hostname()
-	p := &Process{options: o, host: host, running: map[string]*running{}, starts: map[string]chan struct{}{}}
+	p := &Process{options: o, host: host, running: map[string]*running{},
+		asked: map[string]bool{}, ends: make(chan fleet.SpawnEnd, endsKept)}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "logs"), 0o700); err != nil {
 		return nil, fmt.Errorf("make the spawner's folder: %w", err)
 	}
@@ -105,6 +109,23 @@ func (p *Process) Close() {
 
 // Platform implements Spawner.
 func (p *Process) Platform() fleet.Platform { return fleet.PlatformProcess }
+
+// Size implements Sizer.
+func (p *Process) Size(context.Context) (cpus int, memory int64, err error) {
+	return runtime.NumCPU(), machineMemory(), nil
+}
+
+// Watch implements Watcher.
+func (p *Process) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case end := <-p.ends:
+			ended(end)
+		}
+	}
+}
 
 // adopt takes over what an earlier spawner left: processes that live, also those whose number it had not written yet.
 func (p *Process) adopt() error {
@@ -154,6 +175,13 @@ func (p *Process) noteEnd(r *running, how string) {
 	if p.running[id] == r && !p.closed {
 		delete(p.running, id)
 		r.Ended, r.EndedAt = how, time.Now()
+		removeToken(p.options.Dir, id)
+		if !p.asked[id] {
+			select {
+			case p.ends <- fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt, Reason: "its process " + how}:
+			default: // nobody watches
+			}
+		}
 		if err := writeRecord(p.options.Dir, r.record); err != nil {
 			p.options.Logger.Sugar().Warnw("The end of an agent was not recorded", "agent", id, "error", err)
 		}
@@ -164,11 +192,10 @@ func (p *Process) noteEnd(r *running, how string) {
 
 // Spawn implements Spawner.
 func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
-	if err := errors.Join(fleet.ValidateID("id", spec.ID), fleet.ValidateID("cluster", spec.Cluster),
-		spec.Resources.Validate()); err != nil {
-		return fleet.Spawned{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	if err := CheckSpec(&spec); err != nil {
+		return fleet.Spawned{}, err
 	}
-	release, err := p.turn(ctx, spec.ID)
+	release, err := p.turns.Take(ctx, spec.ID)
 	if err != nil {
 		return fleet.Spawned{}, err
 	}
@@ -184,31 +211,6 @@ func (p *Process) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawne
 		return fleet.Spawned{}, ctx.Err()
 	case <-time.After(time.Until(r.StartedAt.Add(settleTime))):
 		return p.spawned(r), nil
-	}
-}
-
-// turn waits until no other call is about the same id.
-func (p *Process) turn(ctx context.Context, id string) (release func(), err error) {
-	for {
-		p.mu.Lock()
-		busy := p.starts[id]
-		if busy == nil {
-			done := make(chan struct{})
-			p.starts[id] = done
-			p.mu.Unlock()
-			return func() {
-				p.mu.Lock()
-				delete(p.starts, id)
-				p.mu.Unlock()
-				close(done)
-			}, nil
-		}
-		p.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
 	}
 }
 
@@ -254,14 +256,20 @@ func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error
 	if fleet.ValidateID("id", id) != nil {
 		return nil
 	}
-	release, err := p.turn(ctx, id)
+	release, err := p.turns.Take(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer release()
 	p.mu.Lock()
 	r := p.running[id]
+	p.asked[id] = r != nil
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.asked, id)
+	}()
 	if r == nil {
 		removeRecord(p.options.Dir, id)
 		return nil
@@ -291,30 +299,6 @@ func (p *Process) Terminate(ctx context.Context, id string, graceful bool) error
 	}
 }
 
-// TerminateAll stops all processes side by side.
-func (p *Process) TerminateAll(ctx context.Context) error {
-	list, err := p.List(ctx)
-	if err != nil {
-		return err
-	}
-	errs := make([]error, len(list))
-	var wg sync.WaitGroup
-	for i := range list {
-		wg.Go(func() { errs[i] = p.Terminate(ctx, list[i].ID, true) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// KillAll ends all processes at once, and waits for none.
-func (p *Process) KillAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range p.running {
-		r.kill()
-	}
-}
-
 // List implements Spawner.
 func (p *Process) List(context.Context) ([]fleet.Spawned, error) {
 	p.mu.Lock()
@@ -323,6 +307,6 @@ func (p *Process) List(context.Context) ([]fleet.Spawned, error) {
 	for _, r := range p.running {
 		list = append(list, p.spawned(r))
 	}
-	sortSpawned(list)
+	SortSpawned(list)
 	return list, nil
 }

@@ -174,7 +174,6 @@ func TestARestartedSpawnerTakesItsAgentsOver(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, patient)
 	first, second, third := s.spawn(t, "a-1"), s.spawn(t, "a-2"), s.spawn(t, "a-3")
-	old := s.Process
 	s.restart(t)
 	require.Equal(t, []string{"a-1", "a-2", "a-3"}, s.list(t))
 	again := s.spawn(t, "a-1")
@@ -183,9 +182,9 @@ func TestARestartedSpawnerTakesItsAgentsOver(t *testing.T) {
 	require.False(t, processLives(pid(t, second)))
 
 	t.Log("they die while nobody looks")
-	old.KillAll() // of which only the old spawner is the parent
 	s.Close()
 	for _, killed := range []fleet.Spawned{first, third} {
+		require.NoError(t, syscall.Kill(-pid(t, killed), syscall.SIGKILL)) // the old spawner is their parent
 		require.Eventually(t, func() bool { return !processLives(pid(t, killed)) }, 5*time.Second, 10*time.Millisecond)
 	}
 	s.restart(t)
@@ -238,7 +237,7 @@ func TestAllAreStopped(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, patient)
 	spawned := []fleet.Spawned{s.spawn(t, "a-1"), s.spawn(t, "a-2")}
-	require.NoError(t, s.TerminateAll(t.Context()))
+	require.NoError(t, spawner.TerminateAll(t.Context(), s, true))
 	for _, one := range spawned {
 		require.False(t, lives(pid(t, one)))
 	}

@@ -38,6 +38,15 @@ func beginning(pid int) uint64 {
 	return ticks
 }
 
+// machineMemory is this machine's memory in bytes; 0 when it is not known.
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}
+
 // carries reports whether a process has a spawn's id in its environment.
 func carries(pid int, id string) bool {
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

@@ -11,3 +11,5 @@ func beginning(int) uint64 { return 0 }
 
 // findProcess finds nothing here: a process whose number was not written is lost when the spawner dies at that instant.
 func findProcess(record) int { return 0 }
+
+func machineMemory() int64 { return 0 }

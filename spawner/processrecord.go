@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +83,29 @@ func writeRecord(dir string, rec record) error {
 	return nil
 }
 
-func removeRecord(dir, id string) { _ = os.Remove(recordPath(dir, id)) }
+func removeRecord(dir, id string) {
+	_ = os.Remove(recordPath(dir, id))
+	removeToken(dir, id)
+}
+
+func tokenPath(dir, id string) string { return filepath.Join(dir, id+".join-token") }
+
+func removeToken(dir, id string) { _ = os.Remove(tokenPath(dir, id)) }
+
+// writeToken makes an agent's join token and the file that only its user can read.
+func writeToken(dir string, spec fleet.SpawnSpec, make JoinToken) (path string, err error) {
+	token, err := make(spec)
+	if err != nil {
+		return "", fmt.Errorf("make the agent's join token: %w", err)
+	}
+	if path, err = filepath.Abs(tokenPath(dir, spec.ID)); err == nil {
+		err = os.WriteFile(path, []byte(token), 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("write the agent's join token: %w", err)
+	}
+	return path, nil
+}
 
 // lockFolder keeps other spawners off the folder for as long as the file is open.
 func lockFolder(dir string) (*os.File, error) {
@@ -97,8 +118,4 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("another spawner uses %s: give this one a folder and a name of its own", dir)
 	}
 	return lock, nil
-}
-
-func sortSpawned(list []fleet.Spawned) {
-	slices.SortFunc(list, func(a, b fleet.Spawned) int { return strings.Compare(a.ID, b.ID) })
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +28,13 @@ func (p *Process) start(rec record) (*running, error) {
 	defer func() { _ = log.Close() }()
 	command := exec.Command(rec.Command[0], rec.Command[1:]...)
 	command.Stdout, command.Stderr, command.Env = log, log, p.environment(rec.Spec)
+	if p.options.JoinToken != nil {
+		file, err := writeToken(p.options.Dir, rec.Spec, p.options.JoinToken)
+		if err != nil {
+			return nil, err
+		}
+		command.Env = append(command.Env, EnvJoinTokenFile+"="+file)
+	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start the agent's process: %w", err)
@@ -61,33 +67,13 @@ func Environment() []string {
 }
 
 func (p *Process) environment(spec fleet.SpawnSpec) []string {
-	env := Environment()
-	// Hints to Go programs; nothing holds a process to them. Later entries win.
-	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
-		env = append(env, "GOMAXPROCS="+strconv.FormatInt((milli+999)/1000, 10))
-	}
-	if bytes, _ := spec.Resources.MemoryBytes(); bytes > 0 {
-		env = append(env, "GOMEMLIMIT="+strconv.FormatInt(bytes, 10))
-	}
-	for name, value := range spec.Environment {
-		env = append(env, name+"="+value)
-	}
-	if p.options.JoinToken != "" {
-		env = append(env, "MAINSTAY_JOIN_TOKEN="+p.options.JoinToken)
-	}
+	env := append(Environment(), AgentEnvironment(p.options.Name, &spec, p.options.HubURLs, p.options.Slots)...)
 	for _, name := range []string{"MAINSTAY_CA", "MAINSTAY_CERT", "MAINSTAY_KEY"} { // names of files, no secrets
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
 	}
-	slots := spec.Slots
-	if slots == 0 {
-		slots = p.options.Slots
-	}
-	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster,
-		EnvHubURLs+"="+strings.Join(p.options.HubURLs, ","),
-		EnvSlots+"="+strconv.Itoa(slots), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
-		EnvSpawner+"="+p.options.Name, EnvSpawnID+"="+spec.ID)
+	return env
 }
 
 func (p *Process) logPath(id string) string { return filepath.Join(p.options.Dir, "logs", id+".log") }

@@ -3,8 +3,13 @@
 package spawner
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -23,6 +28,22 @@ type Spawner interface {
 	List(ctx context.Context) ([]fleet.Spawned, error)
 }
 
+// JoinToken makes the token with which one agent registers. It is kept nowhere else than in a file for that agent.
+type JoinToken func(spec fleet.SpawnSpec) (string, error)
+
+// Watcher is a Spawner that notices the ends of its agents.
+type Watcher interface {
+	// Watch calls ended, one call at a time, for each agent that ends and that Terminate was not asked to end. It
+	// returns when ctx ends.
+	Watch(ctx context.Context, ended func(fleet.SpawnEnd))
+}
+
+// Sizer is a Spawner that knows how large its platform is.
+type Sizer interface {
+	// Size returns the cores and the bytes of memory of the platform in all.
+	Size(ctx context.Context) (cpus int, memory int64, err error)
+}
+
 // ErrRefused is an error of Spawn that will not go away by trying again.
 var ErrRefused = errors.New("refused")
 
@@ -35,6 +56,28 @@ const (
 	EnvHubURLs      = "MAINSTAY_HUB_URLS" // separated by commas
 	EnvSlots        = "MAINSTAY_SLOTS"
 	EnvCapabilities = "MAINSTAY_CAPABILITIES" // separated by commas
-	EnvSpawner      = fleet.EnvSpawner
-	EnvSpawnID      = fleet.EnvSpawnID
+	// EnvJoinTokenFile names a file with the token with which this agent, and no other, registers.
+	EnvJoinTokenFile = fleet.EnvJoinTokenFile
+	EnvSpawner       = fleet.EnvSpawner
+	EnvSpawnID       = fleet.EnvSpawnID
 )
+
+// AgentEnvironment is what a spawner of a name adds to its agent's environment. Later entries win. slots holds where the
+// cluster does not say.
+func AgentEnvironment(name string, spec *fleet.SpawnSpec, hubURLs []string, slots int) []string {
+	var env []string
+	// Hints to Go programs; nothing holds a process to them.
+	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.FormatInt((milli+999)/1000, 10))
+	}
+	if bytes, _ := spec.Resources.MemoryBytes(); bytes > 0 {
+		env = append(env, "GOMEMLIMIT="+strconv.FormatInt(bytes, 10))
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Environment)) {
+		env = append(env, name+"="+spec.Environment[name])
+	}
+	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster,
+		EnvHubURLs+"="+strings.Join(hubURLs, ","),
+		EnvSlots+"="+strconv.Itoa(cmp.Or(spec.Slots, slots)), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
+		EnvSpawner+"="+name, EnvSpawnID+"="+spec.ID)
+}

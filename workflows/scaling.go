@@ -2,6 +2,9 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -100,10 +103,9 @@ func (s *scaling) tellCluster(ctx workflow.Context) {
 
 // startAgents starts all at one spawner and waits until they are online.
 func (s *scaling) startAgents(ctx workflow.Context) {
-	spawner, err := contract.FindSpawnerActivity.Execute(atSpawner(ctx, s.in.Spawn.Spawner, spawnerAnswer,
-		"find a spawner"), contract.None{}).Get(ctx)
-	if err != nil {
-		s.record.Error = noSpawner(s.in.Spawn.Spawner, err)
+	spawner, why := s.findSpawner(ctx)
+	if why != "" {
+		s.record.Error = why
 		for i := range s.record.Agents {
 			s.end(ctx, &s.record.Agents[i], fleet.ScaledFailed, s.record.Error)
 		}
@@ -119,14 +121,49 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 	})
 }
 
+// findSpawner returns the named spawner, or one of the first platform that has one; else why there is none.
+func (s *scaling) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInfo, why string) {
+	name, platforms := s.in.Spawn.Spawner, s.in.Spawn.Platforms()
+	find := func(queue string) (contract.SpawnerInfo, error) {
+		return contract.FindSpawnerActivity.Execute(atSpawner(ctx, queue, spawnerAnswer, "find a spawner"),
+			contract.None{}).Get(ctx)
+	}
+	if name != "" {
+		info, err := find(contract.SpawnerQueue(name))
+		switch {
+		case err != nil:
+			return info, spawnerFailed(name, err)
+		case len(platforms) > 0 && !slices.Contains(platforms, info.Platform):
+			return info, fmt.Sprintf("spawner %s serves platform %s, and scaling.spawn.platform is %s", name, info.Platform,
+				platforms[0])
+		}
+		return info, info.Refuses()
+	}
+	var whys []string
+	for _, platform := range platforms {
+		info, err := find(contract.SpawnersQueue(platform))
+		if err == nil {
+			return info, ""
+		}
+		whys = append(whys, noSpawner(platform, err))
+	}
+	return spawner, strings.Join(whys, "; ")
+}
+
 // start starts one agent. The outcome of a failed start is unknown, so start undoes it.
 func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 	a.Spawner = s.record.Spawner
-	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, a.Spawner, spawnLimit, "start "+a.AgentID),
-		fleet.SpawnSpec{
-			ID: a.AgentID, Cluster: s.in.Cluster, Slots: s.in.Spawn.Slots, Capabilities: s.in.Spawn.Capabilities,
-			Resources: s.in.Spawn.Resources, Environment: s.in.Spawn.Environment,
-		}).Get(ctx)
+	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner),
+		spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
+		ID:           a.AgentID,
+		Cluster:      s.in.Cluster,
+		Slots:        s.in.Spawn.Slots,
+		Capabilities: s.in.Spawn.Capabilities,
+		Resources:    s.in.Spawn.Resources,
+		Environment:  s.in.Spawn.Environment,
+		Image:        s.in.Spawn.Image,
+		Docker:       s.in.Spawn.Docker,
+	}).Get(ctx)
 	if err != nil {
 		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))
 		return
@@ -173,8 +210,8 @@ func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string)
 }
 
 func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
-	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, a.Spawner, terminateLimit, "stop "+a.AgentID),
-		contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
+	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner), terminateLimit,
+		"stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
 	return err
 }
 
@@ -240,7 +277,7 @@ func (s *scaling) stop(ctx workflow.Context, a *fleet.ScaledAgent) {
 	case err == nil:
 		s.end(ctx, a, fleet.ScaledStopped, "")
 	case stopErr != nil:
-		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+noSpawner(a.Spawner,
+		s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner,
 			stopErr)+"; it stays in maintenance, and the stop is tried again")
 	default:
 		s.end(ctx, a, fleet.ScaledFailed, "its process was stopped, but the cluster still has it: "+ReasonOf(err))
@@ -275,10 +312,10 @@ func (s *scaling) end(ctx workflow.Context, a *fleet.ScaledAgent, status fleet.S
 	a.Status, a.Error, a.CompletedAt = status, why, &at
 }
 
-// atSpawner returns the options of an activity at one spawner, or without a name at any.
-func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary string) workflow.Context {
+// atSpawner returns the options of an activity of spawners.
+func atSpawner(ctx workflow.Context, queue string, limit time.Duration, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:              contract.SpawnerQueue(name),
+		TaskQueue:              queue,
 		ScheduleToStartTimeout: min(limit, spawnerTurn),
 		ScheduleToCloseTimeout: limit,
 		HeartbeatTimeout:       spawnerBeat,
@@ -288,16 +325,23 @@ func atSpawner(ctx workflow.Context, name string, limit time.Duration, summary s
 	})
 }
 
-// noSpawner explains a spawner's failure in words.
-func noSpawner(name string, err error) string {
+// spawnerFailed explains a spawner's failure in words.
+func spawnerFailed(name string, err error) string {
 	var late *temporal.TimeoutError
 	if !errors.As(err, &late) {
 		return ReasonOf(err)
 	}
-	if name == "" {
-		return "no spawner is there to start agents; start one with mainstay serve --roles spawner"
-	}
 	return "spawner " + name + " does not answer"
+}
+
+// noSpawner explains in words why no spawner of a platform took a request.
+func noSpawner(platform fleet.Platform, err error) string {
+	var late *temporal.TimeoutError
+	if !errors.As(err, &late) {
+		return ReasonOf(err)
+	}
+	return fmt.Sprintf("no spawner of platform %s is there to start agents; start one with mainstay serve --roles spawner",
+		platform)
 }
 
 // sweepLimit bounds one look at all clusters; the next one waits for it.

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 type scalingRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	noSpawner bool
+	there     map[string]contract.SpawnerInfo // by task queue; nil: one everywhere
 	spawnErr  map[string]error
 	joins     map[string]bool
 	stopErr   error
@@ -31,6 +33,8 @@ type scalingRun struct {
 
 	mu      sync.Mutex
 	started []string
+	// spawnedAt are the task queues where agents were started, each once.
+	spawnedAt []string
 	stopped map[string]bool // by agent; true: gracefully
 	retired []string
 	told    *fleet.ScalingResult
@@ -44,15 +48,24 @@ func newScalingRun(t *testing.T) *scalingRun {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 	late := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
-	register(contract.FindSpawnerActivity.Name, func(context.Context) (contract.SpawnerInfo, error) {
+	register(contract.FindSpawnerActivity.Name, func(ctx context.Context) (contract.SpawnerInfo, error) {
+		if r.there != nil {
+			if info, there := r.there[activity.GetInfo(ctx).TaskQueue]; there {
+				return info, nil
+			}
+			return contract.SpawnerInfo{}, late
+		}
 		if r.noSpawner {
 			return contract.SpawnerInfo{}, late
 		}
 		return contract.SpawnerInfo{Name: "here", Platform: fleet.PlatformProcess}, nil
 	})
-	register(contract.SpawnAgentActivity.Name, func(_ context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
+	register(contract.SpawnAgentActivity.Name, func(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if queue := activity.GetInfo(ctx).TaskQueue; !slices.Contains(r.spawnedAt, queue) {
+			r.spawnedAt = append(r.spawnedAt, queue)
+		}
 		if err := r.spawnErr[spec.ID]; err != nil {
 			return fleet.Spawned{}, err
 		}
@@ -98,7 +111,7 @@ func newScalingRun(t *testing.T) *scalingRun {
 func (r *scalingRun) run(t *testing.T, in contract.ScalingInput) fleet.ScalingRecord {
 	t.Helper()
 	in.Cluster, in.Number = "c", 7
-	in.Spawn = fleet.ScalingPolicy{}.WithDefaults().Spawn
+	in.Spawn = fleet.ScalingPolicy{Spawn: in.Spawn}.WithDefaults().Spawn
 	r.ExecuteWorkflow(contract.ScalingWorkflow, in)
 	require.NoError(t, r.GetWorkflowError())
 	var record fleet.ScalingRecord
@@ -155,7 +168,7 @@ func TestAgentsAreStarted(t *testing.T) {
 			set:     func(r *scalingRun) { r.noSpawner = true },
 			status:  fleet.ScalingFailed,
 			agents:  map[string]fleet.ScaledStatus{"a": fleet.ScaledFailed, "b": fleet.ScaledFailed},
-			errors:  "no spawner is there to start agents; start one with mainstay serve --roles spawner",
+			errors:  "no spawner of platform process is there to start agents; start one with mainstay serve --roles spawner",
 			stopped: map[string]bool{},
 		},
 	} {
@@ -170,6 +183,66 @@ func TestAgentsAreStarted(t *testing.T) {
 			require.Equal(t, tc.errors, r.told.Failed)
 			require.Equal(t, tc.stopped, r.stopped)
 			require.Equal(t, []int{1, 3}, []int{record.From, record.To})
+		})
+	}
+}
+
+// TestOnlySpawnersOfThePlatformStartAgents looks at which spawner is asked, and which one then starts the agents.
+func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
+	t.Parallel()
+	docker := contract.SpawnerInfo{Name: "d", Platform: fleet.PlatformDocker}
+	process := contract.SpawnerInfo{Name: "p", Platform: fleet.PlatformProcess}
+	full := contract.SpawnerInfo{Name: "d", Platform: fleet.PlatformDocker, Agents: 2, MaxAgents: 2}
+	for name, tc := range map[string]struct {
+		spawn  fleet.SpawnPolicy
+		there  map[string]contract.SpawnerInfo // by task queue
+		spawns string                          // the spawner that starts the agents
+		errors string
+	}{
+		"process by default": {
+			there: map[string]contract.SpawnerInfo{"spawner": process, "spawners/docker": docker}, spawns: "p",
+		},
+		"the platform's": {
+			spawn: fleet.SpawnPolicy{Platform: fleet.PlatformDocker},
+			there: map[string]contract.SpawnerInfo{"spawner": process, "spawners/docker": docker}, spawns: "d",
+		},
+		"none of the platform": {
+			spawn:  fleet.SpawnPolicy{Platform: fleet.PlatformDocker},
+			there:  map[string]contract.SpawnerInfo{"spawner": process},
+			errors: "no spawner of platform docker is there to start agents; start one with mainstay serve --roles spawner",
+		},
+		"the next platform": {
+			spawn: fleet.SpawnPolicy{Platform: fleet.PlatformDocker,
+				FallbackPlatforms: []fleet.Platform{fleet.PlatformProcess}},
+			there: map[string]contract.SpawnerInfo{"spawner": process}, spawns: "p",
+		},
+		"the named one, whatever it serves": {
+			spawn: fleet.SpawnPolicy{Spawner: "d"},
+			there: map[string]contract.SpawnerInfo{"spawner/d": docker}, spawns: "d",
+		},
+		"the named one serves another platform": {
+			spawn:  fleet.SpawnPolicy{Spawner: "d", Platform: fleet.PlatformProcess},
+			there:  map[string]contract.SpawnerInfo{"spawner/d": docker},
+			errors: "spawner d serves platform docker, and scaling.spawn.platform is process",
+		},
+		"the named one is full": {
+			spawn:  fleet.SpawnPolicy{Spawner: "d"},
+			there:  map[string]contract.SpawnerInfo{"spawner/d": full},
+			errors: "spawner d runs the 2 agents that its max_agents allows",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newScalingRun(t)
+			r.joins, r.there = map[string]bool{"a": true, "b": true}, tc.there
+			in := up
+			in.Spawn = tc.spawn
+			record := r.run(t, in)
+			require.Equal(t, tc.errors, record.Error)
+			require.Equal(t, tc.spawns, record.Agents[0].Spawner)
+			if tc.spawns != "" {
+				require.Equal(t, []string{contract.SpawnerQueue(tc.spawns)}, r.spawnedAt)
+			}
 		})
 	}
 }

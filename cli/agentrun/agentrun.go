@@ -135,7 +135,8 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringToStringVar(&o.Metadata, "metadata", nil,
 		"facts about it that others can find it by, as name=value (repeatable)")
 	flags.StringVar(&joinTokenFile, "join-token-file", "",
-		"file with the join token, where the control plane asks for one (default $"+app.JoinTokenEnv+")")
+		"file with the join token, where the control plane asks for one (default $"+fleet.EnvJoinTokenFile+
+			", else the token itself in $"+app.JoinTokenEnv+")")
 	own.Flags(flags)
 	flags.StringVar(&o.Zone, "zone", "", "availability zone")
 	flags.StringVar(&o.Group, "group", "", "group")
@@ -197,8 +198,11 @@ func generatedAgentID() string {
 	return app.Slug(app.HostName(), fleet.MaxIDLength-7) + "-" + hex.EncodeToString(suffix[:])
 }
 
-// joinToken reads the token with which an agent registers: a file, else the environment.
+// joinToken reads the token with which an agent registers: the flag's file, the environment's, else the token itself.
 func joinToken(file string, getenv func(string) string) (string, error) {
+	if file == "" {
+		file = getenv(fleet.EnvJoinTokenFile)
+	}
 	if file == "" {
 		return strings.TrimSpace(getenv(app.JoinTokenEnv)), nil
 	}

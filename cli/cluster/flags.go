@@ -46,6 +46,12 @@ var settingOfFlag = map[string]string{
 	"scale-down-cooldown":   "scaling.scale_down.cooldown",
 	"scale-down-decrement":  "scaling.scale_down.decrement",
 	"spawner":               "scaling.spawn.spawner",
+	"platform":              "scaling.spawn.platform",
+	"fallback-platform":     "scaling.spawn.fallback_platforms",
+	"image":                 "scaling.spawn.image",
+	"docker-pull":           "scaling.spawn.docker.pull",
+	"docker-pids-limit":     "scaling.spawn.docker.pids_limit",
+	"docker-writable-root":  "scaling.spawn.docker.writable_root",
 	"spawn-slots":           "scaling.spawn.slots",
 	"spawn-capability":      "scaling.spawn.capabilities",
 	"spawn-cpu":             "scaling.spawn.resources.cpu",
@@ -120,6 +126,12 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("scale-down-cooldown", 0, "least time from the last start or stop of agents to a stop (default 5m)")
 	flags.Int("scale-down-decrement", 0, "agents stopped at a time (default 1)")
 	flags.String("spawner", "", "name of the spawner that starts agents (default: any)")
+	flags.String("platform", "", "where started agents run: process or docker (default: the named spawner's, else process)")
+	flags.StringArray("fallback-platform", nil, "platform to try where none before it takes the agents; may be repeated")
+	flags.String("image", "", "container image of started agents (default: the spawner's)")
+	flags.String("docker-pull", "", "when the engine fetches the image: missing, always or never (default missing)")
+	flags.Int("docker-pids-limit", 0, "processes and threads of a container, at most (default 1000)")
+	flags.Bool("docker-writable-root", false, "let containers write to the image's files")
 	flags.Int("spawn-slots", 0, "tasks that a started agent runs at a time (default: as the spawner has it)")
 	flags.StringArray("spawn-capability", nil, "what started agents can do; may be repeated")
 	flags.String("spawn-cpu", "", "cores of a started agent, as 2 or 500m")

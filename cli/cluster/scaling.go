@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
@@ -30,6 +32,38 @@ func ScalingCommand(a *app.App) *cobra.Command {
 		return s.Scalings.Get(ctx, args[0])
 	}, printScalingRecord))
 	return command
+}
+
+// SpawnerCommand is the group of spawners.
+func SpawnerCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "spawner", Short: "See who starts and stops agents"}
+	a.ServerFlag(command)
+	command.AddCommand(a.Watched(app.List(a, &cobra.Command{
+		Use: "list", Short: "List spawners with their platform, health and capacity", Args: app.Exactly(),
+		Example: "  mainstay spawner list",
+	}, func(s *client.Client, _ []string) *client.List[api.Spawner] { return s.Scalings.Spawners() }, printSpawners)))
+	return command
+}
+
+func printSpawners(a *app.App, spawners []api.Spawner) error {
+	header := []string{"SPAWNER", "PLATFORM", "HEALTH", "AGENTS", "CORES", "MEMORY", "LAST SEEN", "PROBLEM"}
+	none := "No spawner is there; start one with: mainstay serve --roles spawner"
+	return app.PrintTable(a, spawners, none, header, func(s *api.Spawner) []string {
+		agents, cores, memory := "", "", ""
+		if s.Health != api.SpawnerUnknown {
+			agents = strconv.Itoa(s.Agents)
+		}
+		if s.MaxAgents > 0 {
+			agents += "/" + strconv.Itoa(s.MaxAgents)
+		}
+		if s.CPUs > 0 {
+			cores = strconv.Itoa(s.CPUs)
+		}
+		if s.MemoryBytes > 0 {
+			memory = fmt.Sprintf("%d MiB", s.MemoryBytes>>20)
+		}
+		return []string{s.Name, string(s.Platform), string(s.Health), agents, cores, memory, a.Ago(&s.LastSeen), s.Problem}
+	})
 }
 
 func printScalings(a *app.App, records []fleet.ScalingRecord) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type flags struct {
 	durability         string
 	configFile         string
 	cpuProfile         string
+	platform, image    string
 	security           controlplane.SecurityFlags
 }
 
@@ -51,7 +53,8 @@ in the data directory (temporal-key), and agents run commands only with --allow-
 Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
 over by the next "mainstay dev" on the same data directory.`,
 		Example: `  mainstay dev
-  mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off`,
+  mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off
+  mainstay dev --platform docker --image debian:stable-slim`,
 		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			settings, err := config.Load(f.configFile)
@@ -87,6 +90,10 @@ over by the next "mainstay dev" on the same data directory.`,
 		"variable of this environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&f.durability, "durability", string(defaults.Dev.Durability),
 		"what acknowledged tasks survive: process (a crash of the program) or power (a power loss too)")
+	flags.StringVar(&f.platform, "platform", string(fleet.PlatformProcess),
+		"where the agents run: process, or docker, as containers of this machine's engine, which needs Linux")
+	flags.StringVar(&f.image, "image", defaultImage,
+		"image of the agents' containers; this program is put into it, so any will do")
 	f.security.AddTo(flags)
 	flags.StringVar(&f.configFile, "config", "", "configuration file; flags win over it")
 	flags.StringVar(&f.cpuProfile, "cpu-profile", "", "write a CPU profile of this process to a file")
@@ -94,6 +101,9 @@ over by the next "mainstay dev" on the same data directory.`,
 	a.OutputFlag(command)
 	return command
 }
+
+// defaultImage has what commands of a first try need.
+const defaultImage = "debian:stable-slim"
 
 // options puts configuration and flags together. changed tells whether a flag was given.
 func (f *flags) options(c *config.Config, changed func(string) bool) (Options, error) {
@@ -138,6 +148,19 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 		allowExec:    f.allowExec,
 		execEnv:      f.execEnv,
 		security:     c.Security,
+	}
+	switch fleet.Platform(f.platform) {
+	case "", fleet.PlatformProcess:
+		if changed("image") {
+			return Options{}, app.UsageError("--image needs --platform docker")
+		}
+	case fleet.PlatformDocker:
+		if runtime.GOOS != "linux" || f.image == "" {
+			return Options{}, app.UsageError("--platform docker needs an --image, and Linux: its containers run this program")
+		}
+		o.Image = f.image
+	default:
+		return Options{}, app.UsageError("--platform must be process or docker")
 	}
 	var err error
 	if o.UI, err = uiListen(c); err != nil {

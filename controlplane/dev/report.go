@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // Report is what `dev` says when all is up.
@@ -22,8 +23,11 @@ type Report struct {
 	Cluster   string  `json:"cluster"`
 	Agents    []Agent `json:"agents"`
 	Slots     int     `json:"slots"`
-	Exec      bool    `json:"allow_exec"`
-	Security  bool    `json:"security"`
+	// Containers is how many agents are containers, and Image what they run.
+	Containers int    `json:"containers,omitempty"`
+	Image      string `json:"image,omitempty"`
+	Exec       bool   `json:"allow_exec"`
+	Security   bool   `json:"security"`
 	// AdminTokenFile and JoinTokenFile are where the tokens are that `dev` has made.
 	AdminTokenFile string `json:"admin_token_file,omitempty"`
 	JoinTokenFile  string `json:"join_token_file,omitempty"`
@@ -50,6 +54,9 @@ func (d *Run) Report() Report {
 		Agents:  []Agent{},
 		Slots:   d.slots,
 		Exec:    d.exec,
+
+		Containers: d.containers,
+		Image:      d.image,
 	}
 	r.Security, r.OpenTemporal = d.tokens.Admin != "", !onlyHere(d.Temporal.Address())
 	r.AdminTokenFile, r.JoinTokenFile = d.madeToken(adminTokenName, d.tokens.Admin), d.madeToken(joinTokenName,
@@ -107,6 +114,9 @@ func (r *Report) write(w io.Writer, program string) error {
 		}
 		row(name, fmt.Sprintf("%-10s pid %-8d %d tasks at a time", agent.ID, agent.PID, r.Slots))
 	}
+	if r.Containers > 0 {
+		row("Agents", fmt.Sprintf("%s of image %s", fleet.Count(r.Containers, "container"), r.Image))
+	}
 	r.writeSecurity(row)
 	server := ""
 	if r.URL != app.DefaultServer {
@@ -119,13 +129,16 @@ func (r *Report) write(w io.Writer, program string) error {
 	case r.Security:
 		b.WriteString("  export MAINSTAY_TOKEN=<the admin token>\n")
 	}
-	if len(r.Agents) > 0 && r.Exec {
+	if len(r.Agents)+r.Containers > 0 && r.Exec {
 		fmt.Fprintf(&b, "  %s task submit%s --wait -- echo hello\n", program, server)
 	}
 	fmt.Fprintf(&b, "  %s agent list%s\n", program, server)
-	if len(r.Agents) > 0 {
+	switch {
+	case r.Containers > 0:
+		fmt.Fprintf(&b, "  %s spawner list%s\n", program, server)
+	case len(r.Agents) > 0:
 		fmt.Fprintf(&b, "  kill -9 %d    (its work moves to another agent, and it is started again)\n", r.Agents[0].PID)
-	} else {
+	default:
 		join := ""
 		if r.JoinTokenFile != "" {
 			join = " --join-token-file " + r.JoinTokenFile

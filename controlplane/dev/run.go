@@ -23,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 )
@@ -56,6 +57,7 @@ type Options struct {
 	DemoRoot     string // folder for the agents' demo handlers; empty: none
 	HealthFiles  string // folder of the agents' health files, by id; empty: none
 	QuietAgents  bool   // what happens to agents is only logged
+	Image        string // of the agents, which are containers; empty: they are processes
 }
 
 // Aside is a `dev` beside any other on this machine: on free ports, with nothing on disk but logs.
@@ -75,21 +77,24 @@ type Run struct {
 	URL       string
 	hubID     string
 	slots     int
-	exec      bool
-	tokens    controlplane.FirstTokens // of who may use it; empty: security is off
-	exposed   []string                 // what others than this machine can reach, as part and address
-	IDs       []string
-	Temporal  *devserver.Server
-	ui        *webUI // nil: none
-	Client    client.Client
-	registry  *prometheus.Registry
-	tracing   *tracing.Tracing
-	plane     *controlplane.Plane
-	launcher  *agentLauncher
-	agents    *supervisor
-	spawner   *controlplane.Spawner // nil where agents could do nothing
-	log       *controlplane.LogFile
-	stopping  sync.Once
+	// containers is how many agents are containers, and image what they run; the others are processes.
+	containers int
+	image      string
+	exec       bool
+	tokens     controlplane.FirstTokens // of who may use it; empty: security is off
+	exposed    []string                 // what others than this machine can reach, as part and address
+	IDs        []string
+	Temporal   *devserver.Server
+	ui         *webUI // nil: none
+	Client     client.Client
+	registry   *prometheus.Registry
+	tracing    *tracing.Tracing
+	plane      *controlplane.Plane
+	launcher   *agentLauncher
+	agents     *supervisor
+	spawner    *controlplane.Spawner // nil where agents could do nothing
+	log        *controlplane.LogFile
+	stopping   sync.Once
 }
 
 // Start starts everything, or nothing: what it has started when it fails, it stops.
@@ -98,7 +103,12 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Run{URL: controlplane.LocalURL(listener), slots: o.Slots, IDs: agentIDs(o.Agents)}
+	d := &Run{URL: controlplane.LocalURL(listener), slots: o.Slots, image: o.Image}
+	if o.Image == "" {
+		d.IDs = agentIDs(o.Agents)
+	} else {
+		d.containers = o.Agents
+	}
 	defer func() {
 		if err != nil {
 			_ = listener.Close()
@@ -150,11 +160,28 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	if err := d.startAgents(ctx, a, o); err != nil {
 		return nil, err
 	}
-	return d, d.startSpawner(ctx, log)
+	if err := d.startSpawner(ctx, plane.Key, log); err != nil {
+		return nil, err
+	}
+	return d, d.wantContainers(ctx)
 }
 
-// StartSpawner lets clusters have more agents than `dev` starts by itself. They end with it.
-func (d *Run) startSpawner(ctx context.Context, log *zap.Logger) error {
+// wantContainers has the cluster of `dev` keep so many agents as containers.
+func (d *Run) wantContainers(ctx context.Context) error {
+	if d.image == "" || d.spawner == nil {
+		return nil
+	}
+	c, err := d.Connect(d.tokens.Admin)
+	if err != nil {
+		return err
+	}
+	_, err = c.Clusters.Update(ctx, Cluster, rest.Settings{"desired_agents": d.containers, "scaling": map[string]any{
+		"mode": fleet.ScalingManual, "spawn": map[string]any{"spawner": d.hubID, "platform": fleet.PlatformDocker}}}, "")
+	return err
+}
+
+// startSpawner lets clusters have more agents than `dev` starts by itself. They end with it.
+func (d *Run) startSpawner(ctx context.Context, key []byte, log *zap.Logger) error {
 	if !d.exec {
 		return nil
 	}
@@ -162,14 +189,23 @@ func (d *Run) startSpawner(ctx context.Context, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
+	run, engine := []string{program, "agent", "run"}, (*docker.Options)(nil)
+	if d.image != "" {
+		run[0] = docker.ProgramPath
+		engine = &docker.Options{Image: d.image, Program: program, Network: "host"}
+	}
+	if d.tokens.Join == "" {
+		key = nil
+	}
 	d.spawner, err = controlplane.StartSpawner(ctx, d.Client, d.Temporal.Namespace(), controlplane.SpawnerOptions{
 		Name:      d.hubID,
 		Dir:       filepath.Join(d.dir, "spawner"),
 		HubURLs:   []string{d.URL},
-		JoinToken: d.tokens.Join,
+		JoinToken: controlplane.SpawnTokens(key, d.tokens.Join),
 		Slots:     d.slots,
 		StopGrace: killAfter,
-		Command:   controlplane.SpawnedAgent(program, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
+		Command:   controlplane.SpawnedAgent(run, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
+		Docker:    engine,
 	}, log)
 	return err
 }
@@ -352,7 +388,7 @@ func (d *Run) AwaitAgents(ctx context.Context) bool {
 					delete(waiting, agents[i].ID)
 				}
 			}
-			if len(waiting) == 0 {
+			if len(waiting) == 0 && len(agents) >= d.containers {
 				return true
 			}
 		}
@@ -391,7 +427,7 @@ func (d *Run) Stop() {
 func (d *Run) stopAgents() {
 	var wg sync.WaitGroup
 	if d.spawner != nil {
-		wg.Go(func() { d.spawner.EndAgents(2 * killAfter) })
+		wg.Go(func() { d.spawner.EndAgents(2*killAfter, true) })
 	}
 	if d.agents != nil {
 		d.agents.stop()
@@ -416,7 +452,7 @@ func (d *Run) Kill() {
 		d.agents.kill()
 	}
 	if d.spawner != nil {
-		d.spawner.Process.KillAll()
+		d.spawner.EndAgents(time.Second, false)
 	}
 	d.removeTemporary()
 }

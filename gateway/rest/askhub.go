@@ -30,9 +30,10 @@ const (
 const noStandaloneActivities = "asking a hub for what only it knows needs standalone activities, which this Temporal does not have: " +
 	"use a newer server, with activity.enableStandalone and history.enableChasm on in its dynamic configuration"
 
-// HubQuestion is a question to one hub.
+// HubQuestion is a question to one hub, or to who polls another queue.
 type HubQuestion struct {
 	Hub     string
+	Queue   string // empty: the hub's
 	ID      string // unique
 	Summary string
 	Wait    time.Duration // how long the hub may take on purpose
@@ -49,7 +50,7 @@ func Ask[In, Out any](
 	defer cancel()
 	handle, err := c.Store.Client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID:                     q.ID,
-		TaskQueue:              contract.HubQueue(q.Hub),
+		TaskQueue:              cmp.Or(q.Queue, contract.HubQueue(q.Hub)),
 		ScheduleToStartTimeout: hubAnswer,
 		StartToCloseTimeout:    q.Wait + margin,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.Summary,

@@ -2,6 +2,7 @@
 package scaling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -21,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -56,6 +59,12 @@ type listScalingsOutput struct {
 	}
 }
 
+type listSpawnersOutput struct {
+	Body struct {
+		Spawners []api.Spawner `json:"spawners"`
+	}
+}
+
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	get := rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
@@ -70,6 +79,8 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
 		"List what scaling has done",
 		"Newest first. An action appears within about a second of its start."), h.listScalings)
+	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-spawners", "GET /spawners", "List spawners",
+		"Sorted by name: those that were there within the last minutes, and how they are now."), h.listSpawners)
 	httpapi.Register(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
 		"Get one action of scaling", "Why it was begun, which agents it started or stopped, and how that went."),
 		func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
@@ -153,7 +164,7 @@ func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingS
 	if config.Scaling.On() {
 		h.judgeScaling(ctx, &view.Cluster, &s, now)
 		s.NextCheck, s.Paused = h.nextSweep(ctx)
-		s.Spawners = h.spawnersSeen(ctx, config.Scaling.Spawn.Spawner)
+		s.Spawners = h.spawnersSeen(ctx, &config.Scaling.Spawn)
 	}
 	return s, nil
 }
@@ -199,16 +210,34 @@ func (h *Handlers) nextSweep(ctx context.Context) (next *time.Time, paused bool)
 	return next, false
 }
 
-// spawnersSeen are the spawners that poll the queue of a name, or of all. Temporal forgets one after some minutes.
-func (h *Handlers) spawnersSeen(ctx context.Context, name string) []api.SpawnerSeen {
+// spawnersSeen are the spawners that would start a cluster's agents.
+func (h *Handlers) spawnersSeen(ctx context.Context, spawn *fleet.SpawnPolicy) []api.SpawnerSeen {
+	queues := []string{contract.SpawnerQueue(spawn.Spawner)}
+	if spawn.Spawner == "" {
+		queues = nil
+		for _, platform := range spawn.Platforms() {
+			queues = append(queues, contract.SpawnersQueue(platform))
+		}
+	}
 	seen := []api.SpawnerSeen{}
+	for _, queue := range queues {
+		found, err := h.pollers(ctx, queue)
+		if err != nil {
+			h.Logger.Debug("the queue of the spawners was not described", zap.Error(err))
+		}
+		seen = append(seen, found...)
+	}
+	return seen
+}
+
+// pollers are the spawners that poll a queue, by name. Temporal forgets one after some minutes.
+func (h *Handlers) pollers(ctx context.Context, queue string) (seen []api.SpawnerSeen, err error) {
 	answer, err := h.Store.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: h.Store.Namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-		TaskQueue: &taskqueuepb.TaskQueue{Name: contract.SpawnerQueue(name), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 	})
 	if err != nil {
-		h.Logger.Debug("the queue of the spawners was not described", zap.Error(err))
-		return seen
+		return nil, err
 	}
 	for _, poller := range answer.GetPollers() {
 		if spawner, ok := contract.SpawnerOfIdentity(poller.GetIdentity()); ok {
@@ -216,7 +245,44 @@ func (h *Handlers) spawnersSeen(ctx context.Context, name string) []api.SpawnerS
 		}
 	}
 	slices.SortFunc(seen, func(a, b api.SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
-	return seen
+	return seen, nil
+}
+
+// listSpawners asks every spawner that was there within the last minutes how it is.
+func (h *Handlers) listSpawners(ctx context.Context, _ *struct{}) (*listSpawnersOutput, error) {
+	lookCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	seen, err := h.pollers(lookCtx, contract.PresenceQueue)
+	if err != nil {
+		return nil, h.Answer(err, "list the spawners", protocol.CodeInternal)
+	}
+	out := &listSpawnersOutput{}
+	out.Body.Spawners = make([]api.Spawner, len(seen))
+	errs := make([]error, len(seen))
+	parallel.Each(len(seen), rest.FanOut, func(i int) {
+		name := seen[i].Name
+		info, answered, err := rest.Ask(ctx, h.Core, contract.FindSpawnerActivity, rest.HubQuestion{
+			Queue: contract.SpawnerQueue(name), ID: contract.ReadSpawnerID(name, uuid.NewString()),
+			Summary: "how spawner " + name + " is",
+		}, contract.None{})
+		out.Body.Spawners[i], errs[i] = spawnerOf(seen[i], &info, answered), err
+	})
+	return out, cmp.Or(errs...)
+}
+
+func spawnerOf(seen api.SpawnerSeen, info *contract.SpawnerInfo, answered bool) api.Spawner {
+	s := api.Spawner{SpawnerSeen: seen, Health: api.SpawnerHealthy, Ended: []fleet.SpawnEnd{}}
+	switch {
+	case !answered:
+		s.Health, s.Problem = api.SpawnerUnknown, "it does not answer; it may have ended"
+		return s
+	case info.Problem != "":
+		s.Health, s.Problem = api.SpawnerUnhealthy, info.Problem
+	}
+	s.Platform, s.Agents, s.MaxAgents = info.Platform, info.Agents, info.MaxAgents
+	s.CPUs, s.MemoryBytes = info.CPUs, info.MemoryBytes
+	s.Ended = append(s.Ended, info.Ended...)
+	return s
 }
 
 func set[T any](field *T, value *T) {

@@ -107,7 +107,7 @@ func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
 	return nil
 }
 
-func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, errors.New("nobody asks") }
+func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, nil }
 
 func (y *yard) running() []string {
 	y.mu.Lock()
