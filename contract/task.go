@@ -166,7 +166,7 @@ type AttemptReport struct {
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
 	// Target is who should get the next attempt, by a failover by hand.
 	Target string `json:"target,omitempty"`
-	// Planned says that a person or a drain took the attempt off its agent.
+	// Planned says that a person, a drain or the graceful stop of its agent took the attempt off its agent.
 	Planned bool `json:"planned,omitempty"`
 	// NoticedAt is when a hub noticed that the agent, or the attempt on it, is lost; absent if it was planned.
 	NoticedAt *time.Time `json:"noticed_at,omitempty"`

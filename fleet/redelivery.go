@@ -45,7 +45,7 @@ type AttemptEnd struct {
 	// so that no two clocks need to agree.
 	LeaseRemaining *Duration
 	Reason         string
-	// Planned: a person or a drain took it off the agent, which does not count as a loss.
+	// Planned: a person, a drain or the agent's graceful stop took it off the agent, which does not count as a loss.
 	Planned   bool
 	ErrorType string // the type of the failure, if the handler gave one
 	// NotReceived, after a return: the delivery reached a living agent, which could not read it or did not list it.

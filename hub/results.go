@@ -83,8 +83,9 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		report.LeaseRemaining = none
 	case r.Outcome == fleet.AttemptCancelled && a != nil && a.cancelling:
 		return report, e.hub.responder.cancelled
-	case r.Outcome == fleet.AttemptCancelled: // the agent gave the work up by itself, as when it stops
+	case r.Outcome == fleet.AttemptCancelled: // the agent gave the work up by itself: it stops, or its lease ran out
 		report.Outcome, report.LeaseRemaining = fleet.AttemptMoved, none
+		report.Planned = a != nil && a.session.stopping
 	}
 	return report, e.hub.responder.failNow
 }

@@ -113,6 +113,23 @@ func TestFailedAndCancelledResults(t *testing.T) {
 		require.Equal(t, "failed", got[2].how, "an agent that gives work up hands it to others")
 		require.Equal(t, fleet.AttemptMoved, got[2].Outcome)
 		require.Zero(t, *got[2].LeaseRemaining)
+		require.False(t, got[2].Planned, "its lease ran out: that counts as a loss")
+	})
+}
+
+// Rolling restarts of agents under a long task do not use up its transfers.
+func TestGracefulStopIsNoLoss(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		a.poll(lists(given), func(p *protocol.Poll) { p.Stopping = true })
+		require.NoError(t, a.report(given, fleet.AttemptCancelled))
+		got := b.reported()
+		require.Len(t, got, 1)
+		require.Equal(t, fleet.AttemptMoved, got[0].Outcome)
+		require.True(t, got[0].Planned)
+		end := got[0].End()
+		require.Equal(t, fleet.TaskQueued, fleet.Redeliver(&fleet.TaskSpec{}, "t1", fleet.Tally{Losses: 3}, end).Status)
 	})
 }
 
