@@ -27,7 +27,7 @@ const (
 )
 
 // ExamineFleet looks at all clusters that are due, or the one named, and returns those in which something may be wrong.
-// While nothing is, it costs one query of each cluster's workflow, one list, one count and one look at the live
+// While nothing is, it costs one query of each cluster's workflow, two lists, one count and one look at the live
 // registry, and no write.
 func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (contract.Examined, error) {
 	began := time.Now()

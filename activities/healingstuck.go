@@ -16,8 +16,8 @@ import (
 // oldTasks bounds the old open tasks that one cycle looks at.
 const oldTasks = 1000
 
-// stuck finds what waits for a person, and lanes that move nothing, by cluster. While no open task is old, it costs one
-// count.
+// stuck finds what waits for a person, and lanes that move nothing, by cluster. While no run waits for a person and no
+// open task is old, it costs one list and one count.
 func (a *Control) stuck(
 	ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time,
 ) (map[string][]fleet.Stuck, error) {
@@ -27,13 +27,15 @@ func (a *Control) stuck(
 	if err != nil {
 		return nil, fmt.Errorf("count the old tasks: %w", err)
 	}
-	if count == 0 {
-		return nil, nil
-	}
 	waiting := map[string]*waitingTasks{}
-	err = a.each(ctx, old, oldTasks, func(info *workflowpb.WorkflowExecutionInfo) { noteOld(waiting, info) })
-	if err != nil {
+	note := func(info *workflowpb.WorkflowExecutionInfo) { noteOld(waiting, info) }
+	if err := a.each(ctx, contract.UndecidedRuns(""), oldTasks, note); err != nil {
 		return nil, err
+	}
+	if count > 0 {
+		if err := a.each(ctx, old, oldTasks, note); err != nil {
+			return nil, err
+		}
 	}
 	found := map[string][]fleet.Stuck{}
 	for _, c := range clusters {
@@ -43,9 +45,13 @@ func (a *Control) stuck(
 		}
 		limit := now.Add(-c.Config.SelfHealing.WithDefaults().StuckAfter.Std())
 		if w.reviews > 0 && w.firstReview.Before(limit) {
+			what := waitingTasksText(w.reviews)
+			if w.runs > 0 {
+				what = fmt.Sprintf("%s and %s wait", fleet.Count(w.reviews-w.runs, "task"), fleet.Count(w.runs, "run"))
+			}
 			found[c.Config.Name] = append(found[c.Config.Name],
 				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
-					Reason: fmt.Sprintf("%s for a person's decision, the first since %s", waitingTasksText(w.reviews),
+					Reason: fmt.Sprintf("%s for a person's decision, the first since %s", what,
 						w.firstReview.UTC().Format(time.RFC3339))})
 		}
 		if w.others == 0 {
@@ -60,9 +66,10 @@ func (a *Control) stuck(
 	return found, ctx.Err()
 }
 
-// waitingTasks are the old open tasks of one cluster.
+// waitingTasks are the old open tasks of one cluster, and the runs that wait for a person.
 type waitingTasks struct {
-	reviews, others int64
+	reviews, others int64           // reviews has the runs too
+	runs            int64           // that wait for a person
 	firstReview     time.Time       // since when the first of them waits for a person
 	pinned          map[string]bool // agents that tasks are pinned to
 }
@@ -74,9 +81,13 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 		w = &waitingTasks{pinned: map[string]bool{}}
 		waiting[task.Cluster] = w
 	}
-	switch task.Status {
-	case fleet.TaskReview:
+	run := info.GetType().GetName() == contract.RunWorkflow
+	switch {
+	case run, task.Status == fleet.TaskReview:
 		w.reviews++
+		if run {
+			w.runs++
+		}
 		since := task.MarkedAt
 		if since.IsZero() {
 			since = info.GetStartTime().AsTime()
@@ -84,7 +95,7 @@ func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutio
 		if w.firstReview.IsZero() || since.Before(w.firstReview) {
 			w.firstReview = since
 		}
-	case fleet.TaskDeadLetter: // kept on purpose
+	case task.Status == fleet.TaskDeadLetter: // kept on purpose
 	default:
 		w.others++
 		if task.Agent != "" {

@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 // lane is how a lane's queue stands.
@@ -36,6 +37,7 @@ type lane struct {
 type fakeQueues struct {
 	fakeFleet
 	old      []*workflowpb.WorkflowExecutionInfo
+	runs     []*workflowpb.WorkflowExecutionInfo // that wait for a person
 	lanes    map[string]lane // by queue
 	countErr error
 	listErr  error
@@ -60,6 +62,8 @@ func (f *fakeQueues) ListWorkflow(
 	switch {
 	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	case r.GetQuery() == contract.UndecidedRuns(""):
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.runs}, f.listErr
 	case !strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.TaskWorkflow)):
 		return f.fakeFleet.ListWorkflow(ctx, r)
 	case r.GetQuery() != f.counted:
@@ -116,6 +120,14 @@ func oldTask(
 		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}
 }
 
+// blockedRun is a run of a job that waits for a person.
+func blockedRun(t *testing.T, since time.Duration) *workflowpb.WorkflowExecutionInfo {
+	t.Helper()
+	info := oldTask(t, "c", fleet.TaskStatus(job.RunBlocked), "", since)
+	info.Type = &commonpb.WorkflowType{Name: contract.RunWorkflow}
+	return info
+}
+
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	const quarter, half = 15 * time.Minute, 30 * time.Minute
@@ -141,6 +153,12 @@ func TestStuck(t *testing.T) {
 			f.old = append(f.old, review(t, 0))
 			delete(f.old[0].GetSearchAttributes().GetIndexedFields(), contract.AttrStatusAt.GetName())
 		}, want: []string{"c reviews 1 60"}, listed: 1},
+		"runs that wait for a person": {set: func(t *testing.T, f *fakeQueues) {
+			f.runs = append(f.runs, blockedRun(t, half), blockedRun(t, time.Minute))
+		}, want: []string{"c reviews 2 30"}},
+		"a run that waits only since": {set: func(t *testing.T, f *fakeQueues) {
+			f.runs = append(f.runs, blockedRun(t, time.Minute))
+		}},
 		"dead letters": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", fleet.TaskDeadLetter, "", half))
 			f.lanes["lane/c"] = lane{waiting: 3, age: half}

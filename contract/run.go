@@ -63,8 +63,22 @@ func RunStatusTerm(status job.RunStatus) string {
 			ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + ")"
 	case job.RunCancelled:
 		return statusTerm(fleet.TaskCancelled)
+	case job.RunBlocked:
+		return open + " AND " + marked + " IN (" + Quoted(string(status)) + ", " + Quoted(string(RunWaiting)) + ")"
 	}
 	return open + " AND " + Equals(marked, string(status))
+}
+
+// RunWaiting is the mark of a blocked run that needs no person: it waits for its time, or for another run of its job.
+const RunWaiting job.RunStatus = "waiting"
+
+// UndecidedRuns is the visibility query for the runs that wait for a person, in one cluster or, if it is empty, in all.
+func UndecidedRuns(cluster string) string {
+	query := Equals("WorkflowType", RunWorkflow) + " AND " + openWithMark(string(job.RunBlocked))
+	if cluster != "" {
+		query += " AND " + Equals(AttrCluster.GetName(), cluster)
+	}
+	return query
 }
 
 // MemoJobVersion is the version of its job that a run carries out.

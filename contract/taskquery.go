@@ -74,8 +74,7 @@ func statusTerm(status fleet.TaskStatus) string {
 	open := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	switch status {
 	case fleet.TaskReview, fleet.TaskDeadLetter, TaskUnhandled:
-		// few among many that are open: a range, even of one value, is read by its own index on SQLite
-		return open + " AND " + marked + " BETWEEN " + Quoted(string(status)) + " AND " + Quoted(string(status))
+		return openWithMark(string(status))
 	case fleet.TaskCompleted:
 		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	case fleet.TaskCancelled:
@@ -89,6 +88,13 @@ func statusTerm(status fleet.TaskStatus) string {
 			" IS NULL OR " + Equals(marked, string(fleet.TaskFailed)) + ")"
 	}
 	return open + " AND (" + marked + " IS NULL OR " + Equals(marked, string(TaskUnhandled)) + ")"
+}
+
+// openWithMark is the term for what is open and has a mark: few among many. A range, even of one value, is read by its
+// own index on SQLite.
+func openWithMark(mark string) string {
+	return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + AttrStatus.GetName() +
+		" BETWEEN " + Quoted(mark) + " AND " + Quoted(mark)
 }
 
 // ExecutionIs is the term of a visibility query for a status of the workflow.

@@ -66,17 +66,22 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	return p, true
 }
 
-// OfUndecided is about so many tasks of a cluster that wait for a person in the given status (review or dead letter),
-// the first of them since from.
-func OfUndecided(cluster string, status fleet.TaskStatus, count int64, from time.Time) Problem {
-	p := Problem{Severity: SeverityWarning, Cluster: cluster, Count: count, Since: since(from)}
-	if status == fleet.TaskDeadLetter {
-		p.Kind = KindDeadLetter
+// OfUndecided is about so many tasks or runs of a cluster that wait for a person, the first of them since from. The kind
+// is KindReview, KindDeadLetter or KindRun.
+func OfUndecided(cluster string, kind Kind, count int64, from time.Time) Problem {
+	p := Problem{Severity: SeverityWarning, Kind: kind, Cluster: cluster, Count: count, Since: since(from)}
+	switch kind {
+	case KindDeadLetter:
 		p.What = fleet.Count(count, "dead letter") + " of cluster " + cluster
 		p.Do = "Remove the cause and retry them, or discard them. They fail by themselves when their retention ends."
 		return p
+	case KindRun:
+		p.What = fmt.Sprintf("%s of cluster %s %s for a person", fleet.Count(count, "run"), cluster,
+			fleet.Plural(count, "waits", "wait"))
+		p.Why = "nothing goes on in them until a step is approved, reviewed or otherwise decided"
+		p.Do = "See in each what it waits for, and decide: mainstay run list --status blocked"
+		return p
 	}
-	p.Kind = KindReview
 	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster,
 		fleet.Plural(count, "waits", "wait"))
 	p.Why = "running them again may not be safe: their agent was lost and may have done them"

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -43,6 +45,28 @@ func TestOverview(t *testing.T) {
 	require.Equal(t, "web", kinds[diagnosis.KindAgents])
 	require.Equal(t, diagnosis.SeverityCritical, got.Problems[0].Severity)
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
+}
+
+// A run that waits for a person is a problem of its cluster, since it was blocked.
+func TestOverviewShowsBlockedRuns(t *testing.T) {
+	t.Parallel()
+	f, since := newFake(), time.Now().Add(-time.Hour).UTC()
+	f.withCluster(fleet.ClusterConfig{Name: "east"})
+	for _, id := range []string{"build-1", "build-2"} {
+		e := open(contract.RunWorkflowID(id), contract.RunWorkflow)
+		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
+			contract.AttrCluster.GetName(): payload("east"), contract.AttrStatus.GetName(): payload("blocked"),
+			contract.AttrStatusAt.GetName(): payload(since),
+		}}
+		f.executions[id] = e
+	}
+	got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
+	at := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindRun })
+	require.GreaterOrEqual(t, at, 0)
+	p := got.Problems[at]
+	require.Equal(t, "2 runs of cluster east wait for a person", p.What)
+	require.EqualValues(t, 2, p.Count)
+	require.Equal(t, since, *p.Since)
 }
 
 // TestOverviewForgetsWhoIsBack: that nobody could take over is no problem any more when the agent itself goes on.

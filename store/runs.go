@@ -52,8 +52,11 @@ func runStatus(execution enumspb.WorkflowExecutionStatus, mark job.RunStatus) jo
 	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
 		return job.RunFailed
 	}
-	if mark == "" {
+	switch mark {
+	case "":
 		return job.RunRunning
+	case contract.RunWaiting:
+		return job.RunBlocked
 	}
 	return mark
 }

@@ -42,7 +42,7 @@ type clusterReading struct {
 	waiting     map[fleet.Priority]int64
 	oldest      time.Duration // how long the oldest task has waited
 	deadLetters int64
-	reviews     int64
+	reviews     int64 // with the runs that wait for a person
 }
 
 // fleetReader reads the fleet when its metrics are asked for, and not more often than needed.
@@ -103,14 +103,22 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 	if err := h.readBacklogs(ctx, reading.clusters); err != nil {
 		return nil, err
 	}
+	tasks := func(status fleet.TaskStatus) func(string) string {
+		return func(cluster string) string {
+			return contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status})
+		}
+	}
+	deadLetters := func(c *clusterReading) *int64 { return &c.deadLetters }
+	reviews := func(c *clusterReading) *int64 { return &c.reviews }
 	for _, count := range []struct {
-		status fleet.TaskStatus
-		of     func(*clusterReading) *int64
+		query func(cluster string) string
+		of    func(*clusterReading) *int64
 	}{
-		{fleet.TaskDeadLetter, func(c *clusterReading) *int64 { return &c.deadLetters }},
-		{fleet.TaskReview, func(c *clusterReading) *int64 { return &c.reviews }},
+		{tasks(fleet.TaskDeadLetter), deadLetters},
+		{tasks(fleet.TaskReview), reviews},
+		{contract.UndecidedRuns, reviews},
 	} {
-		if err := h.countTasks(ctx, reading.clusters, count.status, count.of); err != nil {
+		if err := h.countIn(ctx, reading.clusters, count.query, count.of); err != nil {
 			return nil, err
 		}
 	}
@@ -152,19 +160,15 @@ func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) 
 	return nil
 }
 
-// countTasks counts the open tasks in a status by cluster. As a rule there are none: one question then tells of all
-// clusters.
-func (h *Handlers) countTasks(
-	ctx context.Context, clusters []clusterReading, status fleet.TaskStatus, of func(*clusterReading) *int64,
+// countIn adds what a query finds by cluster. As a rule that is nothing: one question then tells of all clusters.
+func (h *Handlers) countIn(
+	ctx context.Context, clusters []clusterReading, query func(cluster string) string, of func(*clusterReading) *int64,
 ) error {
-	count := func(cluster string) (int64, error) {
-		return h.countWorkflows(ctx, contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status}))
-	}
-	left, err := count("")
+	left, err := h.countWorkflows(ctx, query(""))
 	for i := 0; err == nil && left > 0 && i < len(clusters); i++ {
 		var n int64
-		n, err = count(clusters[i].Config.Name)
-		*of(&clusters[i]) = n
+		n, err = h.countWorkflows(ctx, query(clusters[i].Config.Name))
+		*of(&clusters[i]) += n
 		left -= n
 	}
 	return err

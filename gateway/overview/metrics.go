@@ -87,7 +87,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"How long the oldest task has waited in a lane of the cluster for an agent; 0 when none waits.",
 			"cluster_id"),
 		reviews: desc("mainstay_cluster_reviews_waiting",
-			"Tasks of the cluster that wait for a person's decision, since running them again may not be safe.",
+			"Tasks in review and blocked runs of the cluster, which wait for a person's decision.",
 			"cluster_id"),
 		paused: desc("mainstay_cluster_pauses",
 			"Pauses of the cluster and its lanes: what they name takes nothing until it is resumed.", "cluster_id"),

@@ -49,7 +49,8 @@ type Shown struct {
 const (
 	// overviewLanes is how many lanes are looked at; each costs a call to Temporal.
 	overviewLanes = 200
-	// overviewPersonal is how many tasks that wait for a person are read, to tell since when and in which cluster.
+	// overviewPersonal is how many tasks or runs that wait for a person are read, to tell since when and in which
+	// cluster.
 	overviewPersonal = 200
 	// overviewFailovers is how many of the newest failovers are read.
 	overviewFailovers = 10
@@ -147,28 +148,28 @@ func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live
 	return lanes, err
 }
 
-// personal are the tasks that wait for a person.
+// personal are the tasks and runs that wait for a person, by kind of problem.
 type personal struct {
-	tasks []store.Task // some of them, when there are more
-	more  bool
-	count map[fleet.TaskStatus]int64
+	found map[diagnosis.Kind][]store.Task // some of them, when there are more
+	count map[diagnosis.Kind]int64
 }
 
 func (h *Handlers) personalTasks(ctx context.Context) (personal, error) {
-	p := personal{count: map[fleet.TaskStatus]int64{}}
-	for _, status := range []fleet.TaskStatus{fleet.TaskReview, fleet.TaskDeadLetter} {
-		query := contract.TaskQuery(&fleet.TaskFilter{Status: status})
+	p := personal{found: map[diagnosis.Kind][]store.Task{}, count: map[diagnosis.Kind]int64{}}
+	for kind, query := range map[diagnosis.Kind]string{
+		diagnosis.KindReview:     contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskReview}),
+		diagnosis.KindDeadLetter: contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskDeadLetter}),
+		diagnosis.KindRun:        contract.UndecidedRuns(""),
+	} {
 		tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewPersonal, nil)
 		if err != nil {
 			return p, h.Answer(err, "list tasks that wait for a person", protocol.CodeNotFound)
 		}
-		p.tasks = append(p.tasks, tasks...)
-		p.count[status] = int64(len(tasks))
+		p.found[kind], p.count[kind] = tasks, int64(len(tasks))
 		if len(next) == 0 {
 			continue
 		}
-		p.more = true
-		if p.count[status], err = h.countWorkflows(ctx, query); err != nil {
+		if p.count[kind], err = h.countWorkflows(ctx, query); err != nil {
 			return p, err
 		}
 	}
@@ -277,7 +278,7 @@ func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
 	b.Failovers = append(b.Failovers, records...)
 }
 
-// personal tells of the tasks that wait for a person, cluster by cluster. When not all were read, the total is in the
+// personal tells of the tasks and runs that wait for a person, cluster by cluster. When not all were read, the total is in the
 // count of what is told of all clusters.
 func (b *overviewBuilder) personal(p personal, err error) {
 	b.mu.Lock()
@@ -286,36 +287,31 @@ func (b *overviewBuilder) personal(p personal, err error) {
 		b.missing("which tasks wait for a person")
 		return
 	}
-	b.Tasks.Review, b.Tasks.DeadLetter = p.count[fleet.TaskReview], p.count[fleet.TaskDeadLetter]
-	type group struct {
-		cluster string
-		status  fleet.TaskStatus
-	}
-	counts, first := map[group]int64{}, map[group]time.Time{}
-	for i := range p.tasks {
-		t := &p.tasks[i]
-		key := group{t.Cluster, t.Status}
-		counts[key]++
-		at := waitsForPersonSince(&t.Task)
-		if first[key].IsZero() || !at.IsZero() && at.Before(first[key]) {
-			first[key] = at
+	b.Tasks.Review, b.Tasks.DeadLetter = p.count[diagnosis.KindReview], p.count[diagnosis.KindDeadLetter]
+	for kind, found := range p.found {
+		counts, first := map[string]int64{}, map[string]time.Time{}
+		for i := range found {
+			cluster, at := found[i].Cluster, waitsForPersonSince(&found[i])
+			counts[cluster]++
+			if first[cluster].IsZero() || !at.IsZero() && at.Before(first[cluster]) {
+				first[cluster] = at
+			}
 		}
-	}
-	for key, n := range counts {
-		problem := diagnosis.OfUndecided(key.cluster, key.status, n, first[key])
-		if p.more && p.count[key.status] > overviewPersonal {
-			problem.Why = fleet.Reasons(problem.Why, onlyNewest)
+		for cluster, n := range counts {
+			problem := diagnosis.OfUndecided(cluster, kind, n, first[cluster])
+			if p.count[kind] > overviewPersonal {
+				problem.Why = fleet.Reasons(problem.Why, onlyNewest)
+			}
+			b.Problems = append(b.Problems, problem)
 		}
-		b.Problems = append(b.Problems, problem)
 	}
 }
 
-// waitsForPersonSince is set for dead letters only; reviews do not record when they began.
-func waitsForPersonSince(t *api.Task) time.Time {
+func waitsForPersonSince(t *store.Task) time.Time {
 	if t.DeadLetter != nil {
 		return t.DeadLetter.Since
 	}
-	return time.Time{}
+	return t.MarkedAt
 }
 
 func (b *overviewBuilder) finish() api.Overview {

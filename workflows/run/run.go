@@ -203,12 +203,11 @@ func (r *run) show(ctx workflow.Context) {
 		r.refresh(r.ledger)
 		r.ledger.Status, r.ledger.Why = r.ledger.Standing(r.underWay())
 	}
-	r.showMark(ctx)
+	r.showMark(ctx, r.mark())
 }
 
-// showMark sets the search attribute to the run's mark, if that has changed.
-func (r *run) showMark(ctx workflow.Context) {
-	mark := r.mark()
+// showMark sets the search attribute to a mark, if that has changed.
+func (r *run) showMark(ctx workflow.Context, mark job.RunStatus) {
 	if mark == r.marked {
 		return
 	}
@@ -232,6 +231,16 @@ func (r *run) mark() job.RunStatus {
 	return ""
 }
 
+// showWaiting shows that the run waits for something, which is no person's decision.
+func (r *run) showWaiting(ctx workflow.Context, why string) {
+	r.ledger.Status, r.ledger.Why = job.RunBlocked, why
+	mark := contract.RunWaiting
+	if workflow.GetVersion(ctx, "mark-waiting-runs", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		mark = job.RunBlocked
+	}
+	r.showMark(ctx, mark)
+}
+
 // underWay reports whether a task is in a lane, with an agent or in a backoff.
 func (r *run) underWay() bool {
 	for _, w := range r.open {
@@ -248,8 +257,7 @@ func (r *run) awaitStart(ctx workflow.Context) {
 	if wait <= 0 || r.in.Carried != nil {
 		return
 	}
-	r.ledger.Status, r.ledger.Why = job.RunBlocked, fleet.StartsAt(r.in.StartAt)
-	r.showMark(ctx)
+	r.showWaiting(ctx, fleet.StartsAt(r.in.StartAt))
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, r.ledger.Why),
 		func() bool { return r.ledger.Cancel != nil })
 }
@@ -286,8 +294,7 @@ func (r *run) admit(ctx workflow.Context) error {
 		r.admission = &contract.Admission{}
 		return nil //nolint:nilerr // the job was deleted, and nobody counts its runs
 	}
-	r.ledger.Status, r.ledger.Why = job.RunBlocked, "it waits until another run of its job has ended"
-	r.showMark(ctx)
+	r.showWaiting(ctx, "it waits until another run of its job has ended")
 	_ = workflow.Await(ctx, func() bool { return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil })
 	if r.admission != nil && r.admission.Skip {
 		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -433,6 +434,29 @@ func TestPeople(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Lists know runs that wait for a person apart from those that wait for their time: only the first are problems.
+func TestMarksOfWaitingRuns(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, nil)
+	var marks []string
+	h.OnUpsertTypedSearchAttributes(mock.MatchedBy(func(attributes temporal.SearchAttributes) bool {
+		mark, _ := attributes.GetKeyword(contract.AttrStatus)
+		if _, since := attributes.GetTime(contract.AttrStatusAt); since {
+			marks = append(marks, mark)
+		}
+		return true
+	})).Return(nil)
+	h.RegisterDelayedCallback(func() {
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.ApproveStep})
+	}, 2*time.Hour)
+	_, plan, err := flow.Read("job.yaml", []byte(head+"steps:\n  a: {approve: {message: \"publish?\"}}\n"))
+	require.NoError(t, err)
+	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.RunWorkflowID("build-1")})
+	h.ExecuteWorkflow(contract.RunWorkflow, contract.RunInput{Plan: *plan, StartAt: h.Now().Add(time.Hour)})
+	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, []string{string(contract.RunWaiting), string(job.RunBlocked), ""}, marks)
 }
 
 const heldWhy = "step a: it failed, and a person decides how to go on: 1 of 1 attempts failed; last: disk full"
