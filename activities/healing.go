@@ -11,7 +11,6 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -20,8 +19,6 @@ const (
 	suspectTasks = 1000
 	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
 	suspectAge = 5 * time.Second
-	// describesAtOnce bounds the tasks that are looked at at the same time.
-	describesAtOnce = 16
 	// pastActions bounds the earlier actions of one cluster that count.
 	pastActions = 500
 )
@@ -114,29 +111,18 @@ func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fl
 
 // suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
 func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
-	var ids []string
-	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: c.Cluster, Status: fleet.TaskRunning})
-	err := a.each(ctx, query, suspectTasks, func(info *workflowpb.WorkflowExecutionInfo) {
-		ids = append(ids, store.OfInfo(info).ID)
-	})
+	tasks, err := a.tasks().Delivering(ctx, c.Cluster, suspectTasks)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("look for what is wrong: %w", err)
 	}
 	least := max(c.Policy.Patience.Std(), suspectAge)
-	seen := make([]*fleet.Orphan, len(ids))
-	parallel.Each(len(ids), describesAtOnce, func(i int) {
-		task, err := a.tasks().Describe(ctx, ids[i])
-		if err == nil { // else it is not known; the backstop is there
-			seen[i] = runningAlone(&task, now.Add(-least))
-		}
-	})
 	var suspects []fleet.Orphan
-	for _, s := range seen {
-		if s != nil {
+	for i := range tasks {
+		if s := runningAlone(&tasks[i], now.Add(-least)); s != nil {
 			suspects = append(suspects, *s)
 		}
 	}
-	return suspects, ctx.Err()
+	return suspects, nil
 }
 
 // runningAlone is the attempt of a task that counts as running and gave its last sign of life before a time; nil: none.

@@ -65,14 +65,19 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
 	o := in.Orphan
 	id, _ := contract.Locate(o.TaskID)
-	task, err := a.tasks().DescribeRun(ctx, o.TaskID, o.RunID)
+	tasks, err := a.tasks().DeliveringIn(ctx, id, o.RunID)
 	if store.KindOf(err) == store.NotFound {
 		return "the task has ended meanwhile", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("look at task %s: %w", o.TaskID, err)
 	}
-	now := runningAlone(&task, time.Now())
+	var now *fleet.Orphan
+	for i := range tasks {
+		if tasks[i].ID == o.TaskID {
+			now = runningAlone(&tasks[i], time.Now())
+		}
+	}
 	if now == nil || now.Attempt != o.Attempt || !now.Since.Equal(o.Since) {
 		return "the attempt has ended or gave a sign of life meanwhile", nil
 	}

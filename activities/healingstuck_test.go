@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -37,8 +38,9 @@ type lane struct {
 type fakeQueues struct {
 	fakeFleet
 	old      []*workflowpb.WorkflowExecutionInfo
-	runs     []*workflowpb.WorkflowExecutionInfo // that wait for a person
-	lanes    map[string]lane // by queue
+	runs     []*workflowpb.WorkflowExecutionInfo                // that wait for a person
+	run      *workflowservice.DescribeWorkflowExecutionResponse // that is open
+	lanes    map[string]lane                                    // by queue
 	countErr error
 	listErr  error
 
@@ -46,6 +48,7 @@ type fakeQueues struct {
 	counted string   // the query
 	listed  int      // lists of tasks
 	looked  []string // queues
+	ended   []string // attempts
 }
 
 func (f *fakeQueues) CountWorkflow(
@@ -62,6 +65,9 @@ func (f *fakeQueues) ListWorkflow(
 	switch {
 	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
 		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	case r.GetQuery() == contract.DeliveringQuery("c"):
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
+			f.run.GetWorkflowExecutionInfo()}}, nil
 	case r.GetQuery() == contract.UndecidedRuns(""):
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.runs}, f.listErr
 	case !strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.TaskWorkflow)):
@@ -78,6 +84,12 @@ func (f *fakeQueues) ListWorkflow(
 	return answer, f.listErr
 }
 
+func (f *fakeQueues) DescribeWorkflowExecution(
+	context.Context, string, string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return f.run, nil
+}
+
 func (f *fakeQueues) WorkflowService() workflowservice.WorkflowServiceClient {
 	return queues{f.fakeFleet.WorkflowService(), f}
 }
@@ -85,6 +97,13 @@ func (f *fakeQueues) WorkflowService() workflowservice.WorkflowServiceClient {
 type queues struct {
 	workflowservice.WorkflowServiceClient
 	of *fakeQueues
+}
+
+func (q queues) RespondActivityTaskFailedById(
+	_ context.Context, r *workflowservice.RespondActivityTaskFailedByIdRequest, _ ...grpc.CallOption,
+) (*workflowservice.RespondActivityTaskFailedByIdResponse, error) {
+	q.of.ended = append(q.of.ended, r.GetWorkflowId()+" "+r.GetActivityId())
+	return &workflowservice.RespondActivityTaskFailedByIdResponse{}, nil
 }
 
 func (q queues) DescribeTaskQueue(
@@ -240,6 +259,35 @@ func TestStuck(t *testing.T) {
 				"tasks count that are as old as the least patient cluster says")
 		})
 	}
+}
+
+// An attempt of a run's step that no agent runs is found and ended.
+func TestOrphanOfAStep(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	upset := fleet.Cluster{}
+	upset.HubStarts = fleet.HubStarts{{Since: began.Add(-time.Minute)}}
+	f := stuckFleet(upset)
+	f.run = &workflowservice.DescribeWorkflowExecutionResponse{
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{
+			WorkflowId: contract.RunWorkflowID("build-1"), RunId: "r"}},
+		PendingActivities: []*workflowpb.PendingActivityInfo{{
+			ActivityId:      contract.AttemptActivityID("build-1~a", 2),
+			ActivityType:    &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+			State:           enumspb.PENDING_ACTIVITY_STATE_STARTED,
+			LastStartedTime: timestamppb.New(began.Add(-50 * time.Second)),
+		}}}
+	control := &activities.Control{Client: f, Namespace: "default"}
+	found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: began})
+	require.NoError(t, err)
+	require.Len(t, found.Cases, 1)
+	require.Len(t, found.Cases[0].Suspects, 1)
+	orphan := found.Cases[0].Suspects[0]
+	require.Equal(t, "build-1~a", orphan.TaskID)
+	outcome, err := control.EndOrphan(t.Context(), contract.EndOrphanInput{Cluster: "c", Orphan: orphan})
+	require.NoError(t, err)
+	require.Contains(t, outcome, "was ended")
+	require.Equal(t, []string{"run/build-1 a/attempt-2"}, f.ended)
 }
 
 func clusterView(name string, policy fleet.HealingPolicy) contract.ClusterView {

@@ -35,8 +35,14 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 	if p.Tenant != "" {
 		attributes = append(attributes, AttrTenant.ValueSet(p.Tenant))
 	}
-	if len(p.Labels) > 0 {
-		attributes = append(attributes, AttrLabels.ValueSet(LabelList(p.Labels)))
+	terms := LabelList(p.Labels)
+	for i := range p.Steps { // PinnedQuery finds them
+		if t := p.Steps[i].Task; t != nil && fleet.ValidateID("agent", t.Agent) == nil {
+			terms = append(terms, LaneTerm(fleet.AgentLane(t.Agent)))
+		}
+	}
+	if len(terms) > 0 {
+		attributes = append(attributes, AttrLabels.ValueSet(fleet.SortedSet(terms)))
 	}
 	return TaskStart{
 		WorkflowID: RunWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),

@@ -48,6 +48,23 @@ func WithIDPrefix(prefix string) string {
 	return "WorkflowId STARTS_WITH " + Quoted(TaskWorkflowID(prefix))
 }
 
+// DeliveringQuery is the visibility query for what may have attempts under way in a cluster: open tasks that wait for
+// no person, and open runs of jobs.
+func DeliveringQuery(cluster string) string {
+	return "(" + TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskRunning}) + " OR " +
+		Equals("WorkflowType", RunWorkflow) + " AND " + Equals(AttrCluster.GetName(), cluster) + " AND " +
+		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + ")"
+}
+
+// PinnedQuery is the visibility query for the open tasks that are pinned to an agent, and the open runs of jobs with
+// such a step, unless an expression names the agent.
+func PinnedQuery(agent string) string {
+	return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND (" +
+		Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrAgent.GetName(), agent) + " OR " +
+		Equals("WorkflowType", RunWorkflow) + " AND " +
+		Equals(AttrLabels.GetName(), LaneTerm(fleet.AgentLane(agent))) + ")"
+}
+
 // OpenTaskQuery is TaskQuery for the tasks that have not ended.
 func OpenTaskQuery(f *fleet.TaskFilter) string {
 	return TaskQuery(f) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)

@@ -74,11 +74,16 @@ func (s Clusters) CompleteScaling(
 			}
 			known[agent] = true
 			// Visibility may be a second behind.
-			tasks, err := s.Count(ctx, contract.OpenTaskQuery(&fleet.TaskFilter{Agent: agent}))
-			if err != nil {
-				return fleet.ScalingDecision{}, fmt.Errorf("count the tasks that are pinned to %s: %w", agent, err)
+			work, err := s.Count(ctx, contract.PinnedQuery(agent))
+			if err == nil && work == 0 { // steps of runs whose agent an expression names
+				var stats LaneStats
+				stats, err = s.LaneStats(ctx, contract.LaneQueue(cluster.Config.Name, fleet.AgentLane(agent)))
+				work = stats.Total.GetApproximateBacklogCount()
 			}
-			pinned = pinned || tasks > 0 && facts.Pin(agent)
+			if err != nil {
+				return fleet.ScalingDecision{}, fmt.Errorf("count the work that is pinned to %s: %w", agent, err)
+			}
+			pinned = pinned || work > 0 && facts.Pin(agent)
 		}
 		if !pinned {
 			return d, nil

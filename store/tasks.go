@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,11 +144,6 @@ func (s Tasks) Describe(ctx context.Context, id string) (Task, error) {
 	return s.describe(ctx, workflowID, "")
 }
 
-// DescribeRun is Describe of one run of the task's workflow.
-func (s Tasks) DescribeRun(ctx context.Context, id, runID string) (Task, error) {
-	return s.describe(ctx, contract.TaskWorkflowID(id), runID)
-}
-
 func (s Tasks) describe(ctx context.Context, workflowID, runID string) (Task, error) {
 	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
 	if err != nil {
@@ -162,7 +158,7 @@ func (s Tasks) describe(ctx context.Context, workflowID, runID string) (Task, er
 func deliveryOf(pending []*workflowpb.PendingActivityInfo, key string) *Delivery {
 	for _, p := range pending {
 		of, number := contract.AttemptOfActivityID(p.GetActivityId())
-		if p.GetActivityType().GetName() != contract.RunTaskActivity.Name || of != key {
+		if !delivers(p) || of != key {
 			continue
 		}
 		delivery := &Delivery{
@@ -185,6 +181,53 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo, key string) *Delivery
 		return delivery
 	}
 	return nil
+}
+
+func delivers(p *workflowpb.PendingActivityInfo) bool {
+	return p.GetActivityType().GetName() == contract.RunTaskActivity.Name
+}
+
+// DeliveringIn are the tasks of a workflow that have a delivery: a task's own, or those of the steps of a run. Of them
+// only the ids and the deliveries are known.
+func (s Tasks) DeliveringIn(ctx context.Context, workflowID, workflowRunID string) (tasks []Task, err error) {
+	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, workflowRunID)
+	if err != nil {
+		return nil, err
+	}
+	run, isRun := contract.RunOfWorkflowID(workflowID)
+	for _, p := range d.GetPendingActivities() {
+		if !delivers(p) {
+			continue
+		}
+		key, _ := contract.AttemptOfActivityID(p.GetActivityId())
+		t := Task{Delivery: deliveryOf([]*workflowpb.PendingActivityInfo{p}, key)}
+		t.WorkflowID, t.RunID = workflowID, d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+		if t.ID, _ = contract.TaskOfWorkflowID(workflowID); isRun {
+			t.ID = run + job.StepMark + key
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// Delivering are the tasks of a cluster that have a delivery, as DeliveringIn tells of them. It looks at so many
+// workflows at most, the newest first.
+func (s Tasks) Delivering(ctx context.Context, cluster string, most int) ([]Task, error) {
+	var open []*commonpb.WorkflowExecution
+	for info, err := range s.Workflows(ctx, contract.DeliveringQuery(cluster)) {
+		if err != nil {
+			return nil, fmt.Errorf("list the open tasks of cluster %s: %w", cluster, err)
+		}
+		if open = append(open, info.GetExecution()); len(open) == most {
+			break
+		}
+	}
+	found := make([][]Task, len(open))
+	parallel.Each(len(open), atOnce, func(i int) {
+		// Of what cannot be described nothing is told; as a rule it has ended.
+		found[i], _ = s.DeliveringIn(ctx, open[i].GetWorkflowId(), open[i].GetRunId())
+	})
+	return slices.Concat(found...), ctx.Err()
 }
 
 // TakeDelivery puts in what the pending delivery tells: whether a hub has it, and what it last reported. It reports
@@ -416,28 +459,16 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 	return t, nil
 }
 
-// heldLooks bounds the open tasks of a cluster that HeldAt describes.
+// heldLooks bounds the open tasks and runs of a cluster that HeldAt describes.
 const heldLooks = 5000
 
 // HeldAt lists the attempts that the agents of a hub had by its last report, by agent: the only trace of them when the
-// hub is gone too. It looks at heldLooks open tasks of the cluster at most, the newest first.
+// hub is gone too. It looks at heldLooks open tasks and runs of the cluster at most, the newest first.
 func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (map[string][]fleet.HeldAttempt, error) {
-	var open []Task
-	query := contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskRunning})
-	for info, err := range s.Workflows(ctx, query) {
-		if err != nil {
-			return nil, fmt.Errorf("list the open tasks of cluster %s: %w", cluster, err)
-		}
-		if open = append(open, OfInfo(info)); len(open) == heldLooks {
-			break
-		}
+	open, err := s.Delivering(ctx, cluster, heldLooks)
+	if err != nil {
+		return nil, err
 	}
-	parallel.Each(len(open), atOnce, func(i int) {
-		t, err := s.describe(ctx, open[i].WorkflowID, open[i].RunID)
-		if err == nil { // else it has ended
-			open[i].Delivery = t.Delivery
-		}
-	})
 	held := map[string][]fleet.HeldAttempt{}
 	for i := range open {
 		a := open[i].Running()
@@ -445,7 +476,7 @@ func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (map[string][]fl
 			held[a.AgentID] = append(held[a.AgentID], fleet.HeldAttempt{TaskID: open[i].ID, Attempt: a.Number})
 		}
 	}
-	return held, ctx.Err()
+	return held, nil
 }
 
 const (

@@ -1,0 +1,133 @@
+package store_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	activitypb "go.temporal.io/api/activity/v1"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/store"
+)
+
+// pendingWork is a Temporal with open workflows and the attempts that are under way in them.
+type pendingWork struct {
+	client.Client
+	pending map[string][]*workflowpb.PendingActivityInfo // by workflow
+	pinned  map[string]int64                             // what CountWorkflow finds, by a part of the query
+	waiting map[string]int64                             // what waits, by task queue
+}
+
+func (f *pendingWork) ListWorkflow(
+	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	answer := &workflowservice.ListWorkflowExecutionsResponse{}
+	for id := range f.pending {
+		kind := contract.TaskWorkflow
+		if _, isRun := contract.RunOfWorkflowID(id); isRun {
+			kind = contract.RunWorkflow
+		}
+		if strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", kind)) {
+			answer.Executions = append(answer.Executions, &workflowpb.WorkflowExecutionInfo{
+				Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "r"}})
+		}
+	}
+	return answer, nil
+}
+
+func (f *pendingWork) DescribeWorkflowExecution(
+	_ context.Context, id, _ string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: f.pending[id],
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "r"}}}, nil
+}
+
+func (f *pendingWork) CountWorkflow(
+	_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	answer := &workflowservice.CountWorkflowExecutionsResponse{}
+	for part, n := range f.pinned {
+		if strings.Contains(r.GetQuery(), part) {
+			answer.Count += n
+		}
+	}
+	return answer, nil
+}
+
+func (f *pendingWork) WorkflowService() workflowservice.WorkflowServiceClient { return queues{f: f} }
+
+type queues struct {
+	workflowservice.WorkflowServiceClient
+	f *pendingWork
+}
+
+func (q queues) DescribeTaskQueue(
+	_ context.Context, r *workflowservice.DescribeTaskQueueRequest, _ ...grpc.CallOption,
+) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return &workflowservice.DescribeTaskQueueResponse{Stats: &taskqueuepb.TaskQueueStats{
+		ApproximateBacklogCount: q.f.waiting[r.GetTaskQueue().GetName()]}}, nil
+}
+
+// attempt is one that a hub has for an agent.
+func attempt(t *testing.T, task string, number int, agent string) *workflowpb.PendingActivityInfo {
+	t.Helper()
+	beat, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{AgentID: agent, Hub: "h1"})
+	require.NoError(t, err)
+	return &workflowpb.PendingActivityInfo{ActivityId: contract.AttemptActivityID(task, number),
+		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, HeartbeatDetails: beat,
+		State: enumspb.PENDING_ACTIVITY_STATE_STARTED, ActivityOptions: &activitypb.ActivityOptions{}}
+}
+
+// The record of an agent that was lost with its hub has the steps of runs too.
+func TestHeldAtFindsStepsOfRuns(t *testing.T) {
+	t.Parallel()
+	f := &pendingWork{pending: map[string][]*workflowpb.PendingActivityInfo{
+		contract.TaskWorkflowID("t-1"): {attempt(t, "t-1", 1, "a-1")},
+		contract.RunWorkflowID("build-1"): {attempt(t, "build-1~a", 2, "a-2"), attempt(t, "build-1~b.3", 1, "a-2"),
+			{ActivityType: &commonpb.ActivityType{Name: "Other"}, ActivityId: "7"}},
+	}}
+	held, err := store.Store{Client: f}.Tasks().HeldAt(t.Context(), "c", "h1")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]fleet.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
+		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held)
+}
+
+// Scaling stops no agent that steps of runs are pinned to.
+func TestStepsPinAgents(t *testing.T) {
+	t.Parallel()
+	plan := job.Plan{Job: "build", Cluster: "c", Steps: []job.PlannedStep{
+		{Step: job.Step{Task: &fleet.TaskSpec{Agent: "a-1"}}}, {Step: job.Step{Task: &fleet.TaskSpec{Agent: "${inputs.a}"}}},
+		{Step: job.Step{Approve: &job.Approve{}}}}}
+	start := contract.StartOfRun("build-1", &contract.RunInput{Plan: plan}, 0)
+	labels, _ := start.Attributes.GetKeywordList(contract.AttrLabels)
+	require.Equal(t, []string{"agent/a-1"}, labels)
+	for name, f := range map[string]*pendingWork{
+		"nothing":              {},
+		"a step that is named": {pinned: map[string]int64{contract.Equals(contract.AttrLabels.GetName(), "agent/a-1"): 1}},
+		"a step that waits":    {waiting: map[string]int64{"lane/agent/a-1": 1}},
+	} {
+		facts := fleet.ScalingFacts{Agents: []fleet.AgentActivity{{AgentID: "a-1"}}}
+		_, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
+			&fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
+				if facts.Agents[0].Pinned {
+					return fleet.ScalingDecision{}
+				}
+				return fleet.ScalingDecision{Change: fleet.ScaleDown, Agents: []string{"a-1"}}
+			})
+		require.NoError(t, err)
+		require.Equal(t, name != "nothing", facts.Agents[0].Pinned, name)
+	}
+}
