@@ -51,7 +51,7 @@ type AgentProfile struct {
 	Version      string            `json:"version,omitempty" maxLength:"63"`
 	Metadata     map[string]string `json:"metadata,omitempty" maxProperties:"64" doc:"At most 64 entries, and 4 KiB of JSON in all."`
 	// EndsProcessTrees: no process that an exec task started outlives its attempt or its agent.
-	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced or at_most_once."`
+	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced, at_most_once or unmarked."`
 }
 
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.

@@ -51,6 +51,8 @@ func TestPlace(t *testing.T) {
 			Hint{Prefer: "a"}, "b"},
 		{"at_most_once command, nobody ends trees", TaskSpec{Type: "exec", RetrySafety: AtMostOnce},
 			[]Candidate{agent("a", nil)}, Hint{}, ""},
+		{"unmarked command, nobody ends trees", TaskSpec{Type: "exec", RetrySafety: Unmarked},
+			[]Candidate{agent("a", nil)}, Hint{}, ""},
 		{"idempotent command", TaskSpec{Type: "exec"}, []Candidate{agent("a", nil)}, Hint{}, "a"},
 		{"fenced, but no command", TaskSpec{Type: "render", RetrySafety: Fenced}, []Candidate{agent("a", nil)}, Hint{},
 			"a"},

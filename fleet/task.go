@@ -351,11 +351,12 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 const ExecType = "exec"
 
 // NeedsTreeEnd reports whether the task may only go to agents that end all processes of a command. Otherwise processes
-// could outlive their agent, and run beside the next attempt of a fenced task, or unseen after an at_most_once one.
+// could outlive their agent, and run beside the next attempt of a fenced task, or unseen after one that a person decides
+// about.
 func (s *TaskSpec) NeedsTreeEnd() bool { return needsTreeEnd(s.Type, s.Safety()) }
 
 func needsTreeEnd(taskType string, safety RetrySafety) bool {
-	return taskType == ExecType && (safety == Fenced || safety == AtMostOnce)
+	return taskType == ExecType && (safety == Fenced || safety.NeedsPerson())
 }
 
 // EndsTree reports whether the member ends all processes of a task's command, or the task does not need that.
