@@ -123,6 +123,31 @@ func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 	answer[api.FailoverAccepted](t, ask("s-1", ``), http.StatusAccepted)
 }
 
+// Where nobody is chosen to take over, what would guide the choice is refused.
+func TestFailoverRefusesWhatHasNoEffect(t *testing.T) {
+	t.Parallel()
+	member := func(id string) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline}
+	}
+	f := &fakeHub{fakeTemporal: newFake(),
+		tasks: func(string) (contract.ReadTasksResult, error) { return contract.ReadTasksResult{}, nil }}
+	f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "led", ReplicationMode: fleet.ActivePassive},
+		Leader: "l-1", Members: []fleet.Member{member("l-1"), member("l-2")}})
+	f.withCluster(fleet.ClusterConfig{Name: "parted", ReplicationMode: fleet.Sharded}, member("s-1"), member("s-2"))
+	h := serveWith(t, f)
+	for agent, other := range map[string]string{"l-2": "l-1", "s-1": "s-2"} {
+		path := "/api/v1/agents/" + agent + "/failover"
+		for _, body := range []string{`{"target_agent_id":"` + other + `"}`, `{"affinity":"` + other + `"}`,
+			`{"required_capabilities":["gpu"]}`} {
+			p := problem(t, do(h, http.MethodPost, path, body), http.StatusConflict, protocol.CodeConflict)
+			require.Contains(t, p.Detail, "leave target_agent_id, required_capabilities and affinity out")
+		}
+		answer[api.FailoverAccepted](t, do(h, http.MethodPost, path, ""), http.StatusAccepted)
+	}
+	answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/l-1/failover",
+		`{"target_agent_id":"l-2"}`), http.StatusAccepted)
+}
+
 // withFailover adds a running failover in the cluster east.
 func (f *fakeTemporal) withFailover(agent string, epoch int64) *execution {
 	id := contract.FailoverWorkflowID("east", agent, epoch)

@@ -133,9 +133,20 @@ func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent s
 	return held
 }
 
-// checkTarget refuses a target that cannot take over, or can run none of the work. The cluster decides again when it
-// takes the signal.
+// checkTarget refuses a choice where there is none to make, and a target that cannot take over, or can run none of the
+// work. The cluster decides again when it takes the signal.
 func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []fleet.HeldTask) error {
+	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || request.Affinity != "" {
+		const remedy = "; leave target_agent_id, required_capabilities and affinity out"
+		switch mode := c.Config.ReplicationMode; {
+		case mode == fleet.Sharded:
+			return httpapi.Problem(protocol.CodeConflict,
+				"the cluster is sharded, so the agent's shards and tasks go to several agents"+remedy)
+		case mode == fleet.ActivePassive && c.Leader != request.AgentID:
+			return httpapi.Problem(protocol.CodeConflict, "the agent does not lead its cluster, so nobody takes over "+
+				"from it: its tasks go to the agents that serve their lanes"+remedy+", or fail over the leader")
+		}
+	}
 	if request.TargetAgentID == "" {
 		return nil
 	}
@@ -153,9 +164,6 @@ func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []flee
 	case member.Status != fleet.AgentOnline:
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")
-	case c.Config.ReplicationMode == fleet.Sharded:
-		return httpapi.Problem(protocol.CodeConflict, "the cluster is sharded, so the agent's shards and tasks go to "+
-			"several agents; leave target_agent_id out")
 	case !fleet.HasAll(member.Capabilities, request.RequiredCapabilities):
 		return httpapi.Problem(protocol.CodeConflict, "the target lacks some of required_capabilities"+remedy)
 	case len(work) == 0 && !member.HandlesAny(failed.TaskTypes):
