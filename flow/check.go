@@ -144,7 +144,7 @@ func (c *checker) job() {
 var stepID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,23}$`)
 
 func (c *checker) safety(field string, s fleet.RetrySafety) {
-	oneOf(c, field, s, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce)
+	oneOf(c, field, s, fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce, fleet.Unmarked)
 }
 
 // retry checks a policy by the rules of tasks.

@@ -65,7 +65,7 @@ func Warnings(p *job.Plan) []string {
 	}
 	return []string{
 		fmt.Sprintf(
-			"no safety is given for %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
+			"unmarked is the safety of %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
 			strings.Join(unmarked, ", "),
 		),
 	}

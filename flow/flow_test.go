@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 		"sink with dependents": {head + "steps: {a: {task: {type: echo}, terminal_sink: true}, b: {task: {type: echo}, after: [a]}}",
 			"f.yaml:3:33: steps.a.terminal_sink: may complete the run, so no step can come after it; b does"},
 		"safety": {head + "safety: idempotant\nsteps: {a: {task: {type: echo}}}",
-			"f.yaml:3:1: safety: must be one of idempotent, fenced, at_most_once; did you mean idempotent?"},
+			"f.yaml:3:1: safety: must be one of idempotent, fenced, at_most_once, unmarked; did you mean idempotent?"},
 		"on_failure": {head + "steps: {a: {task: {type: echo}, on_failure: ignore}}",
 			"f.yaml:3:33: steps.a.on_failure: must be one of fail, partial, skip, hold"},
 		"legacy name": {head + "steps: {a: {task: {type: echo}, complete_job: true}}",
@@ -146,6 +146,16 @@ func fieldsOf(err error) (list []string) {
 	return list
 }
 
+// A step can be unmarked although its job's other steps have a safety.
+func TestUnmarkedStep(t *testing.T) {
+	t.Parallel()
+	_, plan, err := Read("f.yaml", []byte(head+"safety: idempotent\nsteps:\n"+
+		"  a: {task: {type: echo}}\n  b: {task: {type: echo}, safety: unmarked}"))
+	require.NoError(t, err)
+	require.Equal(t, fleet.Idempotent, plan.Step("a").Safety)
+	require.Equal(t, fleet.Unmarked, plan.Step("b").Task.RetrySafety)
+}
+
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	d, plan, err := Read("f.yaml", []byte(`
@@ -183,7 +193,7 @@ steps:
 	require.Equal(t, fleet.PriorityHigh, last.Task.Priority)
 	require.EqualValues(t, 1<<20, right.ResultLimit)
 	require.Equal(t, job.DefaultParallel, right.Parallel)
-	require.Equal(t, []string{"no safety is given for first, left, right: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once"},
+	require.Equal(t, []string{"unmarked is the safety of first, left, right: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once"},
 		Warnings(plan))
 
 	again, err := json.Marshal(plan)

@@ -78,6 +78,20 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	require.Equal(t, "acme", got.Tenant)
 }
 
+// A task that names no retry_safety has its cluster's.
+func TestSafetyOfTheCluster(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default", TaskDefaults: fleet.TaskDefaults{RetrySafety: fleet.Unmarked}})
+	h := serve(t, f)
+	for body, want := range map[string]fleet.RetrySafety{`{"id":"left","type":"echo","cluster":"default"}`: fleet.Unmarked,
+		`{"id":"own","type":"echo","cluster":"default","retry_safety":"idempotent"}`: fleet.Idempotent} {
+		task := answer[api.Task](t, do(h, http.MethodPost, tasksPath, body), http.StatusAccepted)
+		in := f.executions[contract.TaskWorkflowID(task.ID)].input.(contract.TaskInput)
+		require.Equal(t, want, in.Spec.RetrySafety, body)
+	}
+}
+
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	f := newFake()
