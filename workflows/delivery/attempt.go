@@ -83,15 +83,9 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 			future.IsReady)
 	}
 	if !future.IsReady() {
-		report := contract.AttemptReport{Outcome: fleet.AttemptCancelled,
-			Reason: "cancelled; the agent did not confirm that it stopped"}
-		if suspending {
-			report.Outcome, report.Begun, report.Planned = fleet.AttemptLost, true, true
-			d.record(number, report)
-			return report, attemptUnfinished
-		}
+		report, how := unconfirmed(suspending)
 		d.record(number, report)
-		return report, attemptCancelled
+		return report, how
 	}
 	report, err := future.Get(ctx)
 	how := attemptCompleted
@@ -113,6 +107,17 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		d.carried.LostAt = report.NoticedAt
 	}
 	return report, how
+}
+
+// unconfirmed is the end of an attempt whose agent has not confirmed in time that it stopped. A pause took it off the
+// agent, which is no loss.
+func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
+	if suspending {
+		return contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true,
+			Reason: "paused; the agent did not confirm that it stopped"}, attemptUnfinished
+	}
+	return contract.AttemptReport{Outcome: fleet.AttemptCancelled,
+		Reason: "cancelled; the agent did not confirm that it stopped"}, attemptCancelled
 }
 
 // target is the agent that a failover by hand chose for the next attempt, if it may go elsewhere than its lane. The
