@@ -6,7 +6,7 @@ import { get, post } from "./api.js";
 import { lists, single } from "./reads.js";
 import { ago, count, num, span } from "./format.js";
 import { graph } from "./graph.js";
-import { badge, tone, label, section, table, facts, attemptRow, timeline, agentLink, clusterLink, taskLink, runLink, filters, button, pager, temporalLink, json } from "./parts.js";
+import { badge, tone, section, table, facts, attemptRow, timeline, agentLink, clusterLink, taskLink, runLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import { ask, because, jsonOf, reason } from "./actions.js";
 import { decide } from "./tasks.js";
 
@@ -131,7 +131,7 @@ const workColumns = (r) => [
 /** takenOver says that a step was done by the run that this one repeats. */
 function takenOver(r, w) {
   const by = w.task_id?.split("~")[0];
-  return by && by !== r.id && [w.why && " ", "Done by ", runLink(by), "."];
+  return by && by !== r.id && [w.why && " ", "Done by ", earlier(by), "."];
 }
 
 /** elementsOf are the elements of a step, for the table. */
@@ -150,10 +150,11 @@ function bars(r) {
     key: `${w.task_id} ${a.number}`, more: a.reason }))));
   if (!rows.length) return h("p.empty", null, "No agent has begun anything yet.");
   const last = rows.some((row) => !row.to) ? undefined : rows.map((row) => row.to).sort().at(-1);
-  return [timeline("Attempts", rows.slice(0, barsShown), r.started_at, r.ended_at ?? last), rows.length > barsShown && h("p.quiet", null, `and ${num(rows.length - barsShown)} more`)];
+  return [timeline("Attempts", rows.slice(0, barsShown), r.started_at, last), rows.length > barsShown && h("p.quiet", null, `and ${num(rows.length - barsShown)} more`)];
 }
 
-const whoStarted = (o) => (o.retry_of ? [", again after ", runLink(o.retry_of)] : o.schedule ? ", by the job's schedule" : "");
+const earlier = (id) => h("a", { href: "#/runs/" + seg(id), title: id }, "an earlier run");
+const whoStarted = (o) => (o.retry_of ? [", again after ", earlier(o.retry_of)] : o.schedule ? ", by the job's schedule" : "");
 const plans = new Map(); // of the run that is shown: it never changes
 
 export const run = {
@@ -177,8 +178,8 @@ export const run = {
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(r.cluster), " / ", ofJob(r.job)),
       h("header.row", null, h("h1.mono", { tabindex: "-1" }, r.id), badge(r.status)),
       r.cancel && !r.ended_at && h("p.why", null, "It is being cancelled", r.cancel.by && ` by ${r.cancel.by}`, `: ${r.cancel.reason}. Its tasks have up to 30 s to stop.`),
-      r.paused && !r.ended_at && h("p.why", null, `${label(r.status)} for `, ago(r.paused.at, "for"), r.paused.by && ` by ${r.paused.by}`, r.paused.mode === "finish" && "; what runs finishes"),
-      r.why && h("p.why", null, r.why),
+      r.paused && !r.ended_at && h("p.why", null, r.status === "paused" ? "Paused for " : "Being paused for ", ago(r.paused.at, "for"), r.paused.by && ` by ${r.paused.by}`, r.paused.reason && `: ${r.paused.reason}`),
+      r.why && r.status !== "paused" && h("p.why", null, r.why),
       h("div.actions", null, Object.keys(onRun).filter((a) => r.actions?.includes(a)).map((a) => button(runWords[a], () => onRun[a](r), { key: a, kind: a === "cancel" ? "danger" : a === "resume" ? "primary" : "" })),
         temporalLink(r.workflow_id, r.workflow_run_id)),
       facts(["Job", [ofJob(r.job), r.job_version && `, version ${r.job_version}`]], ["Cluster", clusterLink(r.cluster)], ["Tenant", r.tenant], ["Started", [ago(r.started_at), r.origin.by && ` by ${r.origin.by}`, whoStarted(r.origin)]],
