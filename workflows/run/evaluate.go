@@ -37,6 +37,10 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	}
 	r.ended = nil
 	for i := range answer.Begin {
+		if decided := r.ledger.Entry(answer.Begin[i].Step).Status.Final(); decided &&
+			workflow.GetVersion(ctx, "decided-while-evaluated", workflow.DefaultVersion, 1) == 1 {
+			continue // a person did, meanwhile
+		}
 		r.beginStep(ctx, &answer.Begin[i])
 	}
 }

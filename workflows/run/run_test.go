@@ -76,6 +76,9 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 type cluster struct{}
 
 func (cluster) Place(_ context.Context, _ string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+	if spec.Type == "placed-slowly" {
+		<-time.After(200 * time.Millisecond)
+	}
 	if spec.Cluster == "gone" {
 		return contract.TaskPlace{}, "there is no cluster gone", nil
 	}
@@ -580,4 +583,19 @@ func TestContinuesAsNew(t *testing.T) {
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	}
 	t.Fatal("the run does not end")
+}
+
+// A person decides about a step while its expressions are evaluated: it does not begin after that.
+func TestSkippedWhileEvaluated(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, nil)
+	h.RegisterDelayedCallback(func() {
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.SkipStep,
+			RunRequest: contract.RunRequest{By: "ann"}})
+	}, 20*time.Millisecond)
+	h.start(t, head+"steps:\n  a: {task: {type: placed-slowly}}\n  b: {after: [a], task: {type: echo}}\n", "")
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, "a skipped, b completed", statuses(l))
+	require.Equal(t, []string{"b"}, h.begun)
 }
