@@ -28,7 +28,8 @@ type runsOf struct {
 	*order
 }
 
-// newRuns makes an agent in a cluster of its own, and in more, that echoes, executes, fails until it is let go, and waits until it is let go.
+// newRuns makes an agent in a cluster of its own, and in more. It echoes, executes, and fails or waits until it is let
+// go.
 func newRuns(t *testing.T, more ...string) *runsOf {
 	t.Helper()
 	s := newSecured(t, plane.NodeOptions{})
@@ -66,8 +67,8 @@ func (r *runsOf) stubborn(ctx context.Context, _ *agent.Task) (any, error) {
 func (r *runsOf) start(t *testing.T, more, steps string) *api.Run {
 	t.Helper()
 	name := plane.UniqueID("j")
-	definition := fmt.Sprintf("job: %s\ncluster: %s\nsafety: idempotent\nretry: {max_attempts: 1}\n%ssteps:\n%s\n", name,
-		r.cluster, more, steps)
+	definition := fmt.Sprintf("job: %s\ncluster: %s\nsafety: idempotent\nretry: {max_attempts: 1}\n%ssteps:\n%s\n",
+		name, r.cluster, more, steps)
 	_, err := r.Jobs.Apply(t.Context(), name, []byte(definition), "")
 	require.NoError(t, err)
 	run, err := r.Jobs.Dispatch(t.Context(), name, api.DispatchRequest{Inputs: json.RawMessage(`{"n": 3}`),
@@ -110,7 +111,8 @@ func TestExampleJobs(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.Jobs.Apply(t.Context(), name, definition, "")
 		require.NoError(t, err)
-		run, err := r.Jobs.Dispatch(t.Context(), name, api.DispatchRequest{Inputs: json.RawMessage(inputs), IdempotencyKey: "once"})
+		run, err := r.Jobs.Dispatch(t.Context(), name, api.DispatchRequest{Inputs: json.RawMessage(inputs),
+			IdempotencyKey: "once"})
 		require.NoError(t, err)
 		return run
 	}
@@ -131,7 +133,8 @@ func TestExampleJobs(t *testing.T) {
 	done = r.awaitRun(t, pipeline.ID, job.RunCompleted)
 	require.Len(t, done.Steps, 10)
 	require.Equal(t, 10, strings.Count(stepsOf(done), " completed"), stepsOf(done))
-	require.JSONEq(t, `{"passed": ["test fleet 0 of program of source of 4f1c2d3", "test hub 1 of program of source of 4f1c2d3",
+	require.JSONEq(t, `{"passed": ["test fleet 0 of program of source of 4f1c2d3",
+		"test hub 1 of program of source of 4f1c2d3",
 		"test agent 2 of program of source of 4f1c2d3"], "failed": []}`, string(done.Entry("unit").Output))
 	require.Contains(t, string(done.Entry("report").Output), "scan completed")
 }
@@ -140,8 +143,10 @@ func TestExampleJobs(t *testing.T) {
 func TestPeopleDecideAboutSteps(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)
-	const held = "  a: {task: {type: fail, payload: 5}, on_failure: hold}\n  b: {after: [a], task: {type: echo, payload: {saw: \"${steps.a.output}\"}}}"
-	const asks = "  a: {approve: {message: \"go on with ${inputs.n}?\"}}\n  b: {after: [a], task: {type: echo, payload: 1}}"
+	const held = `  a: {task: {type: fail, payload: 5}, on_failure: hold}
+  b: {after: [a], task: {type: echo, payload: {saw: "${steps.a.output}"}}}`
+	const asks = `  a: {approve: {message: "go on with ${inputs.n}?"}}
+  b: {after: [a], task: {type: echo, payload: 1}}`
 	type want struct {
 		steps  string
 		action job.StepAction
@@ -152,11 +157,12 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 	}
 	runs := map[string]*api.Run{}
 	for name, c := range map[string]want{
-		"approve":  {asks, job.ApproveStep, "", job.RunCompleted, "a completed, b completed", "1"},
-		"reject":   {asks, job.RejectStep, "", job.RunFailed, "a failed, b failed", ""},
-		"skip":     {held, job.SkipStep, "", job.RunCompleted, "a skipped, b completed", `{"saw": null}`},
-		"complete": {held, job.CompleteStep, `{"x": 1}`, job.RunCompleted, "a completed, b completed", `{"saw": {"x": 1}}`},
-		"fail":     {held, job.FailStep, "", job.RunFailed, "a failed, b failed", ""},
+		"approve": {asks, job.ApproveStep, "", job.RunCompleted, "a completed, b completed", "1"},
+		"reject":  {asks, job.RejectStep, "", job.RunFailed, "a failed, b failed", ""},
+		"skip":    {held, job.SkipStep, "", job.RunCompleted, "a skipped, b completed", `{"saw": null}`},
+		"complete": {held, job.CompleteStep, `{"x": 1}`, job.RunCompleted, "a completed, b completed",
+			`{"saw": {"x": 1}}`},
+		"fail": {held, job.FailStep, "", job.RunFailed, "a failed, b failed", ""},
 	} {
 		run := r.start(t, "", c.steps)
 		runs[name] = run
@@ -171,7 +177,8 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 		require.Equal(t, c.after, stepsOf(done), name)
 		require.Len(t, done.Decisions, 1, name)
 		d := done.Decisions[0]
-		require.Equal(t, job.Decision{Action: string(c.action), Step: "a", By: r.person, Reason: "checked by hand", At: d.At}, d)
+		require.Equal(t, job.Decision{Action: string(c.action), Step: "a", By: r.person, Reason: "checked by hand",
+			At: d.At}, d)
 		require.Contains(t, done.Entry("a").Why, "by a person: checked by hand", name)
 		if c.b != "" {
 			require.JSONEq(t, c.b, string(done.Entry("b").Output), name)
@@ -201,7 +208,8 @@ func TestPeopleDecideAboutSteps(t *testing.T) {
 // A pause stops what runs, or lets it finish; nothing begins until a person resumes.
 func TestPausedRuns(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[job.PauseMode]string{job.PauseStop: "a queued, b pending", job.PauseFinish: "a completed, b ready"} {
+	for mode, want := range map[job.PauseMode]string{job.PauseStop: "a queued, b pending",
+		job.PauseFinish: "a completed, b ready"} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r := newRuns(t)
@@ -240,7 +248,8 @@ func TestRunsThatEndOtherwise(t *testing.T) {
 	skipped := r.start(t, "", "  a: {task: {type: fail}, on_failure: skip}\n  b: {after: [a], task: {type: echo}}")
 	failed := r.start(t, "", "  a: {task: {type: fail}}\n  b: {after: [a], task: {type: echo}}")
 	late := r.start(t, "deadline: 1s\n", "  a: {task: {type: wait}}\n  b: {after: [a], task: {type: echo}}")
-	cancelled := r.start(t, "", "  a: {task: {type: stubborn}, output: {n: result.n}}\n  b: {after: [a], task: {type: echo, payload: \"${steps.a.output.n}\"}}")
+	cancelled := r.start(t, "", `  a: {task: {type: stubborn}, output: {n: result.n}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}`)
 	r.order.await(t, 2)
 	_, err := r.Runs.Cancel(t.Context(), cancelled.ID, "not needed")
 	require.NoError(t, err)
