@@ -36,6 +36,7 @@ type attempt struct {
 	hung      chan struct{} // closed when the handler does not stop although its context has ended
 	signs     signs
 	output    taskLog
+	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task
 
 	// The run's mutex guards the rest.
 	acknowledged      bool // the hub has taken a poll that lists it with its token
@@ -98,7 +99,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	}
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
 		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
-	at.signs.since = at.startedAt
+	at.signs.since, at.elements = at.startedAt, a.Elements
 	at.task = &Task{
 		ID:          a.TaskID,
 		Type:        a.Type,
@@ -107,7 +108,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		Payload:     a.Payload,
 		RetrySafety: a.RetrySafety,
 		Timeout:     a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
-		TransferredFrom: a.TransferredFrom, attempt: at,
+		TransferredFrom: a.TransferredFrom, Element: a.Element, attempt: at,
 	}
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at
@@ -118,7 +119,11 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 func (at *attempt) execute() {
 	r := at.run
 	defer at.cancel(nil)
-	result, report := at.perform()
+	perform := at.perform
+	if at.elements != nil {
+		perform = at.performBundle
+	}
+	result, report := perform()
 	at.endSpan(&result)
 	if !report {
 		// The hub may wait for the attempt's stop before it gives the work to another agent.
@@ -207,14 +212,14 @@ func (at *attempt) begin(ctx context.Context) <-chan handlerEnd {
 			close(at.returned)
 			done <- end
 		}()
-		end.output, end.err = at.call(ctx)
+		end.output, end.err = at.call(ctx, at.task)
 	})
 	return done
 }
 
 // call calls the handler of the task's type; a panic becomes an error.
-func (at *attempt) call(ctx context.Context) (output any, err error) {
-	handler := at.run.agent.handlers[at.task.Type]
+func (at *attempt) call(ctx context.Context, task *Task) (output any, err error) {
+	handler := at.run.agent.handlers[task.Type]
 	if handler == nil {
 		return nil, NonRetryable(fmt.Errorf("no handler for the task's type; this agent handles %q",
 			at.run.agent.taskTypes()))
@@ -228,7 +233,7 @@ func (at *attempt) call(ctx context.Context) (output any, err error) {
 			output, err = nil, Typed(ErrorTypePanic, fmt.Errorf("the handler panicked: %v", p))
 		}
 	}()
-	return handler(ctx, at.task)
+	return handler(ctx, task)
 }
 
 // result decides which result to report; false means none.
@@ -244,7 +249,7 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 		result.Outcome, result.Error = fleet.AttemptCancelled, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
 	case err == nil:
 		result.Outcome = fleet.AttemptCompleted
-		at.attach(&result, output)
+		attach(&result, output, at.mostOutput())
 	case errors.Is(cause, ErrCancelled):
 		result.Outcome, result.Error = fleet.AttemptCancelled, err.Error()
 	case errors.Is(cause, ErrStopping):

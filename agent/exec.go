@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	cmd.Env = inherited
 	for name, value := range TraceHeaders(ctx) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
+	}
+	if task.Element != nil {
+		cmd.Env = append(cmd.Env, "MAINSTAY_ELEMENT="+strconv.Itoa(*task.Element))
 	}
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)

@@ -24,8 +24,8 @@ const (
 	recentMost = 1024
 )
 
-// attach puts a handler's output into a result.
-func (at *attempt) attach(result *protocol.Result, output any) {
+// attach puts a handler's output of so many bytes at most into a result.
+func attach(result *protocol.Result, output any, most int) {
 	if output == nil {
 		return
 	}
@@ -33,9 +33,9 @@ func (at *attempt) attach(result *protocol.Result, output any) {
 	switch {
 	case err != nil:
 		fail(result, fmt.Sprintf("the handler's result cannot be written as JSON: %v", err))
-	case len(data) > fleet.MaxPayloadBytes:
+	case len(data) > most:
 		fail(result, fmt.Sprintf("the result has %d bytes, %d are allowed: store it elsewhere and return where",
-			len(data), fleet.MaxPayloadBytes))
+			len(data), most))
 	case fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth) != nil:
 		fail(result, "the result cannot be sent: "+fleet.ErrJSONDepth.Error())
 	default:
@@ -67,10 +67,10 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 		var refused *refusal
 		switch {
 		case err == nil:
-			r.settled(at, result.Outcome, nil)
+			r.settled(at, &result, nil)
 			return
 		case code(err) == protocol.CodeSuperseded:
-			r.settled(at, "", err)
+			r.settled(at, &protocol.Result{}, err)
 			return
 		case endOf(err) != nil:
 			r.end(endOf(err))
@@ -98,14 +98,16 @@ func (r *run) deliver(at *attempt, result protocol.Result) {
 }
 
 // settled records a hub's answer to a result: accepted or, with err, no longer counted.
-func (r *run) settled(at *attempt, outcome fleet.AttemptOutcome, err error) {
+func (r *run) settled(at *attempt, result *protocol.Result, err error) {
 	r.mu.Lock()
 	r.done.add(at.attemptKey)
-	switch outcome {
-	case fleet.AttemptCompleted:
-		r.counters.Completed++
-	case fleet.AttemptFailed, fleet.AttemptTimedOut:
-		r.counters.Failed++
+	for outcome := range result.Outcomes() {
+		switch outcome {
+		case fleet.AttemptCompleted:
+			r.counters.Completed++
+		case fleet.AttemptFailed, fleet.AttemptTimedOut:
+			r.counters.Failed++
+		}
 	}
 	r.mu.Unlock()
 	ev := at.event(EventResultAccepted)

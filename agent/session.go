@@ -103,6 +103,7 @@ func (r *run) registration() protocol.Register {
 			EndsProcessTrees: endsProcessTrees(),
 		},
 		Providers: r.agent.ownProviders(),
+		Bundles:   true,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,6 +30,8 @@ type Task struct {
 	Tenant     string
 	// Shard is the shard that the task belongs to; nil where the cluster is not sharded.
 	Shard *int
+	// Element is the place of an array's element, from 0; nil for other tasks.
+	Element *int
 	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string
 
@@ -78,7 +80,7 @@ func (t *Task) Log(text string) {
 }
 
 // SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt if this one is lost. It is sent promptly; of
-// several in a row only the newest may be sent.
+// several in a row only the newest may be sent. An element of a bundle keeps none: bundles are short.
 func (t *Task) SaveCheckpoint(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -91,7 +93,7 @@ func (t *Task) SaveCheckpoint(v any) error {
 	if err := fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth); err != nil {
 		return fmt.Errorf("agent: the checkpoint: %w", err)
 	}
-	if t.attempt == nil {
+	if t.attempt == nil || t.attempt.elements != nil {
 		return nil
 	}
 	t.attempt.report(func(at *attempt) {

@@ -141,6 +141,9 @@ type RunTaskInput struct {
 	PreferAgent string `json:"prefer_agent,omitempty"`
 	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
 	Tally fleet.Tally `json:"tally,omitzero"`
+	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
+	Elements []fleet.Element `json:"elements,omitempty"`
+	Element  *int            `json:"element,omitempty"`
 }
 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
@@ -178,6 +181,8 @@ type AttemptReport struct {
 	// when one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
+	// Elements are the results of a bundle that completed.
+	Elements []fleet.ElementResult `json:"elements,omitempty"`
 }
 
 // ProgressMark is progress with its time.

@@ -56,8 +56,8 @@ type AttemptEnd struct {
 	RetryAfter Duration
 }
 
-// lease is how long the agent may go on with fenced work.
-func (e *AttemptEnd) lease() time.Duration {
+// Lease is how long the agent may go on with fenced work.
+func (e *AttemptEnd) Lease() time.Duration {
 	if e.LeaseRemaining == nil {
 		return UnknownLease
 	}
@@ -153,7 +153,7 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
 			Why: fmt.Sprintf("lost with its agent %d times, %d are allowed; last: %s", tally.Losses, limit, end.Reason)}
 	}
-	if wait := end.lease(); spec.Safety() == Fenced && wait > 0 {
+	if wait := end.Lease(); spec.Safety() == Fenced && wait > 0 {
 		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
 			Why: "waiting until the lost agent's lease has certainly run out: " + end.Reason}
 	}
@@ -180,7 +180,7 @@ func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Re
 	}
 	wait := Backoff(spec.Retry, taskID, tally.Failures)
 	if spec.Safety() == Fenced {
-		wait = max(wait, end.lease())
+		wait = max(wait, end.Lease())
 	}
 	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
 		Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}

@@ -48,7 +48,7 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 		h.giveBackLocked(a, "no agent of this hub serves the lane any more")
 		return
 	}
-	if !l.mayServeLocked(&a.input.Spec, time.Now()) {
+	if !l.mayServeLocked(&a.input, time.Now()) {
 		l.giveBackUnplacedLocked(a, time.Now()) // no slot of an agent that could run it will become free
 		return
 	}
@@ -63,7 +63,7 @@ func (l *lane) placeLocked(a *attempt) bool {
 	sessions := make([]*session, 0, len(l.sessions))
 	candidates := make([]fleet.Candidate, 0, len(l.sessions))
 	for s := range l.sessions {
-		if s.free > 0 {
+		if s.free > 0 && s.takes(&a.input) {
 			sessions = append(sessions, s)
 			candidates = append(candidates, s.live())
 		}
@@ -82,11 +82,25 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
-		Type: a.taskType, Tenant: a.tenant})
+		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(a.input.Elements)})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
 	s.wake.Send()
+}
+
+// elementNumbers are the elements' numbers.
+func elementNumbers(elements []fleet.Element) []int {
+	var list []int
+	for i := range elements {
+		list = append(list, elements[i].Number)
+	}
+	return list
+}
+
+// takes reports whether the agent knows this kind of delivery.
+func (s *session) takes(in *contract.RunTaskInput) bool {
+	return len(in.Elements) == 0 || s.registration.Bundles
 }
 
 // assignment is the message that delivers the attempt to an agent.
@@ -112,6 +126,8 @@ func (a *attempt) assignment() protocol.Assignment {
 		Tenant:          spec.Tenant,
 		Shard:           shard,
 		TransferredFrom: a.input.TransferredFrom,
+		Elements:        a.input.Elements,
+		Element:         a.input.Element,
 		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }
@@ -205,15 +221,15 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	a.traceFailed("no agent could take it")
 	report := a.report(h.id)
 	report.Outcome = fleet.AttemptReturned
-	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input.Spec, now)
+	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input, now)
 	h.fail(a, report)
 }
 
 // mayServeLocked reports whether an agent of the lane can run a task, busy or not.
-func (l *lane) mayServeLocked(spec *fleet.TaskSpec, now time.Time) bool {
+func (l *lane) mayServeLocked(in *contract.RunTaskInput, now time.Time) bool {
 	for s := range l.sessions {
 		c := s.live()
-		if c.Eligible(spec, now) {
+		if s.takes(in) && c.Eligible(&in.Spec, now) {
 			return true
 		}
 	}
@@ -223,15 +239,16 @@ func (l *lane) mayServeLocked(spec *fleet.TaskSpec, now time.Time) bool {
 // whyUnplacedLocked explains why no agent of the lane took a task: whether none could, busy or not, and when the first
 // rate limit that blocks an agent ends.
 func (l *lane) whyUnplacedLocked(
-	spec *fleet.TaskSpec, now time.Time,
+	in *contract.RunTaskInput, now time.Time,
 ) (why string, unhandled bool, retryAfter fleet.Duration) {
 	var first time.Time
-	if l.mayServeLocked(spec, now) {
+	spec := &in.Spec
+	if l.mayServeLocked(in, now) {
 		return "every agent that can run it is busy", false, 0
 	}
 	for s := range l.sessions {
 		c := s.live()
-		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && c.Fits(spec) &&
+		if until, limited := c.Providers.LimitedUntil(spec.Provider, now); limited && s.takes(in) && c.Fits(spec) &&
 			(first.IsZero() || until.Before(first)) {
 			first = until
 		}
@@ -240,6 +257,9 @@ func (l *lane) whyUnplacedLocked(
 		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s",
 				spec.Provider, first.UTC().Format(time.RFC3339)),
 			false, fleet.Duration(first.Sub(now))
+	}
+	if len(in.Elements) > 0 {
+		return "no agent here that can run its elements takes them in bundles", true, 0
 	}
 	if spec.NeedsTreeEnd() {
 		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is lost", true, 0

@@ -46,7 +46,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			why, unhandled, after := l.whyUnplacedLocked(&c.spec, now)
+			why, unhandled, after := l.whyUnplacedLocked(&contract.RunTaskInput{Spec: c.spec}, now)
 			require.Contains(t, why, c.wants)
 			require.Equal(t, c.unhandled, unhandled)
 			require.Equal(t, c.after, after.Std())

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -34,6 +35,9 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge,
 			"the output is larger than 1 MiB: store it elsewhere and report where")
 	}
+	if err := checkElements(&claims, &in.Body); err != nil {
+		return nil, err
+	}
 	accepted := &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}
 	report, send := e.attemptReport(&claims, &in.Body)
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
@@ -44,6 +48,27 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
 	e.settle(&claims, session.Cluster, &in.Body, &report)
 	return accepted, nil
+}
+
+// checkElements refuses results of elements that are not the bundle's, are told twice, or are too large together.
+func checkElements(claims *attemptClaims, r *protocol.Result) error {
+	bytes, told := 0, map[int]bool{}
+	for i := range r.Elements {
+		e := &r.Elements[i]
+		if !slices.Contains(claims.Elements, e.Number) || told[e.Number] {
+			return invalidField("elements", errors.New("must list elements of the assignment, each once"))
+		}
+		told[e.Number] = true
+		bytes += len(e.Output) + len(e.Error)
+	}
+	if bytes > fleet.MaxPayloadBytes {
+		return httpapi.Problem(protocol.CodePayloadTooLarge,
+			"the elements' outputs have more than 1 MiB together: report fewer elements at a time")
+	}
+	if len(claims.Elements) > 0 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
+		return invalidField("elements", errors.New("must list the elements that are done"))
+	}
+	return nil
 }
 
 // attemptReport is the report of the end of an attempt to Temporal, and the call that sends it.
@@ -63,6 +88,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		ErrorType: r.ErrorType,
 		Final:     r.NonRetryable,
 		Begun:     true,
+		Elements:  r.Elements,
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -121,8 +147,14 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	if r.Stuck {
 		a.session.leave(a.attemptKey, leftover{})
 	}
+<<<<<<< HEAD
 	a.session.worked = true
 	a.session.countEnd(a, r.Outcome, time.Now())
+=======
+	for outcome := range r.Outcomes() {
+		a.session.countEnd(a, outcome, time.Now())
+	}
+>>>>>>> 6622e3b
 	h.forgetLocked(a)
 }
 

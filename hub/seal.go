@@ -41,6 +41,8 @@ type attemptClaims struct {
 	// Type and Tenant are the task's, for events.
 	Type   string `json:"y,omitempty"`
 	Tenant string `json:"f,omitempty"`
+	// Elements are the numbers of a bundle's elements: its result may tell of no others.
+	Elements []int `json:"s,omitempty"`
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has

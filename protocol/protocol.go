@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"iter"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -29,6 +30,8 @@ type Register struct {
 	fleet.AgentProfile
 	Providers fleet.Providers  `json:"providers,omitempty" doc:"Access to outside services that tasks may name as provider."`
 	Running   []RunningAttempt `json:"running,omitempty" maxItems:"10000" doc:"Attempts this process still runs, when it re-attaches."`
+	// Bundles: the agent knows assignments with elements. One that does not is given elements one by one.
+	Bundles bool `json:"bundles,omitempty" doc:"The agent takes assignments with elements. Left out: it is given the elements of arrays one by one."`
 }
 
 // Registered is the hub's answer to Register.
@@ -133,8 +136,12 @@ type Assignment struct {
 	Tenant          string            `json:"tenant,omitempty"`
 	Shard           *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
 	TransferredFrom string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
-	TraceParent     string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
-	TraceState      string            `json:"tracestate,omitempty"`
+	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
+	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
+	// Element is the place in its array of an assignment's task that is one element.
+	Element     *int   `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
+	TraceParent string `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
+	TraceState  string `json:"tracestate,omitempty"`
 }
 
 // CommandType names what the hub asks of an agent.
@@ -189,10 +196,28 @@ type Result struct {
 	ErrorType    string               `json:"error_type,omitempty" maxLength:"128" doc:"What kind of failure it is; a task may list types that must not be tried again."`
 	NonRetryable bool                 `json:"non_retryable,omitempty" doc:"The failure is final: do not try again."`
 	Stuck        bool                 `json:"stuck,omitempty" doc:"With timed_out: the handler ignores that it must stop and may still be at work."`
-	StartedAt    time.Time            `json:"started_at"`
-	EndedAt      time.Time            `json:"ended_at"`
+	// Elements are the results of a bundle, with the outcome completed. What is not listed did not end here, and is
+	// delivered again.
+	Elements  []fleet.ElementResult `json:"elements,omitempty" maxItems:"100" doc:"Of a bundle, with the outcome completed: how its elements ended. Those left out were not done, and are delivered again."`
+	StartedAt time.Time             `json:"started_at"`
+	EndedAt   time.Time             `json:"ended_at"`
 	// Log is the end of what the attempt wrote; it is kept with the task. Absent: what the hub has of it is kept.
 	Log []fleet.LogLine `json:"log,omitempty" maxItems:"500" doc:"The end of what the attempt wrote, at most 64 KiB of text. It is kept with the task."`
+}
+
+// Outcomes are those of what the result tells of: of the elements of a bundle, or the attempt's own.
+func (r *Result) Outcomes() iter.Seq[fleet.AttemptOutcome] {
+	return func(yield func(fleet.AttemptOutcome) bool) {
+		if len(r.Elements) == 0 {
+			yield(r.Outcome)
+			return
+		}
+		for i := range r.Elements {
+			if !yield(r.Elements[i].Outcome) {
+				return
+			}
+		}
+	}
 }
 
 // ResultAccepted answers a Result that Temporal has accepted.

@@ -1,0 +1,297 @@
+// Package array decides about arrays: many elements of one kind of work, which are delivered in bundles. A bundle is
+// one attempt of one agent. The decisions are pure: they read no clock and do no I/O. Package workflows/array carries
+// them out.
+package array
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Bounds of how much of an array is under way at a time.
+const (
+	DefaultParallel = 64
+	MaxParallel     = 512
+)
+
+// Definition is what a client submits.
+type Definition struct {
+	// Spec is what all elements have in common. Its payload is that of each element if there are no items.
+	Spec fleet.TaskSpec `json:"spec"`
+	// Items are the elements' payloads; else Count is how many elements there are.
+	Items []json.RawMessage `json:"items,omitempty"`
+	Count int               `json:"count,omitempty"`
+	// Parallel bounds the bundles that are in lanes or with agents. 0: DefaultParallel.
+	Parallel int `json:"max_parallel,omitempty"`
+	// Tolerate is how many elements may fail before the rest is cancelled; absent: all are tried.
+	Tolerate *int `json:"tolerate,omitempty"`
+}
+
+// Total is the number of elements.
+func (d *Definition) Total() int {
+	if len(d.Items) > 0 {
+		return len(d.Items)
+	}
+	return d.Count
+}
+
+// Payload is an element's.
+func (d *Definition) Payload(n int) json.RawMessage {
+	if len(d.Items) > 0 {
+		return d.Items[n]
+	}
+	return d.Spec.Payload
+}
+
+// Validate checks what needs no facts about the fleet. Messages never repeat a submitted value.
+func (d *Definition) Validate() error {
+	if err := d.Spec.Validate(); err != nil {
+		return err
+	}
+	bytes := 0
+	for _, item := range d.Items {
+		bytes += len(item)
+	}
+	switch {
+	case len(d.Items) > 0 && (d.Count != 0 || len(d.Spec.Payload) > 0):
+		return errors.New("give items, or count with payload, not both")
+	case d.Total() < 1 || d.Total() > fleet.MaxElements:
+		return fmt.Errorf("an array has 1 to %d elements", fleet.MaxElements)
+	case bytes > fleet.MaxItemsBytes:
+		return fmt.Errorf("%w: the items have more than %d bytes together: use several arrays", fleet.ErrTooLarge,
+			fleet.MaxItemsBytes)
+	case len(d.Spec.Payload) > bundleBytes:
+		return fmt.Errorf("%w: the payload of an array's elements has more than %d bytes", fleet.ErrTooLarge, bundleBytes)
+	case d.Parallel < 0 || d.Parallel > MaxParallel:
+		return fmt.Errorf("max_parallel must be 1 to %d", MaxParallel)
+	case d.Tolerate != nil && *d.Tolerate < 0:
+		return errors.New("tolerate must not be negative")
+	case !d.Spec.StartAt.IsZero():
+		return errors.New("an array takes no start_at")
+	}
+	return nil
+}
+
+// oneByOne reports whether elements are never bundled: a person decides about each that was lost, or its signs of life
+// are watched.
+func (d *Definition) oneByOne() bool {
+	return d.Spec.Safety().NeedsPerson() || d.Spec.BeaconTimeout > 0
+}
+
+func (d *Definition) parallel() int {
+	if d.Parallel == 0 {
+		return DefaultParallel
+	}
+	return d.Parallel
+}
+
+// Mark separates an array's id from an element's number, or from a bundle's, in the ids of tasks. Ids that clients
+// choose cannot hold it, and the keys of a run's steps do not begin with a dot.
+const Mark = "~."
+
+// ElementID is the task id of an element.
+func ElementID(array string, n int) string { return array + Mark + strconv.Itoa(n) }
+
+// BundleID is the task id of a bundle.
+func BundleID(array string, n int) string { return array + Mark + "b" + strconv.Itoa(n) }
+
+// ElementOf is the inverse of ElementID.
+func ElementOf(task string) (array string, n int, ok bool) {
+	array, number, found := strings.Cut(task, Mark)
+	n, err := strconv.Atoi(number)
+	return array, n, found && err == nil && n >= 0 && strconv.Itoa(n) == number
+}
+
+// Status is the status of an element.
+type Status string
+
+// The statuses of an element.
+const (
+	Queued     Status = "queued"      // not under way
+	RetryWait  Status = "retry_wait"  // waits out the time before its next attempt
+	Running    Status = "running"     // in a bundle in a lane or with an agent
+	Review     Status = "review"      // a person must decide whether it runs again
+	DeadLetter Status = "dead_letter" // its attempts are used up; kept for a retry
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Cancelled  Status = "cancelled"
+)
+
+// Counts are numbers of elements by their status.
+type Counts struct {
+	Total      int `json:"total"`
+	Queued     int `json:"queued" doc:"Those that wait for their next attempt too."`
+	Running    int `json:"running"`
+	Review     int `json:"review"`
+	DeadLetter int `json:"dead_letter"`
+	Completed  int `json:"completed"`
+	Failed     int `json:"failed"`
+	Cancelled  int `json:"cancelled"`
+}
+
+// of is the count of a status.
+func (c *Counts) of(s Status) *int {
+	switch s {
+	case Running:
+		return &c.Running
+	case Review:
+		return &c.Review
+	case DeadLetter:
+		return &c.DeadLetter
+	case Completed:
+		return &c.Completed
+	case Failed:
+		return &c.Failed
+	case Cancelled:
+		return &c.Cancelled
+	}
+	return &c.Queued
+}
+
+// open is how many have not ended and do not wait for a person.
+func (c *Counts) open() int { return c.Queued + c.Running }
+
+// marks are the statuses of all elements, a letter each.
+type marks []byte
+
+// letters are the statuses' marks.
+const letters = "qwrvdcfx"
+
+var statuses = []Status{Queued, RetryWait, Running, Review, DeadLetter, Completed, Failed, Cancelled}
+
+func (m marks) MarshalText() ([]byte, error) { return m, nil }
+
+func (m *marks) UnmarshalText(text []byte) error {
+	*m = slices.Clone(text)
+	return nil
+}
+
+func (m marks) status(n int) Status { return statuses[strings.IndexByte(letters, m[n])] }
+
+// trouble is what is known of an element that is not delivered for the first time.
+type trouble struct {
+	Number   int         `json:"n"`
+	Attempts int         `json:"a,omitempty"` // so far
+	Tally    fleet.Tally `json:"t,omitzero"`  // of fleet.Redeliver
+	Size     int         `json:"s,omitempty"` // of the largest bundle that it may be in; 0: any
+	Suspect  bool        `json:"x,omitempty"` // it may have ended its agents: it is delivered with no other suspect
+	At       time.Time   `json:"at,omitzero"` // not before
+}
+
+// Cause is why an element failed last.
+type Cause struct {
+	Number int    `json:"n"`
+	Text   string `json:"why"`
+	Type   string `json:"type,omitempty"`
+}
+
+const (
+	// causesKept bounds the causes that the state keeps, and causeBytes each: they are carried over continue-as-new.
+	causesKept = 1000
+	causeBytes = 300
+)
+
+// Bundle is a delivery: one or more elements for one agent.
+type Bundle struct {
+	Number   int   `json:"b"` // counts the array's deliveries from 1
+	Elements []int `json:"e"`
+	// Attempts are the numbers of the elements' attempts.
+	Attempts []int `json:"a"`
+	suspect  bool
+}
+
+// Single reports whether the delivery is an ordinary assignment of one element.
+func (b *Bundle) Single() bool { return len(b.Elements) == 1 }
+
+// State is the array as it stands. It is carried over continue-as-new while no bundle is under way.
+type State struct {
+	Counts     Counts    `json:"counts"`
+	Marks      marks     `json:"marks"`
+	Low        int       `json:"low"` // no element before it is queued
+	Troubles   []trouble `json:"troubles,omitempty"`
+	Causes     []Cause   `json:"causes,omitempty"`
+	Bundles    int       `json:"bundles"`              // so far
+	Base       int       `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
+	Mean       int64     `json:"mean_ms,omitempty"`    // of elements' times
+	Measured   bool      `json:"measured,omitempty"`   // there is a mean
+	Singles    int       `json:"singles,omitempty"`    // that many deliveries have one element
+	Returns    int       `json:"returns,omitempty"`    // deliveries in a row that no agent took
+	HoldUntil  time.Time `json:"hold_until,omitzero"`  // nothing begins before
+	HoldWhy    string    `json:"hold_why,omitempty"`   // why
+	Stopped    string    `json:"stopped,omitempty"`    // why what is left was cancelled
+	Duplicates int       `json:"duplicates,omitempty"` // results that were not accepted
+	flight     []Bundle
+}
+
+// New is the state of an array that begins.
+func New(total int) *State {
+	s := &State{Counts: Counts{Total: total, Queued: total}, Marks: make(marks, total)}
+	for i := range s.Marks {
+		s.Marks[i] = 'q'
+	}
+	return s
+}
+
+// mark sets the status of an element.
+func (s *State) mark(n int, status Status) {
+	*s.Counts.of(s.Marks.status(n))--
+	*s.Counts.of(status)++
+	s.Marks[n] = letters[slices.Index(statuses, status)]
+	if status == Queued {
+		s.Low = min(s.Low, n)
+	}
+}
+
+// find is where the trouble of an element is, or belongs.
+func (s *State) find(n int) (int, bool) {
+	return slices.BinarySearchFunc(s.Troubles, n, func(t trouble, n int) int { return t.Number - n })
+}
+
+// trouble is a copy of what is known of an element.
+func (s *State) trouble(n int) trouble {
+	if i, found := s.find(n); found {
+		return s.Troubles[i]
+	}
+	return trouble{Number: n, Attempts: s.Base}
+}
+
+// keep keeps what is known of an element.
+func (s *State) keep(t trouble) {
+	i, found := s.find(t.Number)
+	if found {
+		s.Troubles[i] = t
+		return
+	}
+	s.Troubles = slices.Insert(s.Troubles, i, t)
+}
+
+// forget drops what is known of an element that is not delivered again.
+func (s *State) forget(n int) {
+	if i, found := s.find(n); found {
+		s.Troubles = slices.Delete(s.Troubles, i, i+1)
+	}
+}
+
+// blame keeps why an element failed; "" removes that.
+func (s *State) blame(n int, why, kind string) {
+	i, found := slices.BinarySearchFunc(s.Causes, n, func(c Cause, n int) int { return c.Number - n })
+	if len(why) > causeBytes {
+		why = strings.ToValidUTF8(why[:causeBytes], "") + "…"
+	}
+	cause := Cause{Number: n, Text: why, Type: kind}
+	switch {
+	case found && why == "":
+		s.Causes = slices.Delete(s.Causes, i, i+1)
+	case found:
+		s.Causes[i] = cause
+	case why != "" && len(s.Causes) < causesKept:
+		s.Causes = slices.Insert(s.Causes, i, cause)
+	}
+}

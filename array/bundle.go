@@ -1,0 +1,137 @@
+package array
+
+import (
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+const (
+	// bundleTime is how long a bundle should take: neither a tail nor another array's wait is much longer.
+	bundleTime = time.Second
+	// firstBundle is the size of bundles before it is known how long elements take.
+	firstBundle = 4
+	// bundleBytes bounds the payloads of a bundle, unless it has one element.
+	bundleBytes = 256 << 10
+	// mostWaiting is how many elements may wait for another attempt before no other element begins: the state of each
+	// is carried over continue-as-new.
+	mostWaiting = 500
+	// singlesInARow is how many elements are delivered one by one after a bundle that no agent could take.
+	singlesInARow = 64
+)
+
+// Begin takes the next bundle that may begin. It reports false when none may before Wake.
+func (s *State) Begin(d *Definition, now time.Time) (Bundle, bool) {
+	if s.Stopped != "" || len(s.flight) >= d.parallel() || now.Before(s.HoldUntil) {
+		return Bundle{}, false
+	}
+	elements, suspect := s.due(d, now)
+	if len(elements) == 0 && s.waiting() < mostWaiting {
+		elements = s.fresh(d)
+	}
+	if len(elements) == 0 {
+		return Bundle{}, false
+	}
+	s.Bundles++
+	s.Singles = max(0, s.Singles-1)
+	b := Bundle{Number: s.Bundles, Elements: elements, suspect: suspect}
+	for _, n := range elements {
+		b.Attempts = append(b.Attempts, s.trouble(n).Attempts+1)
+		s.mark(n, Running)
+	}
+	s.flight = append(s.flight, b)
+	return b, true
+}
+
+// size is how many elements the next bundle has at most.
+func (s *State) size(d *Definition) int {
+	switch {
+	case d.oneByOne() || s.Singles > 0:
+		return 1
+	case !s.Measured:
+		return firstBundle
+	}
+	return int(min(max(bundleTime.Milliseconds()/max(s.Mean, 1), 1), fleet.MaxBundle))
+}
+
+// due are elements that are delivered again together, lowest first, and whether they are a suspect. A suspect is
+// delivered when no other element may have ended an agent that has it too.
+func (s *State) due(d *Definition, now time.Time) (elements []int, suspect bool) {
+	size, limit, bytes := s.size(d), 0, 0
+	judging := slices.ContainsFunc(s.flight, func(b Bundle) bool { return b.suspect })
+	halved := slices.ContainsFunc(s.Troubles, func(t trouble) bool { return t.Size > 1 })
+	for i := range s.Troubles {
+		t := &s.Troubles[i]
+		bound := size
+		if t.Size > 0 {
+			bound = min(size, t.Size)
+		}
+		switch {
+		case s.Marks.status(t.Number) != RetryWait || now.Before(t.At):
+			continue
+		case t.Suspect && (judging || halved), t.Size > 1 && judging:
+			continue
+		case len(elements) == 0:
+			limit, suspect = bound, t.Suspect
+		case bound != limit || bytes+len(d.Payload(t.Number)) > bundleBytes:
+			continue
+		}
+		elements, bytes = append(elements, t.Number), bytes+len(d.Payload(t.Number))
+		if len(elements) >= limit {
+			break
+		}
+	}
+	return elements, suspect
+}
+
+// fresh are elements that are delivered for the first time, or that an agent left undone.
+func (s *State) fresh(d *Definition) (elements []int) {
+	size, bytes := s.size(d), 0
+	for n := s.Low; n < len(s.Marks) && len(elements) < size; n++ {
+		if s.Marks.status(n) != Queued {
+			if n == s.Low {
+				s.Low++
+			}
+			continue
+		}
+		bytes += len(d.Payload(n))
+		if len(elements) > 0 && bytes > bundleBytes {
+			break
+		}
+		elements = append(elements, n)
+	}
+	return elements
+}
+
+// waiting is how many elements are to be delivered again.
+func (s *State) waiting() int { return len(s.Troubles) }
+
+// Wake is when Begin may find more without a result; the zero time: not before one.
+func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
+	if s.Stopped != "" || s.Counts.Queued == 0 || len(s.flight) >= d.parallel() {
+		return at
+	}
+	if now.Before(s.HoldUntil) {
+		return s.HoldUntil
+	}
+	for _, t := range s.Troubles {
+		if s.Marks.status(t.Number) == RetryWait && t.At.After(now) && (at.IsZero() || t.At.Before(at)) {
+			at = t.At
+		}
+	}
+	return at
+}
+
+// UnderWay is the number of bundles that are in lanes or with agents.
+func (s *State) UnderWay() int { return len(s.flight) }
+
+// Waiting is how many of the running elements are in bundles for which waits reports that they are still in their lane.
+func (s *State) Waiting(waits func(bundle int) bool) (elements int) {
+	for _, b := range s.flight {
+		if waits(b.Number) {
+			elements += len(b.Elements)
+		}
+	}
+	return elements
+}

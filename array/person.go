@@ -1,0 +1,141 @@
+package array
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ArrayStatus is the status of an array.
+type ArrayStatus string
+
+// The statuses of an array. The first three are open.
+const (
+	ArrayRunning   ArrayStatus = "running"
+	ArrayPaused    ArrayStatus = "paused"
+	ArrayBlocked   ArrayStatus = "blocked"   // what is left are dead letters and reviews: a person must decide
+	ArrayCompleted ArrayStatus = "completed" // all elements completed
+	ArrayPartial   ArrayStatus = "partial"   // some failed, not more than it tolerates
+	ArrayFailed    ArrayStatus = "failed"
+	ArrayCancelled ArrayStatus = "cancelled"
+)
+
+// Final reports whether nothing changes any more.
+func (s ArrayStatus) Final() bool {
+	switch s {
+	case ArrayRunning, ArrayPaused, ArrayBlocked:
+		return false
+	}
+	return true
+}
+
+// Open reports whether elements are under way or to be delivered.
+func (s *State) Open() bool { return s.Counts.open() > 0 }
+
+// Held reports whether elements wait for a person.
+func (s *State) Held() bool { return s.Counts.Review+s.Counts.DeadLetter > 0 }
+
+// Outcome is how an array ends of which nothing is open; cancelled: a person has cancelled it.
+func (s *State) Outcome(d *Definition, cancelled bool) (ArrayStatus, string) {
+	failed := s.Counts.Failed + s.Counts.DeadLetter + s.Counts.Review
+	switch {
+	case cancelled:
+		return ArrayCancelled, s.Stopped
+	case s.Stopped != "":
+		return ArrayFailed, s.Stopped
+	case failed == 0:
+		return ArrayCompleted, ""
+	case d.Tolerate != nil && failed <= *d.Tolerate:
+		return ArrayPartial, fmt.Sprintf("%d of %d elements failed, %d are tolerated", failed, s.Counts.Total, *d.Tolerate)
+	}
+	return ArrayFailed, fmt.Sprintf("%d of %d elements failed", failed, s.Counts.Total)
+}
+
+// MayRetry refuses a retry that would do nothing. elements are numbers; none: all dead letters.
+func (s *State) MayRetry(elements []int) error {
+	if len(elements) == 0 && s.Counts.DeadLetter == 0 {
+		return errors.New("the array has no dead letters: name the elements to run again")
+	}
+	for _, n := range elements {
+		if n < 0 || n >= len(s.Marks) {
+			return errors.New("the array has no such element")
+		}
+		switch s.Marks.status(n) {
+		case DeadLetter, Review, Failed:
+		default:
+			return fmt.Errorf("only dead letters, reviews and failed elements run again: one of them is %s",
+				s.Marks.status(n))
+		}
+	}
+	return nil
+}
+
+// Retry gives elements a fresh set of attempts: those named, or all dead letters.
+func (s *State) Retry(elements []int) {
+	s.Base = s.Bundles // beyond the number of any attempt so far
+	for n := range s.Marks {
+		switch s.Marks.status(n) {
+		case DeadLetter:
+			if len(elements) > 0 && !slices.Contains(elements, n) {
+				continue
+			}
+		case Review, Failed:
+			if !slices.Contains(elements, n) {
+				continue
+			}
+		default:
+			continue
+		}
+		s.blame(n, "", "")
+		s.mark(n, Queued)
+	}
+}
+
+// Element is an element as lists show it.
+type Element struct {
+	Number int        `json:"element"`
+	TaskID string     `json:"task_id" doc:"The id that its agent sees."`
+	Status Status     `json:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
+	Why    string     `json:"why,omitempty" doc:"What is known of the reason. Reasons of the first 1000 elements that failed are kept."`
+	Type   string     `json:"error_type,omitempty"`
+	NextAt *time.Time `json:"next_attempt_at,omitempty"`
+}
+
+// Elements are at most limit elements from a number on, of a status or of any, and the number to go on from; 0: there
+// are no more.
+func (s *State) Elements(array string, status Status, from, limit int) (found []Element, next int) {
+	for n := max(0, from); n < len(s.Marks); n++ {
+		if status != "" && s.Marks.status(n) != status {
+			continue
+		}
+		if len(found) == limit {
+			return found, n
+		}
+		found = append(found, s.element(array, n))
+	}
+	return found, 0
+}
+
+// element describes an element.
+func (s *State) element(array string, n int) Element {
+	e := Element{Number: n, TaskID: ElementID(array, n), Status: s.Marks.status(n)}
+	if i, ok := slices.BinarySearchFunc(s.Causes, n, func(c Cause, n int) int { return c.Number - n }); ok {
+		e.Why, e.Type = s.Causes[i].Text, s.Causes[i].Type
+	}
+	switch e.Status {
+	case RetryWait:
+		if at := s.trouble(n).At; !at.IsZero() {
+			e.NextAt = &at
+		}
+	case Running:
+		for _, b := range s.flight {
+			if slices.Contains(b.Elements, n) {
+				e.Why = fmt.Sprintf("in delivery %d, with %d other elements", b.Number, len(b.Elements)-1)
+			}
+		}
+	case Queued:
+		e.Why = fmt.Sprintf("%d elements are under way, up to %d are ahead of it", s.Counts.Running, n-min(n, s.Low))
+	}
+	return e
+}

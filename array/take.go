@@ -1,0 +1,251 @@
+package array
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// End is how a bundle ended.
+type End struct {
+	fleet.AttemptEnd
+	// Results are of the elements that ended on the agent; a single that completed has none.
+	Results []fleet.ElementResult
+	// Expired: no agent took it in time.
+	Expired bool
+	// Took is how long a single ran.
+	Took time.Duration
+}
+
+// Take takes the end of a bundle. Each element's result counts once, and only from the bundle that it was in.
+func (s *State) Take(d *Definition, array string, number int, end End, now time.Time) {
+	i := slices.IndexFunc(s.flight, func(b Bundle) bool { return b.Number == number })
+	if i < 0 {
+		s.Duplicates += len(end.Results)
+		return
+	}
+	b := s.flight[i]
+	s.flight = slices.Delete(s.flight, i, i+1)
+	if len(s.Stopped) > 0 && end.Outcome != fleet.AttemptCompleted {
+		s.cancelRunning(b)
+		return
+	}
+	switch {
+	case end.Expired:
+		for _, n := range b.Elements {
+			s.end(n, Failed, "no agent took it in time", "")
+		}
+	case end.Outcome == fleet.AttemptCompleted && b.Single() && len(end.Results) == 0:
+		s.Returns = 0
+		s.measure(end.Took.Milliseconds())
+		s.end(b.Elements[0], Completed, "", "")
+	case end.Outcome == fleet.AttemptCompleted:
+		s.accept(d, array, b, end.Results, now)
+	case b.Single():
+		s.settle(d, array, b.Elements[0], end.AttemptEnd, now)
+	default:
+		s.undone(d, array, b, end.AttemptEnd, now)
+	}
+	if failed := s.Counts.Failed + s.Counts.DeadLetter; d.Tolerate != nil && failed > *d.Tolerate {
+		s.Cancel(fmt.Sprintf("more than %d elements failed", *d.Tolerate))
+	}
+}
+
+// accept takes the results of a bundle. What it does not list was not done, and is delivered again.
+func (s *State) accept(d *Definition, array string, b Bundle, results []fleet.ElementResult, now time.Time) {
+	took, ended := int64(0), 0
+	for i := range results {
+		r := &results[i]
+		if !slices.Contains(b.Elements, r.Number) || s.Marks.status(r.Number) != Running {
+			s.Duplicates++
+			continue
+		}
+		ended++
+		took += r.Milliseconds
+		if r.Outcome == fleet.AttemptCompleted {
+			s.end(r.Number, Completed, "", "")
+			continue
+		}
+		s.settle(d, array, r.Number, r.End(), now)
+	}
+	for _, n := range b.Elements {
+		switch {
+		case s.Marks.status(n) != Running:
+		case s.Stopped != "":
+			s.end(n, Cancelled, "", "")
+		default:
+			s.again(n, now)
+		}
+	}
+	if ended == 0 {
+		s.returned(array, fleet.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
+		return
+	}
+	s.Returns = 0
+	s.measure(took / int64(ended))
+}
+
+// measure takes a time of elements into their mean.
+func (s *State) measure(ms int64) {
+	if s.Measured {
+		ms = (3*s.Mean + ms) / 4
+	}
+	s.Mean, s.Measured = ms, true
+}
+
+// undone delivers the elements of a bundle of several that brought no results again.
+func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptEnd, now time.Time) {
+	gone := end.Outcome.Gone() || end.Outcome == fleet.AttemptTimedOut
+	switch {
+	case end.Outcome == fleet.AttemptFailed:
+		for _, n := range b.Elements {
+			s.settle(d, array, n, end, now)
+		}
+	case end.NotReceived, gone && end.Begun && !end.Planned && end.Outcome != fleet.AttemptMoved:
+		s.halve(d, b, end, now)
+	case gone && end.Begun:
+		at := now
+		if d.Spec.Safety() == fleet.Fenced {
+			at = now.Add(end.Lease())
+		}
+		for _, n := range b.Elements {
+			t := s.trouble(n)
+			t.Attempts++
+			t.At = at
+			s.wait(t)
+		}
+	default:
+		for _, n := range b.Elements {
+			s.again(n, now)
+		}
+		if end.Unhandled {
+			s.Singles = singlesInARow // an agent that does not know bundles may take them
+			return
+		}
+		s.returned(array, end, now)
+	}
+}
+
+// halve delivers the elements of a lost bundle in smaller ones: nobody knows which of them ended the agent, if any did.
+// One that is alone is a suspect, and has one loss more before it is a dead letter.
+func (s *State) halve(d *Definition, b Bundle, end fleet.AttemptEnd, now time.Time) {
+	size := max(1, len(b.Elements)/4)
+	at := now
+	if d.Spec.Safety() == fleet.Fenced && end.Begun {
+		at = now.Add(end.Lease())
+	}
+	for _, n := range b.Elements {
+		t := s.trouble(n)
+		t.Attempts++
+		t.Size, t.At = size, at
+		if size == 1 && end.Begun {
+			t.Suspect, t.Tally.Losses = true, max(t.Tally.Losses, maxTransfers(d)-1)
+		}
+		s.blame(n, end.Reason, end.ErrorType)
+		s.wait(t)
+	}
+}
+
+// maxTransfers is how many losses an element survives.
+func maxTransfers(d *Definition) int {
+	return cmp.Or(d.Spec.Retry.MaxTransfers, fleet.DefaultMaxTransfers)
+}
+
+// settle decides about one element that did not complete.
+func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd, now time.Time) {
+	t := s.trouble(n)
+	t.Attempts++
+	next := fleet.Redeliver(&d.Spec, ElementID(array, n), t.Tally, end)
+	t.Tally = next.Tally
+	if end.Outcome == fleet.AttemptFailed || end.Outcome == fleet.AttemptTimedOut {
+		t.Size, t.Suspect = 0, false // its agent lives
+	}
+	if end.Outcome == fleet.AttemptReturned || !end.Begun && end.Outcome.Gone() {
+		s.Returns++
+	} else {
+		s.Returns = 0
+	}
+	switch next.Status {
+	case fleet.TaskReview:
+		s.end(n, Review, next.Why, end.ErrorType)
+		return
+	case fleet.TaskDeadLetter:
+		s.end(n, DeadLetter, next.Why, end.ErrorType)
+		return
+	case fleet.TaskFailed:
+		s.end(n, Failed, next.Why, end.ErrorType)
+		return
+	}
+	if t.Tally.Losses > 0 && t.Tally.Losses >= maxTransfers(d)-1 {
+		t.Suspect, t.Size = true, 1
+	}
+	t.At = now.Add(next.Wait)
+	s.blame(n, next.Why, end.ErrorType)
+	s.wait(t)
+}
+
+// wait has an element wait for another attempt.
+func (s *State) wait(t trouble) {
+	s.keep(t)
+	s.mark(t.Number, RetryWait)
+}
+
+// again queues an element that an agent did not begin.
+func (s *State) again(n int, now time.Time) {
+	if i, found := s.find(n); found {
+		s.Troubles[i].At = now
+		s.mark(n, RetryWait)
+		return
+	}
+	s.mark(n, Queued)
+}
+
+// returned holds all deliveries for a while after bundles that no agent took.
+func (s *State) returned(array string, end fleet.AttemptEnd, now time.Time) {
+	end.Outcome = fleet.AttemptReturned
+	next := fleet.Redeliver(&fleet.TaskSpec{}, array, fleet.Tally{Returns: s.Returns}, end)
+	s.Returns = next.Tally.Returns
+	s.HoldUntil, s.HoldWhy = now.Add(next.Wait), end.Reason
+}
+
+// end ends an element, unless a person has it run again.
+func (s *State) end(n int, status Status, why, kind string) {
+	s.mark(n, status)
+	s.forget(n)
+	s.blame(n, why, kind)
+}
+
+// Cancel ends what is not under way; what is under way ends with its bundle.
+func (s *State) Cancel(why string) {
+	if s.Stopped != "" {
+		return
+	}
+	s.Stopped = why
+	for n := range s.Marks {
+		switch s.Marks.status(n) {
+		case Queued, RetryWait:
+			s.end(n, Cancelled, "", "")
+		}
+	}
+}
+
+// CancelHeld ends what waits for a person.
+func (s *State) CancelHeld(why string) {
+	s.Stopped = cmp.Or(s.Stopped, why)
+	for n := range s.Marks {
+		switch s.Marks.status(n) {
+		case Review, DeadLetter:
+			s.end(n, Cancelled, why, "")
+		}
+	}
+}
+
+// cancelRunning ends the elements of a bundle that was stopped.
+func (s *State) cancelRunning(b Bundle) {
+	for _, n := range b.Elements {
+		s.end(n, Cancelled, "", "")
+	}
+}

@@ -1,0 +1,97 @@
+package hub
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// bundleOf makes a delivery a bundle of elements.
+func bundleOf(numbers ...int) func(*contract.RunTaskInput) {
+	return func(in *contract.RunTaskInput) {
+		for _, n := range numbers {
+			in.Elements = append(in.Elements, fleet.Element{Number: n, ID: "a~.1", Attempt: 1})
+		}
+	}
+}
+
+func knowsBundles(r *protocol.Register) { r.Bundles = true }
+
+func elements(results ...fleet.ElementResult) func(*resultInput) {
+	return func(in *resultInput) { in.Body.Elements = results }
+}
+
+func TestBundlesGoToAgentsThatKnowThem(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 9).poll()
+		able := b.register("b", 1, knowsBundles)
+		given := able.give(task("a~.b1", bundleOf(3, 4)))
+		require.Len(t, given.Elements, 2)
+		require.Equal(t, 4, given.Elements[1].Number)
+	})
+}
+
+func TestABundleThatNoAgentKnowsGoesBack(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 1).poll()
+		b.queue("lane/c", task("a~.b1", bundleOf(3, 4)))
+		b.pass(0)
+		require.Len(t, b.reported(), 1)
+		require.True(t, b.reported()[0].Unhandled)
+		require.Contains(t, b.reported()[0].Reason, "bundles")
+	})
+}
+
+func TestResultsOfABundleReachTemporal(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1, knowsBundles)
+		given := a.give(task("a~.b1", bundleOf(3, 4)))
+		require.NoError(t, a.report(given, fleet.AttemptCompleted, elements(
+			fleet.ElementResult{Number: 3, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`9`)},
+			fleet.ElementResult{Number: 4, Outcome: fleet.AttemptFailed, Error: "no"})))
+		require.Len(t, b.reported(), 1)
+		require.Len(t, b.reported()[0].Elements, 2)
+		require.JSONEq(t, `9`, string(b.reported()[0].Elements[0].Output))
+		require.Equal(t, 1, a.session().free)
+	})
+}
+
+func TestResultsOfABundleAreChecked(t *testing.T) {
+	done := func(n int) fleet.ElementResult {
+		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+	}
+	large := done(3)
+	large.Output = make([]byte, fleet.MaxPayloadBytes+1)
+	for name, c := range map[string]struct {
+		results []fleet.ElementResult
+		code    string
+	}{
+		"of another bundle": {[]fleet.ElementResult{done(3), done(5)}, protocol.CodeInvalidRequest},
+		"twice":             {[]fleet.ElementResult{done(3), done(3)}, protocol.CodeInvalidRequest},
+		"of none":           {nil, protocol.CodeInvalidRequest},
+		"too large":         {[]fleet.ElementResult{large}, protocol.CodePayloadTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1, knowsBundles)
+				given := a.give(task("a~.b1", bundleOf(3, 4)))
+				requireCode(t, c.code, a.report(given, fleet.AttemptCompleted, elements(c.results...)))
+				require.Empty(t, b.reported())
+			})
+		})
+	}
+}
+
+func TestResultsOfATaskHaveNoElements(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1, knowsBundles)
+		given := a.give(task("t1"))
+		requireCode(t, protocol.CodeInvalidRequest,
+			a.report(given, fleet.AttemptCompleted, elements(fleet.ElementResult{Number: 0})))
+	})
+}
