@@ -147,14 +147,10 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	if r.Stuck {
 		a.session.leave(a.attemptKey, leftover{})
 	}
-<<<<<<< HEAD
 	a.session.worked = true
-	a.session.countEnd(a, r.Outcome, time.Now())
-=======
 	for outcome := range r.Outcomes() {
 		a.session.countEnd(a, outcome, time.Now())
 	}
->>>>>>> 6622e3b
 	h.forgetLocked(a)
 }
 
