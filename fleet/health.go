@@ -297,7 +297,7 @@ func (f *HealthFacts) checks() []HealthCheck {
 	for _, r := range f.inUse() {
 		check := HealthCheck{Name: r.name, Status: CheckPass, Why: "not reported"}
 		if r.percent != nil {
-			check.Why = fmt.Sprintf("%.0f%% in use", *r.percent)
+			check.Why = fmt.Sprintf("%.0f%% in use%s", *r.percent, r.over)
 			switch {
 			case *r.percent >= checkFail:
 				check.Status = CheckFail
@@ -324,10 +324,12 @@ func (f *HealthFacts) checks() []HealthCheck {
 type resourceUse struct {
 	name    string
 	percent *float64
+	over    string // the time that it is the mean of, in words
 }
 
 func (f *HealthFacts) inUse() []resourceUse {
-	return []resourceUse{{"cpu", f.CPUPercent}, {"memory", f.MemoryPercent}, {"disk", f.DiskPercent}}
+	mean := fmt.Sprintf(", the mean of %.0f minutes", HealthWindowLength.Minutes())
+	return []resourceUse{{"cpu", f.CPUPercent, mean}, {"memory", f.MemoryPercent, mean}, {"disk", f.DiskPercent, ""}}
 }
 
 func clamp(x float64) float64 { return min(max(x, 0), 1) }

@@ -8,6 +8,18 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A check says over which time what it tells is the mean.
+func TestChecksNameTheirTime(t *testing.T) {
+	t.Parallel()
+	used := 85.0
+	why := map[string]string{}
+	for _, c := range AssessHealth(HealthFacts{CPUPercent: &used, DiskPercent: &used}, "").Checks {
+		why[c.Name] = c.Why
+	}
+	require.Equal(t, "85% in use, the mean of 5 minutes", why["cpu"])
+	require.Equal(t, "85% in use", why["disk"])
+}
+
 func TestAssessHealth(t *testing.T) {
 	t.Parallel()
 	p := func(x float64) *float64 { return &x }

@@ -38,7 +38,9 @@ func discardCommand(a *app.App) *cobra.Command {
 		if strings.TrimSpace(reason) == "" {
 			return nil, app.UsageError("say why with --reason")
 		}
-		return s.Tasks.Discard(ctx, args[0], reason)
+		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) {
+			return s.Tasks.Discard(ctx, id, reason)
+		})
 	}, printNow)
 	command.Flags().StringVar(&reason, "reason", "", "why; the task says it afterwards (required)")
 	return command
@@ -58,7 +60,9 @@ then holds for later attempts.`,
 		if request.Priority, err = fleet.ParsePriority(args[1]); err != nil {
 			return nil, app.WithExit(app.ExitUsage, err)
 		}
-		return s.Tasks.SetPriority(ctx, args[0], request)
+		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) {
+			return s.Tasks.SetPriority(ctx, id, request)
+		})
 	}, func(a *app.App, t *api.Task) error {
 		return a.Sayf("Task %s has priority %s now; it is %s.\n", t.ID, t.PriorityName, t.Status)
 	})
@@ -74,7 +78,7 @@ func reasonCommand(
 	command.Args = app.Exactly("a task's id")
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
 	return app.Show(a, command, func(ctx context.Context, s *client.Client, args []string) (*api.Task, error) {
-		return do(s.Tasks, ctx, args[0], reason)
+		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) { return do(s.Tasks, ctx, id, reason) })
 	}, printNow)
 }
 
@@ -101,7 +105,9 @@ func reviewCommand(a *app.App) *cobra.Command {
 		if request.Result != nil && request.Decision != fleet.ReviewCompleted {
 			return nil, app.UsageError("--result belongs to --decision completed")
 		}
-		return s.Tasks.Review(ctx, args[0], request)
+		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) {
+			return s.Tasks.Review(ctx, id, request)
+		})
 	}, printNow)
 	flags := command.Flags()
 	flags.StringVar((*string)(&request.Decision), "decision", "", "rerun, completed or failed")

@@ -117,6 +117,11 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 			*at.into = &t
 		}
 	}
+	selected := fleet.TaskFilter{Cluster: r.Filter.Cluster, Status: r.Filter.Status, Type: r.Filter.Type,
+		Tenant: r.Filter.Tenant, Agent: r.Filter.Agent, Labels: r.Filter.Labels}
+	if !r.All && selected.Empty() && len(r.Filter.IDs) == 0 && l.after == "" && l.before == "" {
+		return nil, app.UsageError("say which tasks with a filter or --id; if every task is meant, say --all")
+	}
 	if r.Reason == "" {
 		if !r.DryRun {
 			return nil, app.UsageError("give a --reason: it is kept in the history of each task")

@@ -99,6 +99,7 @@ func TestBulkRequests(t *testing.T) {
 	}
 	for wants, args := range map[string][]string{
 		"give a --reason":                      {"cancel", "--all", "--yes"},
+		"if every task is meant, say --all":    {"cancel", "--yes", "--reason", "x"},
 		"--priority must be":                   {"priority", "--all", "--yes", "--reason", "x", "--priority", "urgent"},
 		"unknown flag: --decision":             {"cancel", "--decision", "failed"},
 		"takes no arguments":                   {"cancel", "t-1"},

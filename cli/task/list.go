@@ -61,22 +61,36 @@ func listCommand(a *app.App) *cobra.Command {
 // maxNamesakes is how many tasks an error lists whose ids begin alike.
 const maxNamesakes = 10
 
+// withTask does something with the task that has an id, or else with the one whose id begins so.
+func withTask[T any](
+	ctx context.Context, tasks client.Tasks, id string, do func(id string) (*T, error),
+) (*T, error) {
+	done, err := do(id)
+	if err == nil {
+		return done, nil
+	}
+	if id, err = fullID(ctx, tasks, id, err); err != nil {
+		return nil, err
+	}
+	return do(id)
+}
+
 // fullID is the id of the one task whose id begins with a text; missing is the error for a text that is no task's id.
-func fullID(ctx context.Context, s *app.Client, prefix string, missing error) (string, error) {
+func fullID(ctx context.Context, tasks client.Tasks, prefix string, missing error) (string, error) {
 	if !client.IsNotFound(missing) {
 		return "", missing
 	}
-	list := s.Tasks.List(client.TaskQuery{IDPrefix: prefix})
-	tasks, err := list.Take(ctx, maxNamesakes)
+	list := tasks.List(client.TaskQuery{IDPrefix: prefix})
+	found, err := list.Take(ctx, maxNamesakes)
 	switch {
-	case err != nil || len(tasks) == 0:
+	case err != nil || len(found) == 0:
 		return "", missing
-	case len(tasks) == 1:
-		return tasks[0].ID, nil
+	case len(found) == 1:
+		return found[0].ID, nil
 	}
-	ids := make([]string, len(tasks))
-	for i := range tasks {
-		ids[i] = tasks[i].ID
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
 	}
 	if list.More() {
 		ids = append(ids, "and more")

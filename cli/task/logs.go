@@ -74,7 +74,7 @@ func (v *logView) read(ctx context.Context, hold time.Duration) (*api.TaskLog, e
 	if err == nil {
 		return log, nil
 	}
-	id, err := fullID(ctx, v.server, v.id, err)
+	id, err := fullID(ctx, v.server.Tasks, v.id, err)
 	if err != nil {
 		return nil, err
 	}

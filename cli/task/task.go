@@ -38,13 +38,9 @@ func getCommand(a *app.App) *cobra.Command {
 		Long:    "An id may be cut short, as long as one task's id begins so.",
 		Example: "  mainstay task get t-06… --wait=2m", Args: app.Exactly("a task's id"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		task, err := s.Tasks.Wait(ctx, args[0], wait, client.WithPayload, client.WithHistory)
-		if err != nil {
-			var id string
-			if id, err = fullID(ctx, s, args[0], err); err == nil {
-				task, err = s.Tasks.Wait(ctx, id, wait, client.WithPayload, client.WithHistory)
-			}
-		}
+		task, err := withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) {
+			return s.Tasks.Wait(ctx, id, wait, client.WithPayload, client.WithHistory)
+		})
 		if err == nil {
 			err = a.Print(s.Answer, func() error { return printTask(a, task, shortText) })
 		}

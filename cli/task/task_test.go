@@ -297,13 +297,25 @@ func TestTaskIDsMayBeCutShort(t *testing.T) {
 	got = f.At(t, "task", "logs", "t-06")
 	require.Equal(t, "one\n", got.Stdout, got.Stderr)
 
+	for verb, args := range map[string][]string{"cancel": nil, "retry": nil, "discard": {"--reason", "x"},
+		"review": {"--decision", "rerun"}, "priority": {"high"}} {
+		f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks": one,
+			"POST /api/v1/agents/tasks/t-0612/" + verb: {Status: 200, Body: task}})
+		got := f.At(t, append([]string{"task", verb, "t-06"}, args...)...)
+		require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+		require.Contains(t, got.Stdout, "t-0612", verb)
+	}
+
 	missing := clitest.Problem(404, "unknown_task", "there is no such task")
-	several := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-06": missing, "GET /api/v1/agents/tasks": {Status: 200,
-		Body: `{"tasks":[` + task + `,{"id":"t-0699"}]}`}})
-	got = several.At(t, "task", "get", "t-06")
-	require.Equal(t, app.ExitNotFound, got.Code)
-	require.Equal(t, "Error: several tasks have ids that begin so; give more of it:\n  t-0612\n  t-0699\n",
-		got.Stderr)
+	several := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-06": missing,
+		"POST /api/v1/agents/tasks/t-06/cancel": missing, "GET /api/v1/agents/tasks": {Status: 200,
+			Body: `{"tasks":[` + task + `,{"id":"t-0699"}]}`}})
+	for _, verb := range []string{"get", "cancel"} {
+		got = several.At(t, "task", verb, "t-06")
+		require.Equal(t, app.ExitNotFound, got.Code)
+		require.Equal(t, "Error: several tasks have ids that begin so; give more of it:\n  t-0612\n  t-0699\n",
+			got.Stderr)
+	}
 	none := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-06": missing,
 		"GET /api/v1/agents/tasks": {Status: 200, Body: `{"tasks":[]}`}})
 	got = none.At(t, "task", "get", "t-06")
