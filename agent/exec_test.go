@@ -96,6 +96,19 @@ func TestExecFails(t *testing.T) {
 	}
 }
 
+// A command that writes nothing is no handler that hangs: as long as it lives, the agent gives signs of life for it.
+func TestQuietCommandOutlivesItsBeaconTimeout(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	hub.WaitRegistered(1)
+	quiet := watched("t1", agent.ExecType, time.Second)
+	quiet.Payload = json.RawMessage(`{"command":["sleep","2"]}`)
+	hub.Assign(quiet)
+	result := hub.WaitResult("t1")
+	require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+}
+
 func TestExecBoundsOutput(t *testing.T) {
 	t.Parallel()
 	result := execute(t,
