@@ -82,7 +82,7 @@ func printHealingDecisions(a *app.App, r *fleet.HealingCycleRecord) error {
 func actionsCommand(a *app.App) *cobra.Command {
 	var q client.HealingQuery
 	command := app.LimitedList(a, &cobra.Command{
-		Use: "actions", Short: "List what healing did, or deliberately did not, newest first", Args: app.Exactly(),
+		Use: "actions", Aliases: []string{"list"}, Short: "List what healing did, or deliberately did not, newest first", Args: app.Exactly(),
 		Example: "  mainstay healing actions --cluster default --agent agent-1",
 	}, func(s *client.Client) *client.List[fleet.HealingRecord] { return s.Healing.Actions(q) }, PrintActions)
 	flags := command.Flags()
