@@ -33,7 +33,8 @@ type Spawner struct {
 
 // Docker is a Docker engine and what its containers have in common.
 type Docker struct {
-	// Engine is its address, such as unix:///run/docker.sock or tcp://10.0.0.5:2376. Default: DOCKER_HOST, else the local socket.
+	// Engine is its address, such as unix:///run/docker.sock or tcp://10.0.0.5:2376. Default: DOCKER_HOST, else the
+	// local socket.
 	Engine string `yaml:"engine"`
 	// TLSCA, TLSCert and TLSKey are files with which it is reached over TLS; all three or none. Default: without.
 	TLSCA   string `yaml:"tls_ca"`

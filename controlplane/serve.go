@@ -42,8 +42,9 @@ func ServeCommand(a *app.App) *cobra.Command {
 		Long: `Run the control plane against any Temporal until SIGTERM or SIGINT.
 
 Roles: hub talks to agents, gateway is the REST API for clients, worker runs the workflows, and spawner, which is off
-unless named, starts and stops agents where clusters ask for it: as processes of this machine, or as containers. Each may run several times, all in one
-process or each in its own. Every hub needs an id of its own and the same secret key.
+unless named, starts and stops agents where clusters ask for it: as processes of this machine, or as containers. Each
+may run several times, all in one process or each in its own. Every hub needs an id of its own and the same secret
+key.
 
 Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…), else by
 the section temporal of the configuration.

@@ -35,9 +35,9 @@ type scalingRun struct {
 	started []string
 	// spawnedAt are the task queues where agents were started, each once.
 	spawnedAt []string
-	stopped map[string]bool // by agent; true: gracefully
-	retired []string
-	told    *fleet.ScalingResult
+	stopped   map[string]bool // by agent; true: gracefully
+	retired   []string
+	told      *fleet.ScalingResult
 }
 
 func newScalingRun(t *testing.T) *scalingRun {
