@@ -17,10 +17,10 @@ func TestAgentsAndClusters(t *testing.T) {
 	gone := `{"id":"agent-2","cluster":"default","status":"offline","role":"member","epoch":1,"instance_id":"j","max_tasks":4,"status_since":"2026-11-21T10:00:00Z","status_reason":"its connection closed"}`
 	cluster := `{"name":"default","status":"healthy","replication_mode":"active_active","selection_strategy":"least_loaded","min_agents":1,"desired_agents":2,"max_agents":9,"healthy_agent_count":1,"agent_count":2,"role_lease":"5s","task_transfer_timeout":"5m0s","dead_letter_retention":"168h0m0s","brake":{"share":0.5,"min_lost":3,"window":"10s"},"created_at":"2026-11-11T12:00:00Z"}`
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
-		"GET /api/v1/agents":                          {Status: 200, Body: `{"agents":[` + agent + `,` + gone + `]}`},
-		"GET /api/v1/agents/agent-2":                  {Status: 200, Body: gone},
-		"GET /api/v1/agents/clusters":                 {Status: 200, Body: `{"clusters":[` + cluster + `]}`},
-		"GET /api/v1/agents/clusters/default":         {Status: 200, Body: cluster},
+		"GET /api/v1/agents":                  {Status: 200, Body: `{"agents":[` + agent + `,` + gone + `]}`},
+		"GET /api/v1/agents/agent-2":          {Status: 200, Body: gone},
+		"GET /api/v1/agents/clusters":         {Status: 200, Body: `{"clusters":[` + cluster + `]}`},
+		"GET /api/v1/agents/clusters/default": {Status: 200, Body: cluster},
 		"GET /api/v1/agents/spawners": {Status: 200, Body: `{"spawners":[
 			{"name":"dock","last_seen":"2026-11-21T11:59:59Z","platform":"docker","health":"healthy","agents":2,"max_agents":5,"cpus":8,"memory_bytes":1073741824,"ended":[]},
 			{"name":"gone","last_seen":"2026-11-21T11:59:00Z","health":"unknown","problem":"it does not answer","agents":0,"ended":[]}]}`},

@@ -56,7 +56,8 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), cluster.SpawnerCommand(a),
 		healing.Command(a),
 		task.Command(a), job.Command(a), run.Command(a), schedule.Command(a), event.Command(a), token.Command(a),
-		mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a), controlplane.OpenAPICommand(a), versionCommand(a))
+		mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a), controlplane.OpenAPICommand(a),
+		versionCommand(a))
 	addCompletion(a, root)
 	return root
 }

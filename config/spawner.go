@@ -67,7 +67,13 @@ func (k *checker) spawner(s *Spawner) {
 		"must be process or docker")
 	k.check(s.Docker == Docker{} || s.Platform == fleet.PlatformDocker, "spawner.docker",
 		"has no effect: set spawner.platform to docker too")
-	k.check((s.Docker.TLSCA == "") == (s.Docker.TLSCert == "") && (s.Docker.TLSCA == "") == (s.Docker.TLSKey == ""),
+	given := 0
+	for _, file := range []string{s.Docker.TLSCA, s.Docker.TLSCert, s.Docker.TLSKey} {
+		if file != "" {
+			given++
+		}
+	}
+	k.check(given == 0 || given == 3,
 		"spawner.docker.tls_ca", "must be given with tls_cert and tls_key, or none of them")
 	k.count("spawner.max_agents", s.MaxAgents, 0, 10_000)
 	k.count("spawner.slots", s.Slots, 0, 10_000)

@@ -37,8 +37,8 @@ var (
 	AwaitJoinedActivity = Activity[AwaitJoinedInput, AwaitJoinedResult]{"AwaitJoined"}
 	// RetireActivity has a cluster forget an agent that was stopped for good.
 	RetireActivity = Activity[ClusterRetire, None]{"Retire"}
-	// FindSpawnerActivity runs on a queue of spawners; the one that took it answers. On the queue of a platform, one that
-	// can start no agent now answers with an error.
+	// FindSpawnerActivity runs on a queue of spawners; the one that took it answers. On the queue of a platform, one
+	// that can start no agent now answers with an error.
 	FindSpawnerActivity = Activity[None, SpawnerInfo]{"FindSpawner"}
 	// SpawnAgentActivity and TerminateAgentActivity run on the queue of one spawner.
 	SpawnAgentActivity     = Activity[fleet.SpawnSpec, fleet.Spawned]{"SpawnAgent"}

@@ -59,8 +59,8 @@ func StartSpawner(
 	if err != nil {
 		return nil, err
 	}
-	host, err := spawner.Start(ctx, spawner.HostOptions{Name: o.Name, Client: c, Namespace: namespace, Spawner: platform,
-		MaxAgents: o.MaxAgents, Logger: logger})
+	host, err := spawner.Start(ctx, spawner.HostOptions{Name: o.Name, Client: c, Namespace: namespace,
+		Spawner: platform, MaxAgents: o.MaxAgents, Logger: logger})
 	if err != nil {
 		platform.Close()
 		return nil, err

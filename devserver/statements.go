@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 )
 
-// Temporal compiles each SQL statement anew every time, a sixth of its processor time. keepStatements gives its database
-// connections that keep statements compiled.
+// Temporal compiles each SQL statement anew every time, a sixth of its processor time. keepStatements gives its
+// database connections that keep statements compiled.
 
 // keepStatements makes the database handle that all of Temporal's services share use such connections. The plugin has
 // no way to give it another handle, so its field is read; the handle's own field is public.

@@ -66,8 +66,8 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	return p, true
 }
 
-// OfUndecided is about so many tasks or runs of a cluster that wait for a person, the first of them since from. The kind
-// is KindReview, KindDeadLetter or KindRun.
+// OfUndecided is about so many tasks or runs of a cluster that wait for a person, the first of them since from. The
+// kind is KindReview, KindDeadLetter or KindRun.
 func OfUndecided(cluster string, kind Kind, count int64, from time.Time) Problem {
 	p := Problem{Severity: SeverityWarning, Kind: kind, Cluster: cluster, Count: count, Since: since(from)}
 	switch kind {

@@ -141,8 +141,8 @@ type HealingCase struct {
 	ShortSince time.Time `json:"short_since,omitzero"`
 	Scaled     bool      `json:"scaled,omitempty"` // scaling may start agents
 	// Alone: scaling is off and there are no shards and targets, so only people can help when agents are missing.
-	Alone bool `json:"alone,omitempty"`
-	Braked     bool      `json:"braked,omitempty"`
+	Alone  bool `json:"alone,omitempty"`
+	Braked bool `json:"braked,omitempty"`
 	// Suspects may be orphans; no hub was asked yet. LastUpset is when attempts may have been left behind.
 	LastUpset time.Time     `json:"last_upset,omitzero"`
 	Suspects  []Orphan      `json:"suspects,omitempty"`

@@ -351,8 +351,8 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 const ExecType = "exec"
 
 // NeedsTreeEnd reports whether the task may only go to agents that end all processes of a command. Otherwise processes
-// could outlive their agent, and run beside the next attempt of a fenced task, or unseen after one that a person decides
-// about.
+// could outlive their agent, and run beside the next attempt of a fenced task, or unseen after one that a person
+// decides about.
 func (s *TaskSpec) NeedsTreeEnd() bool { return needsTreeEnd(s.Type, s.Safety()) }
 
 func needsTreeEnd(taskType string, safety RetrySafety) bool {

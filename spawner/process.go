@@ -37,8 +37,8 @@ type ProcessOptions struct {
 	Command func(spec fleet.SpawnSpec) []string
 	// HubURLs are handed to the agents.
 	HubURLs []string
-	// JoinToken makes the token with which an agent registers where security is on; the agent reads it from a file. nil:
-	// they need none.
+	// JoinToken makes the token with which an agent registers where security is on; the agent reads it from a file.
+	// nil: they need none.
 	JoinToken JoinToken
 	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
 	Slots int
@@ -178,7 +178,8 @@ func (p *Process) noteEnd(r *running, how string) {
 		removeToken(p.options.Dir, id)
 		if !p.asked[id] {
 			select {
-			case p.ends <- fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt, Reason: "its process " + how}:
+			case p.ends <- fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt,
+				Reason: "its process " + how}:
 			default: // nobody watches
 			}
 		}

@@ -62,8 +62,8 @@ const (
 	EnvSpawnID       = fleet.EnvSpawnID
 )
 
-// AgentEnvironment is what a spawner of a name adds to its agent's environment. Later entries win. slots holds where the
-// cluster does not say.
+// AgentEnvironment is what a spawner of a name adds to its agent's environment. Later entries win. slots holds where
+// the cluster does not say.
 func AgentEnvironment(name string, spec *fleet.SpawnSpec, hubURLs []string, slots int) []string {
 	var env []string
 	// Hints to Go programs; nothing holds a process to them.

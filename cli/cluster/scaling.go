@@ -62,7 +62,8 @@ func printSpawners(a *app.App, spawners []api.Spawner) error {
 		if s.MemoryBytes > 0 {
 			memory = fmt.Sprintf("%d MiB", s.MemoryBytes>>20)
 		}
-		return []string{s.Name, string(s.Platform), string(s.Health), agents, cores, memory, a.Ago(&s.LastSeen), s.Problem}
+		return []string{s.Name, string(s.Platform), string(s.Health), agents, cores, memory, a.Ago(&s.LastSeen),
+			s.Problem}
 	})
 }
 

@@ -78,7 +78,9 @@ func reasonCommand(
 	command.Args = app.Exactly("a task's id")
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the task's history")
 	return app.Show(a, command, func(ctx context.Context, s *client.Client, args []string) (*api.Task, error) {
-		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) { return do(s.Tasks, ctx, id, reason) })
+		return withTask(ctx, s.Tasks, args[0], func(id string) (*api.Task, error) {
+			return do(s.Tasks, ctx, id, reason)
+		})
 	}, printNow)
 }
 

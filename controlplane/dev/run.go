@@ -175,8 +175,9 @@ func (d *Run) wantContainers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Clusters.Update(ctx, Cluster, rest.Settings{"desired_agents": d.containers, "scaling": map[string]any{
-		"mode": fleet.ScalingManual, "spawn": map[string]any{"spawner": d.hubID, "platform": fleet.PlatformDocker}}}, "")
+	spawn := map[string]any{"spawner": d.hubID, "platform": fleet.PlatformDocker}
+	_, err = c.Clusters.Update(ctx, Cluster, rest.Settings{"desired_agents": d.containers,
+		"scaling": map[string]any{"mode": fleet.ScalingManual, "spawn": spawn}}, "")
 	return err
 }
 

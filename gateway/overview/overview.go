@@ -278,8 +278,8 @@ func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
 	b.Failovers = append(b.Failovers, records...)
 }
 
-// personal tells of the tasks and runs that wait for a person, cluster by cluster. When not all were read, the total is in the
-// count of what is told of all clusters.
+// personal tells of the tasks and runs that wait for a person, cluster by cluster. When not all were read, the total is
+// in the count of what is told of all clusters.
 func (b *overviewBuilder) personal(p personal, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

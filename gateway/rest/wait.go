@@ -103,6 +103,7 @@ func (e *endPolls) join(workflowID string, poll func(context.Context)) (done <-c
 	defer e.mu.Unlock()
 	p := e.of[workflowID]
 	if p == nil {
+		//nolint:forbidigo // the poll is of all that wait, not of the first
 		ctx, stop := context.WithCancel(context.Background())
 		p = &endPoll{done: make(chan struct{}), stop: stop}
 		e.of[workflowID] = p

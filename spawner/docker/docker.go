@@ -38,7 +38,8 @@ type Options struct {
 	// Name is the spawner's own; no other spawner of the engine may have it.
 	Name string
 	// Engine is the address of the engine, such as unix:///run/docker.sock or tcp://10.0.0.5:2376; empty: as
-	// DOCKER_HOST and the like say, else the default socket. CA, Cert and Key are the files with which it is reached over TLS; empty: without.
+	// DOCKER_HOST and the like say, else the default socket. CA, Cert and Key are the files with which it is reached
+	// over TLS; empty: without.
 	Engine, CA, Cert, Key string
 	// HubURLs are handed to the agents.
 	HubURLs []string

@@ -1,5 +1,5 @@
-// Command containeragent is the agent in the containers of tests. Its tasks of the type hold end when they are told, and
-// those of the type eat take memory until the kernel ends the container.
+// Command containeragent is the agent in the containers of tests. Its tasks of the type hold end when they are told,
+// and those of the type eat take memory until the kernel ends the container.
 package main
 
 import (
@@ -30,9 +30,8 @@ func main() {
 		return nil, ctx.Err()
 	})
 	a.Handle("eat", func(context.Context, *agent.Task) (any, error) {
-		var all [][]byte
-		for {
-			all = append(all, []byte(strings.Repeat("x", 1<<20)))
+		for all := strings.Repeat("x", 1<<20); ; {
+			all += all
 		}
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
