@@ -185,7 +185,7 @@ func TestABundleThatIsCancelledReportsWhatIsDone(t *testing.T) {
 				hub.WaitRunning("a~.b1")
 				hub.Command(protocol.Command{Type: test.command, TaskID: "a~.b1", Attempt: hub.Polls()[len(hub.Polls())-1].
 					Running[0].Attempt})
-				_ = <-g.cause
+				require.Error(t, <-g.cause)
 				hub.WaitPoll("without work", func(p protocol.Poll) bool {
 					return len(p.Running) == 0 && p.Sequence > 2
 				})
