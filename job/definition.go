@@ -23,6 +23,7 @@ const Batch Type = "batch"
 const (
 	MaxNameLength   = 30
 	MaxSteps        = 200
+	MaxTriggers     = 8
 	MaxElements     = 100 // of a for_each
 	MaxParallel     = 100 // deliveries of a run at a time
 	MaxDefinition   = 256 << 10
