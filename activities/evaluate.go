@@ -63,6 +63,13 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return contract.Evaluated{}, err
 		}
+		if bytes := contract.PayloadBytes(begun.Tasks); bytes > job.MaxBeginBytes {
+			begun = contract.BegunStep{Step: id, Error: fmt.Sprintf("the payloads of its %d tasks have %d bytes in all, "+
+				"and at most %d may begin together: pass on where large data is, as a path or a key, instead of the data",
+				len(begun.Tasks), bytes, job.MaxBeginBytes)}
+		} else if bytes+answer.Bytes() > job.MaxBeginBytes {
+			break // the rest begins with the next evaluation
+		}
 		answer.Begin = append(answer.Begin, begun)
 	}
 	answer.Defaults = e.defaults
@@ -137,9 +144,13 @@ func readCompletions(step *job.PlannedStep, ended *contract.EndedStep) (complete
 			completes = output
 		}
 	}
-	if completes != nil && !step.TerminalSink {
+	switch {
+	case completes != nil && !step.TerminalSink:
 		return nil, errors.New(
 			"not_a_terminal_sink: only a step with terminal_sink: true may return complete_run")
+	case len(completes) > job.MaxRunOutputBytes:
+		return nil, fmt.Errorf("complete_run has %d bytes, and at most %d KiB are kept: return where the data is, as a path "+
+			"or a key, instead of the data", len(completes), job.MaxRunOutputBytes>>10)
 	}
 	return completes, nil
 }

@@ -29,7 +29,7 @@ type Task struct {
 	Tenant        string            `json:"tenant,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
-	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload."`
+	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload. Of a step's task: with the values of its expressions, once it was delivered."`
 	Cancelling    *Cancelling       `json:"cancelling,omitempty" doc:"A cancellation was asked for, and the agent has not stopped yet."`
 	Spec          *fleet.TaskSpec   `json:"spec,omitempty" doc:"What it was submitted with, without the payload, and with the cluster's defaults; only with include=payload."`
 	History       []TaskMoment      `json:"history,omitempty" doc:"What happened to it, oldest first, at most 500 of the newest; only with include=history."`

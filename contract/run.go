@@ -169,6 +169,27 @@ type Evaluated struct {
 	Defaults *fleet.TaskDefaults `json:"defaults,omitempty"`
 }
 
+// Bytes are those of the outputs and payloads in it.
+func (e *Evaluated) Bytes() int {
+	bytes := 0
+	for i := range e.Outputs {
+		bytes += len(e.Outputs[i].Output) + len(e.Outputs[i].Completes)
+	}
+	for i := range e.Begin {
+		bytes += PayloadBytes(e.Begin[i].Tasks)
+	}
+	return bytes
+}
+
+// PayloadBytes are those of tasks.
+func PayloadBytes(tasks []PlacedTask) int {
+	bytes := 0
+	for i := range tasks {
+		bytes += len(tasks[i].Spec.Payload)
+	}
+	return bytes
+}
+
 // StepOutput is what a run keeps of a step's result.
 type StepOutput struct {
 	Step   string          `json:"step"`

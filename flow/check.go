@@ -177,6 +177,8 @@ func (c *checker) inputSchema() {
 }
 
 func (c *checker) triggers() {
+	c.check(len(c.definition.On) <= job.MaxTriggers, "on", "has %d triggers, and at most %d are allowed: one cron may "+
+		"name several times, like 0 3,15 * * *; or make another job", len(c.definition.On), job.MaxTriggers)
 	for i, trigger := range c.definition.On {
 		at := fmt.Sprintf("on[%d]", i)
 		s := trigger.Schedule

@@ -116,6 +116,10 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:1: inputs: is not a valid JSON Schema: type: value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'"},
 		"cron": {head + "on: [{schedule: {cron: daily}}]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:3:18: on[0].schedule.cron: must have 5 fields (minute, hour, day of month, month, day of week), and has 1"},
+		"too many triggers": {head + "on: [" + strings.Repeat("{schedule: {cron: '@daily'}}, ", 9) + "]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:1: on: has 9 triggers, and at most 8 are allowed: one cron may name several times, like 0 3,15 * * *; or make another job"},
+		"a number for text": {head + "inputs: {type: object, properties: {commit: {type: string}}}\non: [{schedule: {cron: '@daily', inputs: {commit: 12}}}]\nsteps: {a: {task: {type: echo}}}",
+			`f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: commit: got number, want string; write text in quotes, in a shell as NAME='"…"'`},
 		"inputs of a schedule": {head + "inputs: {type: object, required: [bucket]}\non: [{schedule: {cron: '@daily', inputs: {}}}]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: missing property 'bucket'"},
 		"not a section": {head + "steps: [a, b]", "f.yaml:3:8: steps: must be a section with keys of your own, like {name: …}"},
@@ -286,7 +290,7 @@ func TestInputs(t *testing.T) {
 	schema := json.RawMessage(`{"type": "object", "required": ["bucket"], "properties": {"bucket": {"type": "string"}}}`)
 	require.NoError(t, CheckInputs(schema, json.RawMessage(`{"bucket": "docs"}`)))
 	require.EqualError(t, CheckInputs(schema, nil), "missing property 'bucket'")
-	require.EqualError(t, CheckInputs(schema, json.RawMessage(`{"bucket": 3}`)), "bucket: got number, want string")
+	require.EqualError(t, CheckInputs(schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
 	require.NoError(t, CheckInputs(nil, json.RawMessage(`{"anything": 1}`)))
 	require.Error(t, CheckInputs(json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
@@ -134,6 +135,9 @@ func schemaError(err error) error {
 		wrong = wrong.Causes[0]
 	}
 	what := wrong.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	if k, ok := wrong.ErrorKind.(*kind.Type); ok && slices.Contains(k.Want, "string") {
+		what += `; write text in quotes, in a shell as NAME='"…"'`
+	}
 	if at := strings.Join(wrong.InstanceLocation, "."); at != "" {
 		what = at + ": " + what
 	}

@@ -30,7 +30,7 @@ const nightlyJob = `job: nightly
 cluster: default
 inputs: {type: object, required: [bucket], properties: {bucket: {type: string}}}
 steps:
-  list: {task: {type: list}}
+  list: {task: {type: list, payload: "${inputs.bucket}"}}
   merge: {after: [list], task: {type: merge}, safety: idempotent}
 `
 
@@ -253,6 +253,10 @@ func TestARunThatFailedIsRunAgainFromAStep(t *testing.T) {
 	again := answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusAccepted)
 	require.Equal(t, job.StepCompleted, again.Steps[0].Status, "what has succeeded is taken over")
 	require.Equal(t, job.StepPending, again.Steps[1].Status)
+	twice := answer[api.Run](t, do(h, http.MethodPost, runsPath+"/"+id+"/retry", ""), http.StatusAccepted)
+	require.Equal(t, again.ID, twice.ID, "sent twice, it is one run")
+	require.True(t, twice.Duplicate)
+	require.False(t, again.Duplicate)
 	in := f.executions[contract.RunWorkflowID(again.ID)].input.(contract.RunInput)
 	require.Equal(t, id, in.Origin.RetryOf)
 	require.Equal(t, job.StepFailed, in.Done.Steps[1].Status)
@@ -285,6 +289,24 @@ func TestATaskOfARunIsShown(t *testing.T) {
 	require.Equal(t, contract.RunWorkflowID(id), task.WorkflowID)
 	require.Equal(t, fleet.TaskCancelled, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~merge", ""),
 		http.StatusOK).Status)
+	const more = "?include=payload&include=history"
+	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~list"+more, ""), http.StatusOK)
+	require.Equal(t, `"${inputs.bucket}"`, string(task.Payload), "before its first delivery: with its expressions")
+	require.Len(t, task.History, 1)
+	for _, step := range []string{"merge", "list"} {
+		e.history = append(e.history, deliveryEvents(1, contract.AttemptReport{AgentID: "a-1",
+			Outcome: fleet.AttemptCompleted})...)
+		scheduled := e.history[len(e.history)-2].GetActivityTaskScheduledEventAttributes()
+		scheduled.ActivityId = contract.AttemptActivityID(id+"~"+step, 1)
+		scheduled.Input = payloads(contract.RunTaskInput{Spec: fleet.TaskSpec{Type: step, Cluster: "default", Payload: []byte(`"` + step + `"`)}})
+	}
+	task = answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/"+id+"~list"+more, ""), http.StatusOK)
+	require.Equal(t, `"list"`, string(task.Payload), "what the agent got")
+	var moments []string
+	for _, m := range task.History {
+		moments = append(moments, m.Event)
+	}
+	require.Equal(t, []string{"completed", "queued", "completed"}, moments)
 	for _, none := range []string{"~none", "~list.0", "~"} {
 		problem(t, do(h, http.MethodGet, tasksPath+"/"+id+none, ""), http.StatusNotFound, protocol.CodeUnknownTask)
 	}

@@ -23,6 +23,7 @@ const Batch Type = "batch"
 const (
 	MaxNameLength   = 30
 	MaxSteps        = 200
+	MaxTriggers     = 8
 	MaxElements     = 100 // of a for_each
 	MaxParallel     = 100 // deliveries of a run at a time
 	MaxDefinition   = 256 << 10
@@ -30,6 +31,11 @@ const (
 	MaxOutputsBytes = 1 << 20  // of all steps of a run
 	MaxInputsBytes  = 64 << 10 // of a dispatch
 	MaxRunBytes     = 16 << 20 // payloads and results of a run in all
+	// MaxBeginBytes bounds the payloads of the tasks that a step begins with. An evaluation is one event of the run's
+	// history, and Temporal ends a workflow with an event of more than 2 MiB.
+	MaxBeginBytes = 3 << 19
+	// MaxRunOutputBytes bounds what a terminal sink completes the run with.
+	MaxRunOutputBytes = 256 << 10
 
 	DefaultParallel    = 50
 	DefaultResultLimit = 64 << 10

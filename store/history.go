@@ -74,6 +74,21 @@ func (s Tasks) AttemptLog(ctx context.Context, t *api.Task, number int) (lines [
 	return nil, nil
 }
 
+// firstDelivery is the spec with which a step's task, or that of an element, was first delivered; nil: it was not.
+func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*fleet.TaskSpec, error) {
+	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
+		var input contract.RunTaskInput
+		p := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads()
+		switch {
+		case err != nil:
+			return nil, err
+		case attemptOf(e, key) > 0 && len(p) > 0 && contract.Decode(p[0], &input):
+			return &input.Spec, nil
+		}
+	}
+	return nil, nil
+}
+
 // maxMoments bounds a task's history as it is told. The submission always belongs to it.
 const maxMoments = 500
 
@@ -120,7 +135,7 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 	at := e.GetEventTime().AsTime()
 	switch e.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-		if input := inputOf(e); len(l.moments) == 0 {
+		if input := inputOf(e); len(l.moments) == 0 && l.key == "" {
 			m := api.TaskMoment{At: at, Event: "submitted"}
 			if input != nil {
 				m.By = input.By

@@ -63,8 +63,13 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	return t, nil
 }
 
-// stepSpec is the task of a step as the run's plan has it: with its expressions.
+// stepSpec is what the task of a step was delivered with. Before its first delivery it is as the run's plan has it:
+// with its expressions.
 func (s Tasks) stepSpec(ctx context.Context, t *api.Task, step string) (*fleet.TaskSpec, error) {
+	_, key := contract.Locate(t.ID)
+	if spec, err := s.firstDelivery(ctx, t, key); spec != nil || err != nil {
+		return spec, err
+	}
 	input, err := s.Runs().Input(ctx, &api.Run{WorkflowID: t.WorkflowID, WorkflowRunID: t.RunID})
 	if err != nil {
 		return nil, err

@@ -20,17 +20,20 @@ import (
 )
 
 // definition reads a file and checks it before it is sent: what is wrong is told with file and line.
-func definition(a *app.App, command *cobra.Command, file string) (name string, text []byte, err error) {
+func definition(a *app.App, command *cobra.Command, file string) (d *job.Definition, text []byte, err error) {
 	text, err = read(command.InOrStdin(), file)
 	if err != nil {
-		return "", nil, app.WithExit(app.ExitUsage, err)
+		return nil, nil, app.WithExit(app.ExitUsage, err)
 	}
-	d, _, err := flow.Read(file, text)
+	d, _, err = flow.Read(file, text)
 	if err != nil {
-		return "", nil, app.WithExit(app.ExitUsage, err)
+		return nil, nil, app.WithExit(app.ExitUsage, err)
 	}
-	return fleet.Qualify(d.Tenant, d.Job), text, nil
+	return d, text, nil
 }
+
+// nameOf is the full name of a definition's job.
+func nameOf(d *job.Definition) string { return fleet.Qualify(d.Tenant, d.Job) }
 
 func runCommand(a *app.App) *cobra.Command {
 	var inputs []string
@@ -41,18 +44,18 @@ unless it completed.`,
 		Example: "  mainstay job run examples/jobs/build.yaml\n  mainstay job run nightly.yaml -i bucket=docs",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		name, text, err := definition(a, command, args[0])
+		d, text, err := definition(a, command, args[0])
 		if err != nil {
 			return err
 		}
 		r := api.DispatchRequest{}
-		if r.Inputs, err = inputsOf(inputs); err != nil {
+		if r.Inputs, err = inputsOf(inputs, d.Inputs); err != nil {
 			return err
 		}
-		if _, err := s.Jobs.Apply(ctx, name, text, ""); err != nil {
+		if _, err := s.Jobs.Apply(ctx, nameOf(d), text, ""); err != nil {
 			return err
 		}
-		run, err := s.Jobs.Dispatch(ctx, name, r)
+		run, err := s.Jobs.Dispatch(ctx, nameOf(d), r)
 		if err != nil {
 			return err
 		}
@@ -73,22 +76,25 @@ unless it completed.`,
 
 func inputFlag(command *cobra.Command, inputs *[]string) {
 	command.Flags().StringArrayVarP(inputs, "input", "i", nil,
-		"an input as NAME=VALUE; a value that is JSON, like 3, true or [1], counts as such")
+		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such")
 }
 
-// inputsOf makes the inputs of a run of NAME=VALUE.
-func inputsOf(list []string) (json.RawMessage, error) {
+// inputsOf makes the inputs of a run of NAME=VALUE. A value is text if it is no JSON, or if the schema wants text.
+func inputsOf(list []string, schema json.RawMessage) (json.RawMessage, error) {
 	pairs, err := app.Pairs("--input", list)
 	if err != nil || pairs == nil {
 		return nil, err
 	}
+	var declared struct{ Properties map[string]struct{ Type any } }
+	_ = json.Unmarshal(schema, &declared) // a schema without such properties says nothing
 	inputs := map[string]any{}
 	for name, text := range pairs {
-		var value any
-		if json.Unmarshal([]byte(text), &value) != nil {
-			value = text
+		wantsText := declared.Properties[name].Type == "string"
+		if json.Valid([]byte(text)) && (!wantsText || strings.HasPrefix(text, `"`)) {
+			inputs[name] = json.RawMessage(text)
+		} else {
+			inputs[name] = text
 		}
-		inputs[name] = value
 	}
 	return json.Marshal(inputs)
 }
@@ -100,7 +106,7 @@ func applyCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay job apply nightly.yaml\n  mainstay job apply nightly.yaml --if-version 3",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		name, text, err := definition(a, command, args[0])
+		d, text, err := definition(a, command, args[0])
 		if err != nil {
 			return err
 		}
@@ -108,7 +114,7 @@ func applyCommand(a *app.App) *cobra.Command {
 		if version > 0 {
 			expected = strconv.Itoa(version)
 		}
-		j, err := s.Jobs.Apply(ctx, name, text, expected)
+		j, err := s.Jobs.Apply(ctx, nameOf(d), text, expected)
 		if err != nil {
 			return err
 		}
@@ -131,11 +137,11 @@ func planCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay job plan nightly.yaml",
 	}
 	return a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		name, text, err := definition(a, command, args[0])
+		d, text, err := definition(a, command, args[0])
 		if err != nil {
 			return err
 		}
-		p, err := s.Jobs.Plan(ctx, name, text)
+		p, err := s.Jobs.Plan(ctx, nameOf(d), text)
 		if err != nil {
 			return err
 		}
@@ -244,7 +250,7 @@ func dispatchCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at +2h --follow",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
-		if r.Inputs, err = inputsOf(inputs); err != nil {
+		if r.Inputs, err = inputsOf(inputs, nil); err != nil {
 			return err
 		}
 		if r.StartAt, err = app.TimeFlag("--start-at", at, a.Now()); err != nil {

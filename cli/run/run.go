@@ -139,14 +139,19 @@ func retryCommand(a *app.App) *cobra.Command {
 		Use: "retry RUN", Short: "Run again what has not succeeded of a run that has ended", Args: app.Exactly("a run's id"),
 		Example: "  mainstay run retry r-06f3… --from merge",
 		Long: `Run again what has not succeeded of a run that has ended, as a new run. With --from, also that step and all that come
-after it. Steps of a run that has not ended are retried with: mainstay run step retry RUN STEP`,
+after it. Sent again, it is the same run; if that failed too, retry it. Steps of a run that has not ended are retried
+with: mainstay run step retry RUN STEP`,
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		run, err := s.Runs.Retry(ctx, args[0], in)
 		if err != nil {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf("Run %s repeats %s. Follow it with: mainstay run watch %s\n", run.ID, args[0], run.ID)
+			how := "repeats"
+			if run.Duplicate {
+				how = "already repeats"
+			}
+			return a.Sayf("Run %s %s %s. Follow it with: mainstay run watch %s\n", run.ID, how, args[0], run.ID)
 		})
 	})
 	command.Flags().StringVar(&in.From, "from", "", "run this step and all after it again, even if they succeeded")

@@ -117,7 +117,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"retry-run",
 		"POST /runs/{id}/retry",
 		"Run again what has not succeeded of a run that has ended",
-		"Starts a new run, which takes over what has succeeded. Answers 409 conflict of a run that has not ended: retry its steps.",
+		"Starts a new run, which takes over what has succeeded. Sent again, it answers that run, as a duplicate; if that failed too, retry it. Answers 409 conflict of a run that has not ended: retry its steps.",
 	)),
 		func(ctx context.Context, in *retryInput) (*rest.Output[api.Run], error) {
 			return rest.Reply(h.retry(ctx, in))
@@ -303,7 +303,11 @@ func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 	}
-	if in.Body != nil && in.Body.From != "" && !run.Reopen(&first.Plan, in.Body.From) {
+	from := ""
+	if in.Body != nil {
+		from = in.Body.From
+	}
+	if from != "" && !run.Reopen(&first.Plan, from) {
 		return api.Run{}, rest.Invalid("body.from", errors.New("must be a step of the run"))
 	}
 	cluster, err := h.KnownCluster(ctx, first.Plan.Cluster)
@@ -312,9 +316,15 @@ func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
 	}
 	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: &run.Ledger,
 		Origin: job.Origin{By: rest.Actor(ctx), RetryOf: run.ID}}
-	id := fleet.Qualify(run.Tenant, api.NewRunID())
+	id := contract.RetryRunID(first.Plan.Job, run.ID, from)
 	access.Touch(ctx, "run", id)
-	if err := h.Store.Runs().Start(callCtx, id, "", next, cluster.TenantWeights[run.Tenant]); err != nil {
+	err = h.Store.Runs().Start(callCtx, id, "", next, cluster.TenantWeights[run.Tenant])
+	if store.KindOf(err) == store.Exists {
+		repeats, err := h.wait(ctx, id, 0)
+		repeats.Duplicate = true
+		return repeats, err
+	}
+	if err != nil {
 		return api.Run{}, h.Answer(err, "start a run", protocol.CodeInternal)
 	}
 	ledger := job.NewLedger(&next.Plan, id, next.Inputs, next.Origin, time.Now().UTC())

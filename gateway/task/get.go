@@ -115,7 +115,7 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Deliv
 			task.Payload, spec.Payload, task.Spec = spec.Payload, nil, spec
 		}
 	}
-	if _, step := contract.Locate(task.ID); step != "" || !slices.Contains(parts, includeHistory) {
+	if !slices.Contains(parts, includeHistory) {
 		return nil
 	}
 	var err error

@@ -26,6 +26,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 		if answer, err = evaluation(ctx, in); answer.Defaults != nil {
 			r.defaults, r.defaultsUntil = answer.Defaults, workflow.Now(ctx).Add(defaultsKept)
 		}
+		r.turn += answer.Bytes()
 	}
 	if err != nil {
 		r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
@@ -144,7 +145,7 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	}
 	problem := o.Error
 	if problem == "" && r.ledger.OutputBytes()+len(o.Output) > job.MaxOutputsBytes {
-		problem = "the outputs of the run have more than 1 MiB"
+		problem = "the outputs of the run have more than 1 MiB: keep less of its results, with output"
 	}
 	if problem != "" {
 		e.Fail(s.OnFailure, problem, now)

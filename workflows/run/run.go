@@ -22,6 +22,9 @@ const (
 	quietEvents = 10_000
 	// carriedBytes bounds the results that a run hands over when it continues as new.
 	carriedBytes = 512 << 10
+	// turnBytes is how large the answer to one workflow task may be before the rest waits for the next: Temporal ends
+	// a workflow with an answer of more than 4 MiB.
+	turnBytes = 2 << 20
 	// evaluateTimeout bounds one evaluation, with its tries.
 	evaluateTimeout = time.Minute
 	// defaultsKept is how long a change of the cluster's task_defaults may be unknown to the run.
@@ -50,6 +53,8 @@ type run struct {
 	ended   []string                   // steps that have ended since the last evaluation
 	results map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
 	bytes   int                        // of payloads and results so far
+	turn    int                        // of evaluations and payloads in the answer to the present workflow task
+	turnAt  int                        // length of the history when that began
 	timers  map[string]int             // by step: which of its timers counts
 	marked  job.RunStatus              // the status search attribute as last set
 
@@ -110,6 +115,9 @@ func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
 		if ctx.Err() != nil && r.ledger.Cancel == nil {
 			r.cancel(ctx, "", "the workflow was cancelled")
 		}
+		if r.full(ctx) {
+			r.nextTurn(ctx)
+		}
 		now := workflow.Now(ctx)
 		r.collect(now)
 		if r.mayContinue(ctx) {
@@ -132,6 +140,28 @@ func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
 	}
 }
 
+// full reports whether the answer to the present workflow task is so large that nothing more may be added to it.
+func (r *run) full(ctx workflow.Context) bool {
+	if now := workflow.GetInfo(ctx).GetCurrentHistoryLength(); now != r.turnAt {
+		r.turnAt, r.turn = now, 0
+	}
+	return r.turn > turnBytes && bounded(ctx)
+}
+
+// bounded reports whether the run heeds the bounds of turnBytes, and of payloads when it continues as new: one that
+// was past them before there were any goes on without.
+func bounded(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "bounded-bytes", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// nextTurn waits for the next workflow task.
+func (r *run) nextTurn(ctx workflow.Context) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	_ = workflow.Sleep(ctx, time.Millisecond)
+	r.turn = 0
+}
+
 // mayContinue reports whether the run continues as new now: its history is long, and no task is open.
 func (r *run) mayContinue(ctx workflow.Context) bool {
 	kept := 0
@@ -143,12 +173,16 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 	if !info.GetContinueAsNewSuggested() && !r.quiet || kept > carriedBytes || !workflow.AllHandlersFinished(ctx) {
 		return false
 	}
+	payloads := 0
 	for _, w := range r.open {
-		if w.delivery != nil {
+		if payloads += len(w.task.Spec.Payload); w.delivery != nil {
 			return false
 		}
 	}
-	return true
+	if payloads > carriedBytes && bounded(ctx) {
+		r.quiet = false // they begin first
+	}
+	return payloads <= carriedBytes || !bounded(ctx)
 }
 
 func (r *run) continueAsNew(ctx workflow.Context) error {

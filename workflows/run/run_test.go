@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -355,7 +356,7 @@ func TestEnds(t *testing.T) {
 			steps:  `  a: {task: {type: echo}, result_limit: 1KiB}`,
 			agents: map[string]agent{"a": returns(`"` + strings.Repeat("x", 2000) + `"`)},
 			status: job.RunFailed, want: "a failed",
-			why: "step a failed: its result has 2002 bytes, result_limit allows 1024",
+			why: "step a failed: its result has 2002 bytes, and result_limit allows 1024: write result_limit: 1MiB, or return where the data is, as a path or a key",
 		},
 		"a wait": {
 			steps: `  a: {wait: {for: 2h}}
@@ -380,6 +381,54 @@ func TestEnds(t *testing.T) {
 			require.Equal(t, c.want, statuses(l), l.Why)
 			require.Equal(t, c.status, l.Status)
 			require.Equal(t, c.why, l.Why)
+		})
+	}
+}
+
+// Each limit of what a run holds, just kept and just passed; the run says what to do.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	text := func(bytes int) string { return `"` + strings.Repeat("x", bytes-2) + `"` }
+	many := func(n int, step string) (steps string) {
+		for i := range n {
+			steps += fmt.Sprintf("  s%03d: %s\n", i, step)
+		}
+		return steps
+	}
+	const reference = ": pass on where large data is, as a path or a key, instead of the data"
+	for name, c := range map[string]struct {
+		steps, input string
+		agent        agent
+		why          string // "": the run completes
+	}{
+		"result":              {many(1, "{result_limit: 1MiB, task: {type: echo}}"), `1`, returns(text(1 << 20)), ""},
+		"results":             {many(15, "{result_limit: 1MiB, task: {type: echo}}"), `1`, returns(text(1 << 20)), ""},
+		"results past it":     {many(17, "{result_limit: 1MiB, task: {type: echo}}"), `1`, returns(text(1 << 20)), "the payloads and results of the run have more than 16 MiB" + reference},
+		"outputs":             {many(64, "{task: {type: echo}}"), `1`, returns(text(16 << 10)), ""},
+		"outputs past it":     {many(65, "{task: {type: echo}}"), `1`, returns(text(16 << 10)), "the outputs of the run have more than 1 MiB: keep less of its results, with output"},
+		"elements":            {many(1, `{for_each: {count: 24}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), ""},
+		"elements past it":    {many(1, `{for_each: {count: 25}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), "the payloads of its 25 tasks have 1638400 bytes in all, and at most 1572864 may begin together" + reference},
+		"many elements":       {many(6, `{for_each: {count: 24}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), ""},
+		"complete_run":        {many(1, "{terminal_sink: true, result_limit: 1MiB, task: {type: echo}}"), `1`, returns(`{"complete_run":` + text(256<<10) + `}`), ""},
+		"complete_run beyond": {many(1, "{terminal_sink: true, result_limit: 1MiB, task: {type: echo}}"), `1`, returns(`{"complete_run":` + text(256<<10+1) + `}`), "complete_run has 262145 bytes, and at most 256 KiB are kept: return where the data is, as a path or a key, instead of the data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agents := map[string]agent{}
+			for i := range 65 {
+				agents[fmt.Sprintf("s%03d", i)] = c.agent
+			}
+			h := newHarness(t, agents)
+			h.start(t, head+"steps:\n"+c.steps, `{"v": `+c.input+`}`)
+			l := h.outcome(t)
+			if c.why == "" {
+				require.Equal(t, job.RunCompleted, l.Status, l.Why)
+				return
+			}
+			require.Equal(t, job.RunFailed, l.Status)
+			require.Regexp(t, `^step s\d+ failed: `, l.Why)
+			_, why, _ := strings.Cut(l.Why, " failed: ")
+			require.Equal(t, c.why, why)
 		})
 	}
 }

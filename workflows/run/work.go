@@ -14,10 +14,6 @@ import (
 	"mainstay.dev/mainstay/workflows/delivery"
 )
 
-// inputsATurn bounds the bytes of the tasks that begin in one turn: Temporal ends a workflow whose one answer is larger
-// than 4 MiB.
-const inputsATurn = 2 << 20
-
 // work is one task of a step: the step's own, or that of an element.
 type work struct {
 	run      *run
@@ -90,8 +86,7 @@ func (r *run) launch(ctx workflow.Context) {
 	if r.ledger.Paused != nil || r.quiet {
 		return
 	}
-	under, inputs := map[string]int{}, 0
-	all := 0
+	under, all := map[string]int{}, 0
 	for _, w := range r.open {
 		if w.delivery != nil {
 			under[w.step]++
@@ -103,10 +98,11 @@ func (r *run) launch(ctx workflow.Context) {
 		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel {
 			continue
 		}
-		if inputs += len(w.task.Spec.Payload); inputs > inputsATurn {
+		if r.full(ctx) {
 			r.changed = true // the rest begins in the next turn
 			return
 		}
+		r.turn += len(w.task.Spec.Payload)
 		under[w.step]++
 		all++
 		r.deliver(ctx, w)
@@ -195,9 +191,11 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 	r.bytes += len(state.Result)
 	switch {
 	case len(state.Result) > int(s.ResultLimit):
-		return nil, fmt.Sprintf("its result has %d bytes, result_limit allows %d", len(state.Result), s.ResultLimit)
+		return nil, fmt.Sprintf("its result has %d bytes, and result_limit allows %d: write result_limit: 1MiB, or return "+
+			"where the data is, as a path or a key", len(state.Result), s.ResultLimit)
 	case r.bytes > job.MaxRunBytes:
-		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB", job.MaxRunBytes>>20)
+		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB: pass on where large data is, "+
+			"as a path or a key, instead of the data", job.MaxRunBytes>>20)
 	}
 	return state.Result, ""
 }
