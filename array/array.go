@@ -210,6 +210,22 @@ type Bundle struct {
 // Single reports whether the delivery is an ordinary assignment of one element.
 func (b *Bundle) Single() bool { return len(b.Elements) == 1 }
 
+// TaskID is the id of the delivery's task: the element's, or the bundle's own.
+func (b *Bundle) TaskID(array string) string {
+	if b.Single() {
+		return ElementID(array, b.Elements[0])
+	}
+	return BundleID(array, b.Number)
+}
+
+// Attempt is the number of the attempt of that task.
+func (b *Bundle) Attempt() int {
+	if b.Single() {
+		return b.Attempts[0]
+	}
+	return 1
+}
+
 // State is the array as it stands. It is carried over continue-as-new while no bundle is under way.
 type State struct {
 	Counts     Counts    `json:"counts"`

@@ -126,12 +126,11 @@ func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
 // UnderWay is the number of bundles that are in lanes or with agents.
 func (s *State) UnderWay() int { return len(s.flight) }
 
-// Waiting is how many of the running elements are in bundles for which waits reports that they are still in their lane.
-func (s *State) Waiting(waits func(bundle int) bool) (elements int) {
-	for _, b := range s.flight {
-		if waits(b.Number) {
-			elements += len(b.Elements)
-		}
+// Flying are the bundles that are in lanes or with agents: how many elements each has, by its task id.
+func (s *State) Flying(array string) map[string]int {
+	flying := make(map[string]int, len(s.flight))
+	for i := range s.flight {
+		flying[s.flight[i].TaskID(array)] = len(s.flight[i].Elements)
 	}
-	return elements
+	return flying
 }

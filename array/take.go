@@ -39,7 +39,7 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 			s.end(n, Failed, "no agent took it in time", "")
 		}
 	case end.Outcome == fleet.AttemptCompleted && b.Single() && len(end.Results) == 0:
-		s.Returns = 0
+		s.taken()
 		s.measure(end.Took.Milliseconds())
 		s.end(b.Elements[0], Completed, "", "")
 	case end.Outcome == fleet.AttemptCompleted:
@@ -84,9 +84,12 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []fleet.El
 		s.returned(array, fleet.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
 		return
 	}
-	s.Returns = 0
+	s.taken()
 	s.measure(took / int64(ended))
 }
+
+// taken notes that agents take deliveries.
+func (s *State) taken() { s.Returns, s.HoldWhy = 0, "" }
 
 // measure takes a time of elements into their mean.
 func (s *State) measure(ms int64) {
@@ -166,7 +169,7 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 	if end.Outcome == fleet.AttemptReturned || !end.Begun && end.Outcome.Gone() {
 		s.Returns++
 	} else {
-		s.Returns = 0
+		s.taken()
 	}
 	switch next.Status {
 	case fleet.TaskReview:
@@ -241,6 +244,14 @@ func (s *State) CancelHeld(why string) {
 			s.end(n, Cancelled, why, "")
 		}
 	}
+}
+
+// Abandon ends what is under way, of an array that was cancelled.
+func (s *State) Abandon() {
+	for _, b := range s.flight {
+		s.cancelRunning(b)
+	}
+	s.flight = nil
 }
 
 // cancelRunning ends the elements of a bundle that was stopped.
