@@ -12,12 +12,10 @@ import (
 // End is how a bundle ended.
 type End struct {
 	fleet.AttemptEnd
-	// Results are of the elements that ended on the agent; a single that completed has none.
+	// Results are of the elements that ended on the agent.
 	Results []fleet.ElementResult
 	// Expired: no agent took it in time.
 	Expired bool
-	// Took is how long a single ran.
-	Took time.Duration
 }
 
 // Take takes the end of a bundle. Each element's result counts once, and only from the bundle that it was in.
@@ -38,10 +36,6 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 		for _, n := range b.Elements {
 			s.end(n, Failed, "no agent took it in time", "")
 		}
-	case end.Outcome == fleet.AttemptCompleted && b.Single() && len(end.Results) == 0:
-		s.taken()
-		s.measure(end.Took.Milliseconds())
-		s.end(b.Elements[0], Completed, "", "")
 	case end.Outcome == fleet.AttemptCompleted:
 		s.accept(d, array, b, end.Results, now)
 	case b.Single():

@@ -171,9 +171,6 @@ func (c *carrier) deliver(b array.Bundle) {
 		if err == nil {
 			end.Outcome = fleet.AttemptCompleted
 		}
-		if report.StartedAt != nil && report.EndedAt != nil {
-			end.Took = report.EndedAt.Sub(*report.StartedAt)
-		}
 		c.state.Take(&c.in.Definition, c.id, b.Number, end, workflow.Now(ctx))
 		c.changed = true
 	})

@@ -62,7 +62,7 @@ func (h *harness) run(_ context.Context, in contract.RunTaskInput) (contract.Att
 	if in.Element != nil {
 		h.begun[*in.Element]++
 		r := h.result(*in.Element, in.Attempt)
-		report.Output = r.Output
+		report.Elements = []fleet.ElementResult{r}
 		if r.Outcome != fleet.AttemptCompleted {
 			report.Outcome, report.Reason, report.Begun, report.Final = r.Outcome, r.Error, true, r.NonRetryable
 			return report, temporal.NewNonRetryableApplicationError(r.Error, contract.AttemptFailure, nil, report)
