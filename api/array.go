@@ -28,13 +28,13 @@ func (r *ArrayRequest) Definition() array.Definition {
 // Array is an array as clients see it.
 type Array struct {
 	ArrayEntry
-	Why        string       `json:"why,omitempty"`
-	Counts     array.Counts `json:"counts" doc:"Elements by their status. running: an agent has them."`
-	Priority   int          `json:"priority,omitempty" doc:"As a person has set it; absent: as submitted."`
-	Until      *time.Time   `json:"until,omitempty" doc:"When its dead letters and reviews are given up."`
-	WorkflowID string       `json:"workflow_id" doc:"Where the array is in Temporal."`
-	RunID      string       `json:"run_id,omitempty"`
-	Duplicate  bool         `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
+	Why        string              `json:"why,omitempty"`
+	Counts     array.ElementCounts `json:"counts" doc:"Elements by their status. running: an agent has them."`
+	Priority   int                 `json:"priority,omitempty" doc:"As a person has set it; absent: as submitted."`
+	Until      *time.Time          `json:"until,omitempty" doc:"When its dead letters and reviews are given up."`
+	WorkflowID string              `json:"workflow_id" doc:"Where the array is in Temporal."`
+	RunID      string              `json:"run_id,omitempty"`
+	Duplicate  bool                `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 }
 
 // ArrayEntry is an array in a list: what Temporal tells of it without asking the array itself.

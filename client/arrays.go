@@ -47,8 +47,8 @@ func (a Arrays) Get(ctx context.Context, id string, wait time.Duration) (*api.Ar
 }
 
 // Elements lists an array's elements, with a status or all.
-func (a Arrays) Elements(id string, status array.Status) *List[array.Element] {
-	return list[array.Element](a.c, path("arrays", id, "elements"), "elements", values("status", status))
+func (a Arrays) Elements(id string, status array.Status) *List[array.ElementEntry] {
+	return list[array.ElementEntry](a.c, path("arrays", id, "elements"), "elements", values("status", status))
 }
 
 // Results are what the elements of an array returned, as far as they have completed, in the order in which they did. An

@@ -39,9 +39,9 @@ type ArrayCarried struct {
 
 // ArrayState is what a query answers, and what an Array workflow returns or has as its failure's detail.
 type ArrayState struct {
-	Status array.ArrayStatus `json:"status"`
-	Why    string            `json:"why,omitempty"`
-	Counts array.Counts      `json:"counts"`
+	Status array.ArrayStatus   `json:"status"`
+	Why    string              `json:"why,omitempty"`
+	Counts array.ElementCounts `json:"counts"`
 	// Priority is the one in force; zero: the default.
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// Duplicates are results that were not accepted, because their element had one.
@@ -82,8 +82,8 @@ type ElementsRequest struct {
 
 // ElementsPage are elements, and the number to go on from; 0: there are no more.
 type ElementsPage struct {
-	Elements []array.Element `json:"elements"`
-	Next     int             `json:"next,omitempty"`
+	Elements []array.ElementEntry `json:"elements"`
+	Next     int                  `json:"next,omitempty"`
 }
 
 // Messages of the Array workflow.

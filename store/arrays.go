@@ -98,7 +98,7 @@ func (s Arrays) Describe(ctx context.Context, id string) (a Array, err error) {
 	info := d.GetWorkflowExecutionInfo()
 	a.ArrayEntry = ofArrayInfo(info)
 	a.WorkflowID, a.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
-	a.Counts = array.Counts{Total: a.Elements}
+	a.Counts = array.ElementCounts{Total: a.Elements}
 	a.first = info.GetFirstRunId()
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &a.Digest)
 	a.queued = map[string]bool{}

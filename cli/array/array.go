@@ -273,9 +273,9 @@ func elementsCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func printElements(a *app.App, elements []array.Element) error {
+func printElements(a *app.App, elements []array.ElementEntry) error {
 	header := []string{"ELEMENT", "STATUS", "WHY"}
-	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.Element) []string {
+	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.ElementEntry) []string {
 		return []string{fmt.Sprint(e.Number), string(e.Status), app.OneLine(e.Why)}
 	})
 }

@@ -64,8 +64,8 @@ type elementsInput struct {
 
 type elementsOutput struct {
 	Body struct {
-		Elements      []array.Element `json:"elements"`
-		NextPageToken string          `json:"next_page_token,omitempty"`
+		Elements      []array.ElementEntry `json:"elements"`
+		NextPageToken string               `json:"next_page_token,omitempty"`
 	}
 }
 
@@ -228,7 +228,7 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 	return &rest.StatusOutput[api.Array]{Status: http.StatusAccepted, Body: api.Array{
 		ArrayEntry: api.ArrayEntry{ID: id, Type: r.Type, Cluster: r.Cluster, Tenant: r.Tenant, Labels: r.Labels,
 			Elements: total, Status: array.ArrayRunning},
-		Counts:     array.Counts{Total: total, Queued: total},
+		Counts:     array.ElementCounts{Total: total, Queued: total},
 		WorkflowID: contract.ArrayWorkflowID(id),
 	}}, nil
 }
@@ -344,7 +344,7 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 	out := &elementsOutput{}
 	out.Body.Elements = page.Elements
 	if page.Elements == nil {
-		out.Body.Elements = []array.Element{}
+		out.Body.Elements = []array.ElementEntry{}
 	}
 	if page.Next > 0 {
 		out.Body.NextPageToken = rest.SealToken(list, []byte(strconv.Itoa(page.Next)))

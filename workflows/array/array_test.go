@@ -140,7 +140,7 @@ func TestAnArrayIsDeliveredInBundles(t *testing.T) {
 	h.start(nil)
 	state := h.outcome(t)
 	require.Equal(t, array.ArrayCompleted, state.Status)
-	require.Equal(t, array.Counts{Total: 1000, Completed: 1000}, state.Counts)
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, state.Counts)
 	require.Len(t, h.begun, 1000)
 	require.Less(t, len(h.inputs), 100, "64 bundles of 4 go out before a time is known, then bundles of 100")
 }
@@ -199,7 +199,7 @@ func TestDeadLettersWaitForARetry(t *testing.T) {
 	h.start(nil)
 	require.True(t, early.Refused)
 	require.NoError(t, retried.Err)
-	require.Equal(t, array.Counts{Total: 1000, Completed: 1000}, h.outcome(t).Counts)
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, h.outcome(t).Counts)
 	require.Equal(t, 4, h.begun[7], "three attempts, and one after the retry")
 }
 
@@ -254,7 +254,7 @@ func TestACancelledArrayEndsWhatHasNotBegun(t *testing.T) {
 	h.start(func(in *contract.ArrayInput) { in.Count = 10 })
 	state := h.outcome(t)
 	require.Equal(t, array.ArrayCancelled, state.Status)
-	require.Equal(t, array.Counts{Total: 10, Completed: 9, Cancelled: 1}, state.Counts)
+	require.Equal(t, array.ElementCounts{Total: 10, Completed: 9, Cancelled: 1}, state.Counts)
 	require.Equal(t, "not needed", state.Why)
 }
 
@@ -286,7 +286,7 @@ func TestAPoisonElementIsFound(t *testing.T) {
 		return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "the agent was lost"}
 	}
 	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Minute) })
-	require.Equal(t, array.Counts{Total: 1000, Completed: 999, DeadLetter: 1}, h.outcome(t).Counts)
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 999, DeadLetter: 1}, h.outcome(t).Counts)
 	require.LessOrEqual(t, losses, 5)
 }
 

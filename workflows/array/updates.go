@@ -15,7 +15,10 @@ func (c *carrier) handle(ctx workflow.Context) error {
 	return errors.Join(
 		contract.ArrayQuery.Handle(ctx, c.view),
 		contract.ElementsQuery.Handle(ctx, c.elements),
-		contract.ArrayUpdate.Handle(ctx, func(_ workflow.Context, r contract.ArrayRequest) (contract.ArrayState, error) {
+		contract.ArrayUpdate.Handle(ctx, func(ctx workflow.Context, r contract.ArrayRequest) (contract.ArrayState, error) {
+			if r.Action == contract.ResumeArray {
+				c.state.Resume(workflow.Now(ctx))
+			}
 			c.act(&r)
 			return c.view(), nil
 		}, c.mayAct))
