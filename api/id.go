@@ -20,5 +20,8 @@ func NewTaskID() string {
 	return "t-" + sortable.EncodeToString(id[:])
 }
 
+// NewArrayID is the same for an array, with "a-".
+func NewArrayID() string { return "a" + NewTaskID()[1:] }
+
 // NewRunID is the same for a run, with "r-".
 func NewRunID() string { return "r" + NewTaskID()[1:] }

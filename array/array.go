@@ -124,8 +124,8 @@ const (
 	Cancelled  Status = "cancelled"
 )
 
-// Counts are numbers of elements by their status.
-type Counts struct {
+// ElementCounts are numbers of elements by their status.
+type ElementCounts struct {
 	Total      int `json:"total"`
 	Queued     int `json:"queued" doc:"Those that wait for their next attempt too."`
 	Running    int `json:"running"`
@@ -137,7 +137,7 @@ type Counts struct {
 }
 
 // of is the count of a status.
-func (c *Counts) of(s Status) *int {
+func (c *ElementCounts) of(s Status) *int {
 	switch s {
 	case Running:
 		return &c.Running
@@ -156,7 +156,7 @@ func (c *Counts) of(s Status) *int {
 }
 
 // open is how many have not ended and do not wait for a person.
-func (c *Counts) open() int { return c.Queued + c.Running }
+func (c *ElementCounts) open() int { return c.Queued + c.Running }
 
 // marks are the statuses of all elements, a letter each.
 type marks []byte
@@ -210,29 +210,46 @@ type Bundle struct {
 // Single reports whether the delivery is an ordinary assignment of one element.
 func (b *Bundle) Single() bool { return len(b.Elements) == 1 }
 
+// TaskID is the id of the delivery's task: the element's, or the bundle's own.
+func (b *Bundle) TaskID(array string) string {
+	if b.Single() {
+		return ElementID(array, b.Elements[0])
+	}
+	return BundleID(array, b.Number)
+}
+
+// Attempt is the number of the attempt of that task.
+func (b *Bundle) Attempt() int {
+	if b.Single() {
+		return b.Attempts[0]
+	}
+	return 1
+}
+
 // State is the array as it stands. It is carried over continue-as-new while no bundle is under way.
 type State struct {
-	Counts     Counts    `json:"counts"`
-	Marks      marks     `json:"marks"`
-	Low        int       `json:"low"` // no element before it is queued
-	Troubles   []trouble `json:"troubles,omitempty"`
-	Causes     []Cause   `json:"causes,omitempty"`
-	Bundles    int       `json:"bundles"`              // so far
-	Base       int       `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
-	Mean       int64     `json:"mean_ms,omitempty"`    // of elements' times
-	Measured   bool      `json:"measured,omitempty"`   // there is a mean
-	Singles    int       `json:"singles,omitempty"`    // that many deliveries have one element
-	Returns    int       `json:"returns,omitempty"`    // deliveries in a row that no agent took
-	HoldUntil  time.Time `json:"hold_until,omitzero"`  // nothing begins before
-	HoldWhy    string    `json:"hold_why,omitempty"`   // why
-	Stopped    string    `json:"stopped,omitempty"`    // why what is left was cancelled
-	Duplicates int       `json:"duplicates,omitempty"` // results that were not accepted
+	Counts     ElementCounts `json:"counts"`
+	Marks      marks         `json:"marks"`
+	Low        int           `json:"low"` // no element before it is queued
+	Troubles   []trouble     `json:"troubles,omitempty"`
+	Causes     []Cause       `json:"causes,omitempty"`
+	Bundles    int           `json:"bundles"`              // so far
+	Base       int           `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
+	Mean       int64         `json:"mean_ms,omitempty"`    // of elements' times
+	Measured   bool          `json:"measured,omitempty"`   // there is a mean
+	Singles    int           `json:"singles,omitempty"`    // that many deliveries have one element
+	Returns    int           `json:"returns,omitempty"`    // deliveries in a row that no agent took
+	HoldUntil  time.Time     `json:"hold_until,omitzero"`  // nothing begins before
+	HoldWhy    string        `json:"hold_why,omitempty"`   // why
+	TakenAt    time.Time     `json:"taken_at,omitzero"`    // when an agent last took something, or the first delivery
+	Stopped    string        `json:"stopped,omitempty"`    // why what is left was cancelled
+	Duplicates int           `json:"duplicates,omitempty"` // results that were not accepted
 	flight     []Bundle
 }
 
 // New is the state of an array that begins.
 func New(total int) *State {
-	s := &State{Counts: Counts{Total: total, Queued: total}, Marks: make(marks, total)}
+	s := &State{Counts: ElementCounts{Total: total, Queued: total}, Marks: make(marks, total)}
 	for i := range s.Marks {
 		s.Marks[i] = 'q'
 	}

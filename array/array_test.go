@@ -215,6 +215,32 @@ func TestDeliveriesThatNoAgentTakesAreSpaced(t *testing.T) {
 	}
 }
 
+func TestElementsThatNoAgentTakesExpire(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]array.End{
+		"in the lane": {Expired: true},
+		"returned":    {AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned, Unhandled: true}},
+	} {
+		d := define(nil)
+		s := array.New(d.Total())
+		deliveries, now := 0, start
+		for ; s.Open() && deliveries < 10_000; deliveries++ {
+			b, ok := s.Begin(d, now)
+			if !ok {
+				now = s.Wake(d, now)
+				continue
+			}
+			if end.Expired {
+				now = now.Add(fleet.DefaultExpiration)
+			}
+			s.Take(d, "a", b.Number, end, now)
+		}
+		if s.Counts.Failed != d.Count || deliveries > 300 || now.Sub(start) > fleet.DefaultExpiration+time.Minute {
+			t.Errorf("%s: after %v and %d deliveries: %+v", name, now.Sub(start), deliveries, s.Counts)
+		}
+	}
+}
+
 func TestToleratedFailures(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

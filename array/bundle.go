@@ -19,12 +19,17 @@ const (
 	mostWaiting = 500
 	// singlesInARow is how many elements are delivered one by one after a bundle that no agent could take.
 	singlesInARow = 64
+	// returnsFree is how many deliveries in a row agents may not take before they are tried one at a time.
+	returnsFree = 3
 )
 
 // Begin takes the next bundle that may begin. It reports false when none may before Wake.
 func (s *State) Begin(d *Definition, now time.Time) (Bundle, bool) {
-	if s.Stopped != "" || len(s.flight) >= d.parallel() || now.Before(s.HoldUntil) {
+	if s.Stopped != "" || len(s.flight) >= s.parallel(d) || now.Before(s.HoldUntil) {
 		return Bundle{}, false
+	}
+	if s.TakenAt.IsZero() {
+		s.TakenAt = now
 	}
 	elements, suspect := s.due(d, now)
 	if len(elements) == 0 && s.waiting() < mostWaiting {
@@ -42,6 +47,14 @@ func (s *State) Begin(d *Definition, now time.Time) (Bundle, bool) {
 	}
 	s.flight = append(s.flight, b)
 	return b, true
+}
+
+// parallel is how many bundles may be under way: one, to try, while agents take none.
+func (s *State) parallel(d *Definition) int {
+	if s.Returns > returnsFree {
+		return 1
+	}
+	return d.parallel()
 }
 
 // size is how many elements the next bundle has at most.
@@ -109,7 +122,7 @@ func (s *State) waiting() int { return len(s.Troubles) }
 
 // Wake is when Begin may find more without a result; the zero time: not before one.
 func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
-	if s.Stopped != "" || s.Counts.Queued == 0 || len(s.flight) >= d.parallel() {
+	if s.Stopped != "" || s.Counts.Queued == 0 || len(s.flight) >= s.parallel(d) {
 		return at
 	}
 	if now.Before(s.HoldUntil) {
@@ -126,12 +139,11 @@ func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
 // UnderWay is the number of bundles that are in lanes or with agents.
 func (s *State) UnderWay() int { return len(s.flight) }
 
-// Waiting is how many of the running elements are in bundles for which waits reports that they are still in their lane.
-func (s *State) Waiting(waits func(bundle int) bool) (elements int) {
-	for _, b := range s.flight {
-		if waits(b.Number) {
-			elements += len(b.Elements)
-		}
+// Flying are the bundles that are in lanes or with agents: how many elements each has, by its task id.
+func (s *State) Flying(array string) map[string]int {
+	flying := make(map[string]int, len(s.flight))
+	for i := range s.flight {
+		flying[s.flight[i].TaskID(array)] = len(s.flight[i].Elements)
 	}
-	return elements
+	return flying
 }

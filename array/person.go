@@ -92,8 +92,8 @@ func (s *State) Retry(elements []int) {
 	}
 }
 
-// Element is an element as lists show it.
-type Element struct {
+// ElementEntry is an element as lists show it.
+type ElementEntry struct {
 	Number int        `json:"element"`
 	TaskID string     `json:"task_id" doc:"The id that its agent sees."`
 	Status Status     `json:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
@@ -104,7 +104,7 @@ type Element struct {
 
 // Elements are at most limit elements from a number on, of a status or of any, and the number to go on from; 0: there
 // are no more.
-func (s *State) Elements(array string, status Status, from, limit int) (found []Element, next int) {
+func (s *State) Elements(array string, status Status, from, limit int) (found []ElementEntry, next int) {
 	for n := max(0, from); n < len(s.Marks); n++ {
 		if status != "" && s.Marks.status(n) != status {
 			continue
@@ -118,8 +118,8 @@ func (s *State) Elements(array string, status Status, from, limit int) (found []
 }
 
 // element describes an element.
-func (s *State) element(array string, n int) Element {
-	e := Element{Number: n, TaskID: ElementID(array, n), Status: s.Marks.status(n)}
+func (s *State) element(array string, n int) ElementEntry {
+	e := ElementEntry{Number: n, TaskID: ElementID(array, n), Status: s.Marks.status(n)}
 	if i, ok := slices.BinarySearchFunc(s.Causes, n, func(c Cause, n int) int { return c.Number - n }); ok {
 		e.Why, e.Type = s.Causes[i].Text, s.Causes[i].Type
 	}

@@ -12,12 +12,10 @@ import (
 // End is how a bundle ended.
 type End struct {
 	fleet.AttemptEnd
-	// Results are of the elements that ended on the agent; a single that completed has none.
+	// Results are of the elements that ended on the agent.
 	Results []fleet.ElementResult
 	// Expired: no agent took it in time.
 	Expired bool
-	// Took is how long a single ran.
-	Took time.Duration
 }
 
 // Take takes the end of a bundle. Each element's result counts once, and only from the bundle that it was in.
@@ -33,15 +31,15 @@ func (s *State) Take(d *Definition, array string, number int, end End, now time.
 		s.cancelRunning(b)
 		return
 	}
+	unbegun := end.Outcome == fleet.AttemptReturned || !end.Begun && end.Outcome.Gone()
 	switch {
 	case end.Expired:
 		for _, n := range b.Elements {
-			s.end(n, Failed, "no agent took it in time", "")
+			s.end(n, Failed, expired, "")
 		}
-	case end.Outcome == fleet.AttemptCompleted && b.Single() && len(end.Results) == 0:
-		s.Returns = 0
-		s.measure(end.Took.Milliseconds())
-		s.end(b.Elements[0], Completed, "", "")
+		s.expire(d, now)
+	case unbegun && !end.NotReceived:
+		s.undelivered(d, array, b, end.AttemptEnd, now)
 	case end.Outcome == fleet.AttemptCompleted:
 		s.accept(d, array, b, end.Results, now)
 	case b.Single():
@@ -81,11 +79,31 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []fleet.El
 		}
 	}
 	if ended == 0 {
-		s.returned(array, fleet.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
+		s.returned(d, array, fleet.AttemptEnd{Reason: "an agent handed a bundle back"}, now)
 		return
 	}
-	s.Returns = 0
+	s.taken(now)
 	s.measure(took / int64(ended))
+}
+
+// taken notes that agents take deliveries.
+func (s *State) taken(now time.Time) { s.Returns, s.HoldWhy, s.TakenAt = 0, "", now }
+
+// undelivered delivers elements again that no agent took.
+func (s *State) undelivered(d *Definition, array string, b Bundle, end fleet.AttemptEnd, now time.Time) {
+	for _, n := range b.Elements {
+		if b.Single() { // the next delivery has another number
+			t := s.trouble(n)
+			t.Attempts++
+			s.keep(t)
+		}
+		s.again(n, now)
+	}
+	if end.Unhandled && !b.Single() {
+		s.Singles = singlesInARow // an agent that does not know bundles may take them
+		return
+	}
+	s.returned(d, array, end, now)
 }
 
 // measure takes a time of elements into their mean.
@@ -121,11 +139,7 @@ func (s *State) undone(d *Definition, array string, b Bundle, end fleet.AttemptE
 		for _, n := range b.Elements {
 			s.again(n, now)
 		}
-		if end.Unhandled {
-			s.Singles = singlesInARow // an agent that does not know bundles may take them
-			return
-		}
-		s.returned(array, end, now)
+		s.returned(d, array, end, now)
 	}
 }
 
@@ -163,10 +177,8 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 	if end.Outcome == fleet.AttemptFailed || end.Outcome == fleet.AttemptTimedOut {
 		t.Size, t.Suspect = 0, false // its agent lives
 	}
-	if end.Outcome == fleet.AttemptReturned || !end.Begun && end.Outcome.Gone() {
-		s.Returns++
-	} else {
-		s.Returns = 0
+	if end.Begun {
+		s.taken(now)
 	}
 	switch next.Status {
 	case fleet.TaskReview:
@@ -204,12 +216,32 @@ func (s *State) again(n int, now time.Time) {
 }
 
 // returned holds all deliveries for a while after bundles that no agent took.
-func (s *State) returned(array string, end fleet.AttemptEnd, now time.Time) {
+func (s *State) returned(d *Definition, array string, end fleet.AttemptEnd, now time.Time) {
 	end.Outcome = fleet.AttemptReturned
 	next := fleet.Redeliver(&fleet.TaskSpec{}, array, fleet.Tally{Returns: s.Returns}, end)
 	s.Returns = next.Tally.Returns
 	s.HoldUntil, s.HoldWhy = now.Add(next.Wait), end.Reason
+	s.expire(d, now)
 }
+
+// expired is why elements fail that no agent took.
+const expired = "no agent took it in time"
+
+// expire ends what waits, if no agent has taken anything for as long as elements may wait.
+func (s *State) expire(d *Definition, now time.Time) {
+	if now.Sub(s.TakenAt) < d.Spec.ExpiresIn.Or(fleet.DefaultExpiration) {
+		return
+	}
+	for n := range s.Marks {
+		switch s.Marks.status(n) {
+		case Queued, RetryWait:
+			s.end(n, Failed, expired, "")
+		}
+	}
+}
+
+// Resume begins the time anew for which elements may wait for an agent, after a pause.
+func (s *State) Resume(now time.Time) { s.TakenAt = now }
 
 // end ends an element, unless a person has it run again.
 func (s *State) end(n int, status Status, why, kind string) {
@@ -241,6 +273,14 @@ func (s *State) CancelHeld(why string) {
 			s.end(n, Cancelled, why, "")
 		}
 	}
+}
+
+// Abandon ends what is under way, of an array that was cancelled.
+func (s *State) Abandon() {
+	for _, b := range s.flight {
+		s.cancelRunning(b)
+	}
+	s.flight = nil
 }
 
 // cancelRunning ends the elements of a bundle that was stopped.

@@ -111,6 +111,16 @@ pause-job: job pause x
 resume-job: job resume x
 revert-job: job revert x 1
 delete-job: job delete x
+submit-array: array submit --type t --count 3
+list-arrays: array list
+get-array: array get x
+list-elements: array elements x
+stream-results: array results x
+pause-array: array pause x
+resume-array: array resume x
+cancel-array: array cancel x
+retry-array: array retry x
+set-array-priority: array priority x high
 list-runs: run list
 get-run: run get x
 pause-run: run pause x
@@ -136,6 +146,7 @@ watch-events: events
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
+	"list-results":   "`mainstay array results` reads the stream, which has the same",
 	"get-overview":   "the fleet page reads it; `mainstay status` and the lists say the same",
 	"get-job-schema": "`mainstay job schema` prints it without a server",
 	"healthz":        "for probes; `mainstay status` shows more",

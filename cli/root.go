@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/cli/agent"
 	"mainstay.dev/mainstay/cli/agentrun"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/cli/array"
 	"mainstay.dev/mainstay/cli/cluster"
 	"mainstay.dev/mainstay/cli/event"
 	"mainstay.dev/mainstay/cli/healing"
@@ -55,9 +56,9 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), cluster.SpawnerCommand(a),
 		healing.Command(a),
-		task.Command(a), job.Command(a), run.Command(a), schedule.Command(a), event.Command(a), token.Command(a),
-		mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a), controlplane.OpenAPICommand(a),
-		versionCommand(a))
+		task.Command(a), array.Command(a), job.Command(a), run.Command(a), schedule.Command(a), event.Command(a),
+		token.Command(a), mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a),
+		controlplane.OpenAPICommand(a), versionCommand(a))
 	addCompletion(a, root)
 	return root
 }

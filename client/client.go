@@ -49,6 +49,7 @@ type Client struct {
 	Schedules Schedules
 	Jobs      Jobs
 	Runs      Runs
+	Arrays    Arrays
 	Healing   Healing
 	Tokens    Tokens
 
@@ -83,6 +84,8 @@ type (
 	Jobs struct{ c *Client }
 	// Runs are runs of jobs.
 	Runs struct{ c *Client }
+	// Arrays are many small tasks in one.
+	Arrays struct{ c *Client }
 	// Healing is the healing cycle.
 	Healing struct{ c *Client }
 	// Tokens are tokens of the API and of agents.
@@ -93,7 +96,7 @@ type (
 func (c *Client) withSubjects() *Client {
 	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
 	c.Clusters, c.Scalings, c.Schedules = Clusters{c}, Scalings{c}, Schedules{c}
-	c.Jobs, c.Runs = Jobs{c}, Runs{c}
+	c.Jobs, c.Runs, c.Arrays = Jobs{c}, Runs{c}, Arrays{c}
 	c.Healing, c.Tokens = Healing{c}, Tokens{c}
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -57,9 +58,12 @@ func FailoverOfWorkflowID(id string) (cluster, agent string, epoch int64, ok boo
 }
 
 // Locate says where a task lives: the workflow that carries it, and its key there, which is empty where the workflow is
-// the task's own. Nothing else may assume one workflow per task. The id run~step is of a step of a run; clients' ids
-// cannot hold the mark.
+// the task's own. Nothing else may assume one workflow per task. The id run~step is of a step of a run, array~.17 of
+// an element of an array and array~.b4 of a bundle; clients' ids cannot hold the mark.
 func Locate(task string) (workflowID, key string) {
+	if id, key, found := strings.Cut(task, array.Mark); found {
+		return ArrayWorkflowID(id), "." + key
+	}
 	if run, key, found := strings.Cut(task, job.StepMark); found {
 		return RunWorkflowID(run), key
 	}

@@ -74,7 +74,8 @@ func OpenTaskQuery(f *fleet.TaskFilter) string {
 // all runs of jobs, which do not tell their steps' lanes; if they have not ended, or not before a time.
 func LaneUsersQuery(cluster, lane string, since time.Time) string {
 	return Equals(AttrCluster.GetName(), cluster) + " AND (" +
-		Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane)) +
+		"(" + Equals("WorkflowType", TaskWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
+		Equals(AttrLabels.GetName(), LaneTerm(lane)) +
 		" OR " + Equals("WorkflowType", RunWorkflow) + ") AND (" +
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " OR CloseTime >= " + quoteTime(since) + ")"
 }

@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/agent"
+	"mainstay.dev/mainstay/gateway/array"
 	"mainstay.dev/mainstay/gateway/bulk"
 	"mainstay.dev/mainstay/gateway/cluster"
 	"mainstay.dev/mainstay/gateway/drain"
@@ -100,6 +101,7 @@ func (g *Gateway) Register(routes huma.API) {
 		&schedule.Handlers{Core: g.core},
 		&job.Handlers{Core: g.core},
 		&run.Handlers{Core: g.core},
+		&array.Handlers{Core: g.core},
 		g.clusters,
 		&agent.Handlers{Core: g.core},
 		&failover.Handlers{Core: g.core},

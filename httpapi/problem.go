@@ -34,6 +34,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownBulk:      http.StatusNotFound,
 	protocol.CodeUnknownJob:       http.StatusNotFound,
 	protocol.CodeUnknownRun:       http.StatusNotFound,
+	protocol.CodeUnknownArray:     http.StatusNotFound,
 	protocol.CodeUnknownScaling:   http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,

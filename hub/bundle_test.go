@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,6 +86,19 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheResultOfAnElementSaysWhichItIs(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
+		require.Equal(t, 7, *given.Element)
+		require.NoError(t, a.report(given, fleet.AttemptCompleted, func(in *resultInput) {
+			in.Body.Output, in.Body.EndedAt = json.RawMessage(`42`), in.Body.StartedAt.Add(time.Second)
+		}))
+		require.Equal(t, []fleet.ElementResult{{Number: 7, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`42`),
+			Milliseconds: 1000}}, b.reported()[0].Elements)
+	})
 }
 
 func TestResultsOfATaskHaveNoElements(t *testing.T) {

@@ -82,18 +82,21 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
-		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(a.input.Elements)})
+		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input)})
 	s.attempts[a.attemptKey] = a
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
 	s.wake.Send()
 }
 
-// elementNumbers are the elements' numbers.
-func elementNumbers(elements []fleet.Element) []int {
+// elementNumbers are the numbers of the delivery's elements; none: it is a task.
+func elementNumbers(in *contract.RunTaskInput) []int {
+	if in.Element != nil {
+		return []int{*in.Element}
+	}
 	var list []int
-	for i := range elements {
-		list = append(list, elements[i].Number)
+	for i := range in.Elements {
+		list = append(list, in.Elements[i].Number)
 	}
 	return list
 }

@@ -65,7 +65,7 @@ func checkElements(claims *attemptClaims, r *protocol.Result) error {
 		return httpapi.Problem(protocol.CodePayloadTooLarge,
 			"the elements' outputs have more than 1 MiB together: report fewer elements at a time")
 	}
-	if len(claims.Elements) > 0 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
+	if len(claims.Elements) > 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
 		return invalidField("elements", errors.New("must list the elements that are done"))
 	}
 	return nil
@@ -89,6 +89,14 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		Final:     r.NonRetryable,
 		Begun:     true,
 		Elements:  r.Elements,
+	}
+	if len(claims.Elements) == 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
+		report.Elements, report.Output = []fleet.ElementResult{{
+			Number:       claims.Elements[0],
+			Outcome:      r.Outcome,
+			Output:       r.Output,
+			Milliseconds: max(0, r.EndedAt.Sub(r.StartedAt).Milliseconds()),
+		}}, nil
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -41,7 +41,8 @@ type attemptClaims struct {
 	// Type and Tenant are the task's, for events.
 	Type   string `json:"y,omitempty"`
 	Tenant string `json:"f,omitempty"`
-	// Elements are the numbers of a bundle's elements: its result may tell of no others.
+	// Elements are the numbers of a bundle's elements: its result may tell of no others. One alone is a delivery of
+	// that element.
 	Elements []int `json:"s,omitempty"`
 }
 

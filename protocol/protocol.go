@@ -260,6 +260,7 @@ const (
 	CodeUnknownBulk     = "unknown_bulk"     // 404
 	CodeUnknownJob      = "unknown_job"      // 404
 	CodeUnknownRun      = "unknown_run"      // 404
+	CodeUnknownArray    = "unknown_array"    // 404
 	CodeUnknownScaling  = "unknown_scaling"  // 404
 	CodeUnknownSession  = "unknown_session"  // 409: register again with the same instance_id; running work is kept
 	// 403: the agent's join token was revoked, and with it this session; stop

@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/array"
 	"mainstay.dev/mainstay/workflows/cluster"
 	"mainstay.dev/mainstay/workflows/job"
 	"mainstay.dev/mainstay/workflows/run"
@@ -36,6 +37,7 @@ type Options struct {
 func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(cluster.Workflow, workflow.RegisterOptions{Name: contract.ClusterWorkflow})
 	r.RegisterWorkflowWithOptions(task.Workflow, workflow.RegisterOptions{Name: contract.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(array.Workflow, workflow.RegisterOptions{Name: contract.ArrayWorkflow})
 	r.RegisterWorkflowWithOptions(run.Workflow, workflow.RegisterOptions{Name: contract.RunWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Failover, workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})

@@ -88,6 +88,8 @@ func notFoundDetail(code string) string {
 		return "there is no job with this name: apply its definition first (mainstay job apply FILE, or PUT /api/v1/agents/jobs/NAME)"
 	case protocol.CodeUnknownRun:
 		return "there is no run with this id, or its retention has ended"
+	case protocol.CodeUnknownArray:
+		return "there is no array with this id, or its retention has ended"
 	case protocol.CodeUnknownBulk:
 		return "there is no bulk operation with this id, or its retention has ended"
 	}

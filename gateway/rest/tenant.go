@@ -65,6 +65,14 @@ func OwnRun(ctx context.Context, id string) (string, error) {
 	return "", Unknown(protocol.CodeUnknownRun)
 }
 
+// OwnArray is ownID of an array that should be there.
+func OwnArray(ctx context.Context, id string) (string, error) {
+	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
+		return full, nil
+	}
+	return "", Unknown(protocol.CodeUnknownArray)
+}
+
 // Actor is who makes a request, for the record of a decision.
 func Actor(ctx context.Context) string {
 	id := access.From(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
@@ -98,6 +99,10 @@ func act[In any, P interface {
 		if _, err := h.describeTask(ctx, id); err != nil {
 			return nil, err
 		}
+	}
+	if _, _, element := array.ElementOf(id); element {
+		return nil, httpapi.Problem(protocol.CodeConflict,
+			"this is an element of an array: act on the array (mainstay array, or POST /api/v1/agents/arrays/{id}/…)")
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()

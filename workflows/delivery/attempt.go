@@ -21,8 +21,8 @@ const (
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
 	targetWait = 5 * time.Second
-	// timeoutMargin is how much later than the agent Temporal ends an attempt that ran too long.
-	timeoutMargin = time.Minute
+	// TimeoutMargin is how much later than the agent Temporal ends an attempt that ran too long.
+	TimeoutMargin = time.Minute
 )
 
 // attemptEnd is how one attempt ended, for the loop.
@@ -53,7 +53,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		ActivityID:             contract.AttemptActivityID(d.task.TaskID, number),
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
-		StartToCloseTimeout:    d.task.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + timeoutMargin,
+		StartToCloseTimeout:    d.task.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + TimeoutMargin,
 		HeartbeatTimeout:       fleet.AttemptBackstop,
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -128,6 +128,12 @@ func (d *Delivery) target(ctx workflow.Context) string {
 		return ""
 	}
 	return d.carried.Target
+}
+
+// EndOf reads how a delivery without a result ended from the activity's error; expired: no agent took it in time.
+func EndOf(err error) (report contract.AttemptReport, expired bool) {
+	report, how := classify(err)
+	return report, how == attemptExpired
 }
 
 // classify reads how an attempt ended from the activity's error.

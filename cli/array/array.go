@@ -1,0 +1,356 @@
+// Package array has the commands of arrays.
+package array
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Command is the group of arrays.
+func Command(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "array", Short: "Submit and steer arrays: many small tasks in one"}
+	a.ServerFlag(command)
+	command.AddCommand(submitCommand(a), listCommand(a), getCommand(a), elementsCommand(a), resultsCommand(a),
+		retryCommand(a), priorityCommand(a),
+		reasonCommand(a, "pause", "Pause an array: nothing new begins", "is paused", client.Arrays.Pause),
+		reasonCommand(a, "resume", "Let a paused array go on", "goes on", client.Arrays.Resume),
+		reasonCommand(a, "cancel", "Cancel an array", "is being cancelled", client.Arrays.Cancel))
+	return command
+}
+
+func submitCommand(a *app.App) *cobra.Command {
+	var s app.Submission
+	var r api.ArrayRequest
+	var each string
+	var wait time.Duration
+	tolerate := -1
+	var command *cobra.Command
+	command = a.Call(&cobra.Command{
+		Use:   "submit (--each FILE | --count N) [flags] [-- COMMAND ARGUMENT…]",
+		Short: "Submit an array",
+		Long: `Submit an array. With --each, each line of a file is the payload of one element, as JSON. With a command after "--",
+each line is the last argument of one run of it. With --count, all elements have one payload; a command finds its
+element's place, from 0, in MAINSTAY_ELEMENT. With --wait, a bar shows how far it is; the exit code is 6 unless the array
+completed.`,
+		Example: `  ls /data/*.jpg | mainstay array submit --each - --wait -- sha256sum
+  mainstay array submit --type render --each frames.jsonl --max-parallel 16
+  mainstay array submit --count 1000 -- ./simulate.sh`,
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		task, err := s.Build(a.Stdin, a.Now(), args, command.ArgsLenAtDash())
+		if err != nil {
+			return err
+		}
+		r.TaskSpec = task.TaskSpec
+		if each != "" {
+			if err := readItems(a, each, len(args) > 0, &r); err != nil {
+				return err
+			}
+		}
+		if tolerate >= 0 {
+			r.Tolerate = &tolerate
+		}
+		definition := r.Definition()
+		if err := definition.Validate(); err != nil {
+			return app.WithExit(app.ExitUsage, err)
+		}
+		submitted, err := c.Arrays.Submit(ctx, &r)
+		if err != nil {
+			return err
+		}
+		if wait == 0 {
+			return a.Print(c.Answer, func() error { return printSubmitted(a, submitted) })
+		}
+		if !a.JSON() {
+			if err := printSubmitted(a, submitted); err != nil {
+				return err
+			}
+		}
+		return await(ctx, a, c, submitted.ID, wait)
+	})
+	flags := command.Flags()
+	flags.StringVar(&each, "each", "", "file whose lines are the elements; - for standard input")
+	flags.IntVar(&r.Count, "count", 0, "how many elements there are, all with the same payload")
+	flags.IntVar(&r.MaxParallel, "max-parallel", 0, "bundles that are under way at a time (default 64)")
+	flags.IntVar(&tolerate, "tolerate", -1, "elements that may fail; when one more has, the rest is cancelled (default: all are tried)")
+	flags.StringVar(&r.ID, "id", "", "id of the array (default: one is made); the same id again is the same array")
+	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key again is the same array")
+	s.TaskFlags(command)
+	app.WaitFlag(command, &wait, "the array has ended or waits for a person")
+	return command
+}
+
+// readItems reads the elements from a file's lines.
+func readItems(a *app.App, name string, arguments bool, r *api.ArrayRequest) error {
+	if r.Count != 0 {
+		return app.UsageError("give --each or --count, not both")
+	}
+	from := a.Stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return app.WithExit(app.ExitUsage, err)
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	var run agent.ExecPayload
+	if arguments {
+		if err := json.Unmarshal(r.Payload, &run); err != nil {
+			return err
+		}
+	} else if len(r.Payload) > 0 {
+		return app.UsageError("give --each or --payload, not both")
+	}
+	r.Payload = nil
+	lines := bufio.NewReader(from)
+	for number := 1; ; number++ {
+		line, reading := lines.ReadString('\n')
+		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" {
+			item := json.RawMessage(line)
+			if arguments {
+				one, err := run, error(nil)
+				one.Command = append(run.Command[:len(run.Command):len(run.Command)], line)
+				if item, err = json.Marshal(one); err != nil {
+					return err
+				}
+			}
+			if !json.Valid(item) {
+				return app.UsageError("line %d is not JSON: put a text in quotes", number)
+			}
+			r.Items = append(r.Items, item)
+		}
+		if errors.Is(reading, io.EOF) {
+			return nil
+		}
+		if reading != nil {
+			return fmt.Errorf("read the elements: %w", reading)
+		}
+	}
+}
+
+func printSubmitted(a *app.App, one *api.Array) error {
+	note := fmt.Sprintf("with %d elements submitted", one.Counts.Total)
+	if one.Duplicate {
+		note = "was submitted before; it is " + string(one.Status)
+	}
+	return a.Sayf("Array %[1]s %[2]s. See it with: mainstay array get %[1]s --wait\n", one.ID, note)
+}
+
+// lookEvery is how often a waiting command looks at the array.
+const lookEvery = 500 * time.Millisecond
+
+// await shows how far an array is, until it has ended or waits for a person, or wait is over.
+func await(ctx context.Context, a *app.App, c *app.Client, id string, wait time.Duration) error {
+	var one *api.Array
+	bar := app.Progress{To: a.Stderr, TTY: a.StdoutTTY && !a.JSON(), Unit: "elements"}
+	shown := 0
+	err := app.Await(ctx, wait, func() (bool, error) {
+		var err error
+		if one, err = c.Arrays.Get(ctx, id, min(wait, lookEvery)); err != nil {
+			return false, err
+		}
+		bar.Total = one.Counts.Total
+		for ended := one.Counts.Total - one.Counts.Queued - one.Counts.Running; shown < ended; {
+			shown = bar.Step()
+		}
+		return one.Status.Final() || one.Status == array.ArrayBlocked, nil
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.Print(c.Answer, func() error { return printArray(a, one) }), incomplete(one))
+}
+
+// incomplete is the error of a command that waited for an array which did not complete; nil for one that did.
+func incomplete(one *api.Array) error {
+	switch one.Status {
+	case array.ArrayCompleted, array.ArrayPartial:
+		return nil
+	}
+	return app.WithExit(app.ExitIncomplete, fmt.Errorf("array %s is %s", one.ID, one.Status))
+}
+
+func listCommand(a *app.App) *cobra.Command {
+	var q client.ArrayQuery
+	command := app.LimitedList(a, &cobra.Command{
+		Use: "list", Short: "List arrays, newest first", Args: app.Exactly(),
+		Example: "  mainstay array list --status blocked",
+	}, func(s *client.Client) *client.List[api.ArrayEntry] { return s.Arrays.List(q) }, printArrays)
+	flags := command.Flags()
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Type, "type", "", "only of this task type")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	flags.StringVar((*string)(&q.Status), "status", "",
+		"only with this status: running, paused, blocked, completed, partial, failed or cancelled")
+	return command
+}
+
+func printArrays(a *app.App, arrays []api.ArrayEntry) error {
+	header := []string{"ARRAY", "TYPE", "CLUSTER", "ELEMENTS", "STATUS", "SUBMITTED", "TOOK"}
+	return app.PrintTable(a, arrays, "There are no such arrays.", header, func(e *api.ArrayEntry) []string {
+		return []string{e.ID, e.Type, e.Cluster, fmt.Sprint(e.Elements), string(e.Status), a.Ago(e.CreatedAt), took(e)}
+	})
+}
+
+func took(e *api.ArrayEntry) string {
+	if e.CreatedAt == nil || e.ClosedAt == nil {
+		return ""
+	}
+	return app.Roughly(e.ClosedAt.Sub(*e.CreatedAt))
+}
+
+func getCommand(a *app.App) *cobra.Command {
+	var wait time.Duration
+	command := a.Call(&cobra.Command{
+		Use: "get ARRAY", Short: "Show an array: how many of its elements have each status",
+		Args: app.Exactly("an array's id"), Example: "  mainstay array get a-06f3… --wait",
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		if wait > 0 {
+			return await(ctx, a, c, args[0], wait)
+		}
+		one, err := c.Arrays.Get(ctx, args[0], 0)
+		if err != nil {
+			return err
+		}
+		return a.Print(c.Answer, func() error { return printArray(a, one) })
+	})
+	app.WaitFlag(command, &wait, "the array has ended or waits for a person")
+	return command
+}
+
+func printArray(a *app.App, one *api.Array) error {
+	n := one.Counts
+	counts := fmt.Sprintf("%d completed, %d running, %d queued, %d failed, %d cancelled", n.Completed, n.Running,
+		n.Queued, n.Failed, n.Cancelled)
+	until := ""
+	if one.Until != nil {
+		until = a.Ago(one.Until)
+	}
+	held := ""
+	if n.DeadLetter+n.Review > 0 {
+		held = fmt.Sprintf("%d dead letters, %d in review", n.DeadLetter, n.Review)
+	}
+	err := a.Facts([][2]string{
+		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
+		{"Status", string(one.Status)}, {"Why", one.Why}, {"Elements", fmt.Sprint(n.Total)}, {"", counts},
+		{"Need a person", held}, {"Given up", until}, {"Submitted", a.Ago(one.CreatedAt)}, {"Took", took(&one.ArrayEntry)},
+	})
+	if err != nil || held == "" {
+		return err
+	}
+	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status dead_letter\nRun again:  mainstay array retry %[1]s\n",
+		one.ID)
+}
+
+func elementsCommand(a *app.App) *cobra.Command {
+	var status string
+	var limit int
+	command := a.Call(&cobra.Command{
+		Use: "elements ARRAY", Short: "List an array's elements, and why they failed or wait",
+		Args: app.Exactly("an array's id"), Example: "  mainstay array elements a-06f3… --status dead_letter",
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		return app.PrintList(ctx, a, c, c.Arrays.Elements(args[0], array.Status(status)), limit, printElements)
+	})
+	command.Flags().StringVar(&status, "status", "",
+		"only with this status: queued, retry_wait, running, review, dead_letter, completed, failed or cancelled")
+	command.Flags().IntVar(&limit, "limit", 100, "how many at most; 0: all")
+	return command
+}
+
+func printElements(a *app.App, elements []array.ElementEntry) error {
+	header := []string{"ELEMENT", "STATUS", "WHY"}
+	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.ElementEntry) []string {
+		return []string{fmt.Sprint(e.Number), string(e.Status), app.OneLine(e.Why)}
+	})
+}
+
+func resultsCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "results ARRAY", Short: "Print what an array's elements returned, one JSON object on each line",
+		Args: app.Exactly("an array's id"), Example: "  mainstay array results a-06f3… | jq -r .output.stdout",
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		out := bufio.NewWriter(a.Stdout)
+		lines := json.NewEncoder(out)
+		for result, err := range c.Arrays.Results(ctx, args[0]) {
+			if err == nil {
+				err = lines.Encode(&result)
+			}
+			if err != nil {
+				return errors.Join(out.Flush(), err)
+			}
+		}
+		return out.Flush()
+	})
+}
+
+func retryCommand(a *app.App) *cobra.Command {
+	var in api.RetryArrayRequest
+	command := a.Call(&cobra.Command{
+		Use: "retry ARRAY", Short: "Run elements again: all dead letters, or those that are named",
+		Args:    app.Exactly("an array's id"),
+		Example: "  mainstay array retry a-06f3…\n  mainstay array retry a-06f3… --element 17 --element 25",
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		return say(a, c, "runs elements again", args[0])(c.Arrays.Retry(ctx, args[0], in))
+	})
+	command.Flags().IntSliceVar(&in.Elements, "element", nil, "number of a dead letter, a review or a failed element (repeatable)")
+	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the array")
+	return command
+}
+
+func priorityCommand(a *app.App) *cobra.Command {
+	var in api.TaskPriorityRequest
+	command := a.Call(&cobra.Command{
+		Use: "priority ARRAY PRIORITY", Short: "Change the priority of what an array has still to deliver",
+		Args: app.Exactly("an array's id", "a priority"), Example: "  mainstay array priority a-06f3… low",
+	}, func(ctx context.Context, c *app.Client, args []string) (err error) {
+		if in.Priority, err = fleet.ParsePriority(args[1]); err != nil {
+			return app.WithExit(app.ExitUsage, err)
+		}
+		return say(a, c, "has another priority", args[0])(c.Arrays.SetPriority(ctx, args[0], in))
+	})
+	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the array")
+	return command
+}
+
+func reasonCommand(
+	a *app.App, word, short, then string,
+	do func(r client.Arrays, ctx context.Context, id, reason string) (*api.Array, error),
+) *cobra.Command {
+	var reason string
+	command := a.Call(&cobra.Command{
+		Use: word + " ARRAY", Short: short, Args: app.Exactly("an array's id"),
+		Example: "  mainstay array " + word + " a-06f3… --reason \"new disks\"",
+	}, func(ctx context.Context, c *app.Client, args []string) error {
+		return say(a, c, then, args[0])(do(c.Arrays, ctx, args[0], reason))
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why; kept with the array")
+	return command
+}
+
+// say tells that something was done to an array.
+func say(a *app.App, c *app.Client, then, id string) func(*api.Array, error) error {
+	return func(_ *api.Array, err error) error {
+		if err != nil {
+			return err
+		}
+		return a.Print(c.Answer, func() error {
+			return a.Sayf("Array %[1]s %[2]s. See it with: mainstay array get %[1]s\n", id, then)
+		})
+	}
+}

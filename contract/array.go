@@ -1,0 +1,127 @@
+package contract
+
+import (
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ArrayWorkflow carries an array: it delivers its elements in bundles.
+const ArrayWorkflow = "Array"
+
+// ArrayWorkflowID is the id of the workflow of an array.
+func ArrayWorkflowID(id string) string { return "array/" + id }
+
+// ArrayOfWorkflowID is the inverse of ArrayWorkflowID.
+func ArrayOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "array/") }
+
+// ArrayInput starts an Array workflow. The array's id is its workflow's, without the prefix.
+type ArrayInput struct {
+	array.Definition
+	Lane string `json:"lane"`
+	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
+	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
+	By                  string         `json:"by,omitempty"`
+	// Carried is what a run of the workflow hands to the next.
+	Carried *ArrayCarried `json:"carried,omitempty"`
+}
+
+// ArrayCarried is an Array workflow's state over continue-as-new.
+type ArrayCarried struct {
+	State    *array.State   `json:"state"`
+	Paused   *ArrayRequest  `json:"paused,omitempty"`
+	Priority fleet.Priority `json:"priority,omitempty"`
+}
+
+// ArrayState is what a query answers, and what an Array workflow returns or has as its failure's detail.
+type ArrayState struct {
+	Status array.ArrayStatus   `json:"status"`
+	Why    string              `json:"why,omitempty"`
+	Counts array.ElementCounts `json:"counts"`
+	// Priority is the one in force; zero: the default.
+	Priority fleet.Priority `json:"priority,omitempty"`
+	// Duplicates are results that were not accepted, because their element had one.
+	Duplicates int `json:"duplicates,omitempty"`
+	// Flying are the elements of the deliveries that are in lanes or with agents, by the task's id.
+	Flying map[string]int `json:"flying,omitempty"`
+	// Until is when dead letters are given up.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// ArrayAction is what a person asks of an open array.
+type ArrayAction string
+
+// The actions.
+const (
+	PauseArray        ArrayAction = "pause"
+	ResumeArray       ArrayAction = "resume"
+	CancelArray       ArrayAction = "cancel"
+	RetryArray        ArrayAction = "retry"
+	ReprioritizeArray ArrayAction = "reprioritize"
+)
+
+// ArrayRequest asks for an action.
+type ArrayRequest struct {
+	Action   ArrayAction    `json:"action"`
+	Reason   string         `json:"reason,omitempty"`
+	By       string         `json:"by,omitempty"`
+	Elements []int          `json:"elements,omitempty"` // with retry; none: all dead letters
+	Priority fleet.Priority `json:"priority,omitempty"` // with reprioritize
+}
+
+// ElementsRequest asks for elements from a number on.
+type ElementsRequest struct {
+	Status array.Status `json:"status,omitempty"`
+	From   int          `json:"from,omitempty"`
+	Limit  int          `json:"limit"`
+}
+
+// ElementsPage are elements, and the number to go on from; 0: there are no more.
+type ElementsPage struct {
+	Elements []array.ElementEntry `json:"elements"`
+	Next     int                  `json:"next,omitempty"`
+}
+
+// Messages of the Array workflow.
+var (
+	ArrayQuery    = Query[ArrayState]{"array"}
+	ElementsQuery = QueryWith[ElementsRequest, ElementsPage]{"elements"}
+	ArrayUpdate   = Update[ArrayRequest, ArrayState]{"act"}
+)
+
+// StartOfArray makes the start of an array; weight is its tenant's in the cluster, 0 if it has none.
+func StartOfArray(id string, in *ArrayInput, weight float64) TaskStart {
+	start := StartOf(id, &in.Spec, weight)
+	start.WorkflowID = ArrayWorkflowID(id)
+	start.Summary = "array of " + start.Summary
+	start.Memo[MemoElements] = in.Total()
+	return start
+}
+
+// MemoElements is the number of an array's elements.
+const MemoElements = "elements"
+
+// ArrayStatusTerm is the term of a visibility query for the arrays with a status; empty for any.
+func ArrayStatusTerm(status array.ArrayStatus) string {
+	open, marked := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), AttrStatus.GetName()
+	switch status {
+	case "":
+		return ""
+	case array.ArrayRunning:
+		return open + " AND " + marked + " IS NULL"
+	case array.ArrayCompleted:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
+	case array.ArrayPartial:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + Equals(marked, string(status))
+	case array.ArrayFailed:
+		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " OR " +
+			ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + ")"
+	case array.ArrayCancelled:
+		return statusTerm(fleet.TaskCancelled)
+	}
+	return open + " AND " + Equals(marked, string(status))
+}

@@ -1,0 +1,234 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Arrays are the arrays of a namespace.
+type Arrays struct{ Store }
+
+// Arrays are the namespace's.
+func (s Store) Arrays() Arrays { return Arrays{s} }
+
+// Start starts an array. One with the same id is an error of the kind Exists.
+func (s Arrays) Start(ctx context.Context, id, digest string, in *contract.ArrayInput, weight float64) error {
+	start := contract.StartOfArray(id, in, weight)
+	start.Memo[contract.MemoDigest] = digest
+	_, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.ArrayWorkflow, *in)
+	return err
+}
+
+// ofArrayInfo is what Temporal's record of a workflow tells of an array.
+func ofArrayInfo(info *workflowpb.WorkflowExecutionInfo) api.ArrayEntry {
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	var terms []string
+	contract.Decode(attributes[contract.AttrLabels.GetName()], &terms)
+	e := api.ArrayEntry{
+		Type:      contract.Keyword(attributes, contract.AttrTaskType),
+		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
+		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
+		Labels:    contract.LabelsOf(terms),
+		Status:    arrayStatus(info.GetStatus(), array.ArrayStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		CreatedAt: TimeOf(info.GetStartTime()),
+		ClosedAt:  TimeOf(info.GetCloseTime()),
+	}
+	e.ID, _ = contract.ArrayOfWorkflowID(info.GetExecution().GetWorkflowId())
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoElements], &e.Elements)
+	return e
+}
+
+// arrayStatus derives an array's status from its workflow's, and from its mark where that says more.
+func arrayStatus(execution enumspb.WorkflowExecutionStatus, mark array.ArrayStatus) array.ArrayStatus {
+	switch execution {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		if mark == array.ArrayPartial {
+			return mark
+		}
+		return array.ArrayCompleted
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return array.ArrayCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return array.ArrayFailed
+	}
+	if mark == "" {
+		return array.ArrayRunning
+	}
+	return mark
+}
+
+// Page is one page of the arrays that a visibility query finds, and the token of the next.
+func (s Arrays) Page(
+	ctx context.Context, query string, size int, token []byte,
+) (arrays []api.ArrayEntry, next []byte, err error) {
+	infos, next, err := s.Store.Page(ctx, query, size, token)
+	arrays = make([]api.ArrayEntry, len(infos))
+	for i, info := range infos {
+		arrays[i] = ofArrayInfo(info)
+	}
+	return arrays, next, err
+}
+
+// Array is an array as Temporal knows it.
+type Array struct {
+	api.Array
+	Digest string // of what was submitted
+	first  string // the workflow's first run
+	queued map[string]bool
+}
+
+// Describe is an array as Temporal itself knows it.
+func (s Arrays) Describe(ctx context.Context, id string) (a Array, err error) {
+	d, err := s.Client.DescribeWorkflowExecution(ctx, contract.ArrayWorkflowID(id), "")
+	if err != nil {
+		return a, err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	a.ArrayEntry = ofArrayInfo(info)
+	a.WorkflowID, a.RunID = info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
+	a.Counts = array.ElementCounts{Total: a.Elements}
+	a.first = info.GetFirstRunId()
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &a.Digest)
+	a.queued = map[string]bool{}
+	for _, p := range d.GetPendingActivities() {
+		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			a.queued[p.GetActivityId()] = true
+		}
+	}
+	return a, nil
+}
+
+// Complete adds to a described array what its workflow knows, or how it ended.
+func (s Arrays) Complete(ctx context.Context, a *Array) error {
+	var state contract.ArrayState
+	if a.Status.Final() {
+		end, err := s.End(ctx, a.WorkflowID, a.RunID)
+		if err != nil {
+			return err
+		}
+		if !end.Read(&state) {
+			a.Why = end.Why()
+			return nil
+		}
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		var err error
+		if state, err = contract.ArrayQuery.Ask(ctx, s.Client, a.WorkflowID); err != nil {
+			a.Why = "no worker answered for the array; only what Temporal itself knows is shown"
+			return nil //nolint:nilerr // what is known is answered
+		}
+	}
+	a.Take(&state)
+	return nil
+}
+
+// Take puts in what the array's workflow says. Elements whose delivery waits in its lane are queued.
+func (a *Array) Take(state *contract.ArrayState) {
+	a.Status, a.Why, a.Counts, a.Priority = state.Status, state.Why, state.Counts, int(state.Priority)
+	a.Until = state.Until
+	for task, elements := range state.Flying {
+		_, key := contract.Locate(task)
+		for id := range a.queued {
+			if of, _ := contract.AttemptOfActivityID(id); of == key {
+				a.Counts.Queued += elements
+				a.Counts.Running -= elements
+			}
+		}
+	}
+}
+
+// Elements are a page of an array's elements, which its workflow tells, also after its end.
+func (s Arrays) Elements(
+	ctx context.Context, id string, r contract.ElementsRequest,
+) (page contract.ElementsPage, err error) {
+	return contract.ElementsQuery.Ask(ctx, s.Client, contract.ArrayWorkflowID(id), r)
+}
+
+// ResultsAt is a place among an array's results: a page of the history of one run of its workflow, and how many
+// results of that page come before.
+type ResultsAt struct {
+	Run  string `json:"r"`
+	Page []byte `json:"p,omitempty"`
+	Skip int    `json:"s,omitempty"`
+}
+
+// Results are up to limit results of an array's elements that completed, in the order in which they came, and the place
+// of the next; nil: there is none yet. They are in the events of the workflow's history.
+func (s Arrays) Results(
+	ctx context.Context, a *Array, at *ResultsAt, limit int,
+) (results []api.ArrayResult, next *ResultsAt, err error) {
+	if at == nil {
+		at = &ResultsAt{Run: a.first}
+	}
+	for {
+		page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
+			&workflowservice.GetWorkflowExecutionHistoryRequest{
+				Namespace: s.Namespace, NextPageToken: at.Page,
+				Execution: &commonpb.WorkflowExecution{WorkflowId: a.WorkflowID, RunId: at.Run},
+			})
+		if err != nil {
+			return nil, nil, err
+		}
+		var found []api.ArrayResult
+		after := ""
+		for _, e := range page.GetHistory().GetEvents() {
+			found = append(found, resultsOf(e)...)
+			after = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+		}
+		found = found[min(at.Skip, len(found)):]
+		if room := limit - len(results); len(found) > room {
+			return append(results, found[:room]...), &ResultsAt{Run: at.Run, Page: at.Page, Skip: at.Skip + room}, nil
+		}
+		results = append(results, found...)
+		switch token := page.GetNextPageToken(); {
+		case len(token) > 0:
+			at = &ResultsAt{Run: at.Run, Page: token}
+		case after != "":
+			at = &ResultsAt{Run: after}
+		default:
+			return results, nil, nil
+		}
+		if len(results) == limit {
+			return results, at, nil
+		}
+	}
+}
+
+// resultsOf are the results of elements that an event brought.
+func resultsOf(e *historypb.HistoryEvent) (results []api.ArrayResult) {
+	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult()
+	var report contract.AttemptReport
+	if len(payloads.GetPayloads()) == 0 ||
+		converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], &report) != nil {
+		return nil
+	}
+	for _, r := range report.Elements {
+		if r.Outcome == fleet.AttemptCompleted {
+			results = append(results, api.ArrayResult{Element: r.Number, Output: r.Output, AgentID: report.AgentID,
+				Millis: r.Milliseconds})
+		}
+	}
+	return results
+}
+
+// Seal is the place as a page token.
+func (r *ResultsAt) Seal() []byte {
+	if r == nil {
+		return nil
+	}
+	text, _ := json.Marshal(r) // cannot fail
+	return text
+}

@@ -1,0 +1,310 @@
+// Package array is the Array workflow: it delivers the elements of an array in bundles. What comes next is decided by
+// array.State.
+package array
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
+	"mainstay.dev/mainstay/workflows/delivery"
+)
+
+const (
+	// quietEvents and quietBytes are how long the history may be before nothing new begins until the workflow can
+	// continue as new. Temporal's own suggestion comes far too early: the array runs dry each time.
+	quietEvents = 10_000
+	quietBytes  = 12 << 20
+	// inputsATurn bounds the bytes of the bundles that begin in one turn: Temporal ends a workflow whose one answer is
+	// larger than 4 MiB. bundleInput is what each takes beside its payloads.
+	inputsATurn = 2 << 20
+	bundleInput = 8 << 10
+	// bundleMargin is how much longer than an element a bundle may take before Temporal ends it.
+	bundleMargin = 10 * time.Second
+	// cancelWait bounds how long a cancelled array waits for its agents to stop.
+	cancelWait = 30 * time.Second
+)
+
+// Workflow delivers one array. One that completed, in part or whole, returns its state. Any other end is the workflow's
+// failure (or cancellation) with the state as its detail.
+func Workflow(ctx workflow.Context, in contract.ArrayInput) (contract.ArrayState, error) {
+	id, _ := contract.ArrayOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
+	c := &carrier{in: in, id: id}
+	if in.Carried != nil {
+		c.state, c.paused, c.priority = in.Carried.State, in.Carried.Paused, in.Carried.Priority
+		set := workflow.GetTypedSearchAttributes(ctx)
+		c.marked, _ = set.GetKeyword(contract.AttrStatus)
+		c.in.Carried = nil
+	} else {
+		c.state = array.New(in.Total())
+	}
+	if err := c.handle(ctx); err != nil {
+		return contract.ArrayState{}, err
+	}
+	return c.loop(ctx)
+}
+
+// carrier is one run of an Array workflow. All that changes is in here.
+type carrier struct {
+	in       contract.ArrayInput
+	id       string
+	state    *array.State
+	priority fleet.Priority // as a person has set it; zero: the definition's
+	paused   *contract.ArrayRequest
+	cancel   *contract.ArrayRequest
+	until    *time.Time // when dead letters are given up
+	marked   string     // the status search attribute as last set
+	final    array.ArrayStatus
+	why      string
+
+	work    workflow.Context // of deliveries
+	stop    workflow.CancelFunc
+	turn    time.Time // Temporal's time of the present turn
+	bytes   int       // of the bundles that began in it
+	wakesAt time.Time // of the earliest timer; zero: none
+	changed bool      // something happened that the loop has not looked at
+}
+
+// loop begins bundles until the array has ended.
+func (c *carrier) loop(ctx workflow.Context) (contract.ArrayState, error) {
+	c.work, c.stop = workflow.WithCancel(ctx)
+	defer c.stop()
+	for {
+		c.changed = false
+		if ctx.Err() != nil && c.cancel == nil {
+			c.cancelled(&contract.ArrayRequest{Reason: "the workflow was cancelled"})
+		}
+		quiet := c.quiet(ctx)
+		if quiet && c.state.UnderWay() == 0 && workflow.AllHandlersFinished(ctx) {
+			return contract.ArrayState{}, c.continueAsNew(ctx)
+		}
+		if !quiet && c.paused == nil && c.cancel == nil {
+			c.launch(ctx)
+		}
+		switch {
+		case c.cancel != nil:
+			return c.end(ctx)
+		case !c.state.Open() && (!c.state.Held() || c.state.Stopped != ""):
+			return c.end(ctx)
+		case !c.state.Open():
+			if !c.awaitPerson(ctx) {
+				return c.end(ctx)
+			}
+			continue
+		}
+		c.show(ctx, c.mark())
+		c.wake(ctx)
+		_ = workflow.Await(ctx, func() bool { return c.changed || ctx.Err() != nil && c.cancel == nil })
+	}
+}
+
+// quiet reports whether the history is long, so that the workflow continues as new once nothing is under way.
+func (c *carrier) quiet(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetCurrentHistoryLength() > quietEvents || info.GetCurrentHistorySize() > quietBytes
+}
+
+func (c *carrier) continueAsNew(ctx workflow.Context) error {
+	next := c.in
+	next.Carried = &contract.ArrayCarried{State: c.state, Paused: c.paused, Priority: c.priority}
+	return workflow.NewContinueAsNewError(ctx, contract.ArrayWorkflow, next)
+}
+
+// launch begins the bundles that may begin.
+func (c *carrier) launch(ctx workflow.Context) {
+	for {
+		now := workflow.Now(ctx)
+		if !now.Equal(c.turn) {
+			c.turn, c.bytes = now, 0
+		}
+		if c.bytes > inputsATurn {
+			_ = workflow.Sleep(ctx, time.Millisecond) // the rest begins in another turn
+			if c.paused != nil || c.cancel != nil || ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		b, ok := c.state.Begin(&c.in.Definition, now)
+		if !ok {
+			return
+		}
+		c.bytes += bundleInput
+		for _, n := range b.Elements {
+			c.bytes += len(c.in.Payload(n))
+		}
+		c.deliver(b)
+	}
+}
+
+// deliver puts a bundle into its lane, and takes its end.
+func (c *carrier) deliver(b array.Bundle) {
+	task, number := b.TaskID(c.id), b.Attempt()
+	ctx := workflow.WithActivityOptions(c.work, workflow.ActivityOptions{
+		ActivityID:             contract.AttemptActivityID(task, number),
+		TaskQueue:              c.in.Lane,
+		ScheduleToStartTimeout: c.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration),
+		StartToCloseTimeout:    c.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + bundleMargin + delivery.TimeoutMargin,
+		HeartbeatTimeout:       fleet.AttemptBackstop,
+		WaitForCancellation:    true,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+	})
+	if c.priority != 0 {
+		ctx = workflow.WithPriority(ctx, temporal.Priority{PriorityKey: int(c.priority)})
+	}
+	future := contract.RunTaskActivity.Execute(ctx, c.input(&b, task, number))
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		ctx, done := workflow.NewDisconnectedContext(ctx)
+		defer done()
+		report, err := future.Get(ctx)
+		end := array.End{Results: report.Elements}
+		if err != nil {
+			report, end.Expired = delivery.EndOf(err)
+			end.Results = report.Elements
+		}
+		end.AttemptEnd = report.End()
+		if err == nil {
+			end.Outcome = fleet.AttemptCompleted
+		}
+		c.state.Take(&c.in.Definition, c.id, b.Number, end, workflow.Now(ctx))
+		c.changed = true
+	})
+}
+
+// input is what a hub needs to give a bundle to an agent.
+func (c *carrier) input(b *array.Bundle, task string, number int) contract.RunTaskInput {
+	in := contract.RunTaskInput{TaskID: task, Attempt: number, Spec: c.in.Spec}
+	if b.Single() {
+		in.Spec.Payload, in.Element = c.in.Payload(b.Elements[0]), &b.Elements[0]
+		return in
+	}
+	in.Spec.Payload = nil
+	for i, n := range b.Elements {
+		in.Elements = append(in.Elements, fleet.Element{Number: n, ID: array.ElementID(c.id, n), Attempt: b.Attempts[i],
+			Payload: c.in.Payload(n)})
+	}
+	return in
+}
+
+// wake has the loop look again when an element may be tried again. There is one timer for the earliest.
+func (c *carrier) wake(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	at := c.state.Wake(&c.in.Definition, now)
+	if at.IsZero() || !c.wakesAt.IsZero() && !at.Before(c.wakesAt) {
+		return
+	}
+	c.wakesAt = at
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		_ = workflow.NewTimerWithOptions(ctx, max(at.Sub(now), time.Millisecond),
+			workflow.TimerOptions{Summary: "before elements are tried again"}).Get(ctx, nil)
+		if c.wakesAt.Equal(at) {
+			c.wakesAt = time.Time{}
+		}
+		c.changed = true
+	})
+}
+
+// awaitPerson keeps dead letters and reviews until a person has decided. It reports false when their retention is over.
+func (c *carrier) awaitPerson(ctx workflow.Context) bool {
+	c.show(ctx, string(array.ArrayBlocked))
+	retention := c.in.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
+	until := workflow.Now(ctx).Add(retention)
+	c.until = &until
+	decided, _ := workflow.AwaitWithOptions(ctx, workflows.Named(retention, "dead letters, kept for a retry"),
+		func() bool { return c.changed || ctx.Err() != nil })
+	c.until = nil
+	return decided || ctx.Err() != nil
+}
+
+// end waits for what is under way, and closes the workflow as the array ended.
+func (c *carrier) end(ctx workflow.Context) (contract.ArrayState, error) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	if c.cancel != nil {
+		c.stop()
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(cancelWait, "until the agents have stopped"),
+			func() bool { return c.state.UnderWay() == 0 })
+		c.state.Abandon()
+	}
+	c.final, c.why = c.state.Outcome(&c.in.Definition, c.cancel != nil)
+	mark := ""
+	if c.final == array.ArrayPartial {
+		mark = string(c.final)
+	}
+	c.show(ctx, mark)
+	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	state := c.view()
+	switch c.final {
+	case array.ArrayCompleted, array.ArrayPartial:
+		return state, nil
+	case array.ArrayCancelled:
+		return contract.ArrayState{}, temporal.NewCanceledError(state)
+	}
+	return contract.ArrayState{}, temporal.NewApplicationErrorWithOptions("array failed: "+c.why, string(c.final),
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{state}})
+}
+
+// mark is the status that lists show beside the workflow's own.
+func (c *carrier) mark() string {
+	if c.paused != nil {
+		return string(array.ArrayPaused)
+	}
+	return ""
+}
+
+// show sets the status search attribute, if it has changed.
+func (c *carrier) show(ctx workflow.Context, mark string) {
+	if mark == c.marked {
+		return
+	}
+	c.marked = mark
+	update := contract.AttrStatus.ValueUnset()
+	if mark != "" {
+		update = contract.AttrStatus.ValueSet(mark)
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
+	}
+}
+
+// view is the array as it stands now.
+func (c *carrier) view() contract.ArrayState {
+	state := contract.ArrayState{Status: c.final, Why: c.why, Counts: c.state.Counts, Priority: c.priority,
+		Duplicates: c.state.Duplicates, Flying: c.state.Flying(c.id), Until: c.until}
+	switch {
+	case c.final != "":
+	case c.cancel != nil:
+		state.Status, state.Why = array.ArrayRunning, "it is being cancelled: "+c.cancel.Reason
+	case c.paused != nil:
+		state.Status, state.Why = array.ArrayPaused, c.paused.Reason
+	case !c.state.Open():
+		state.Status = array.ArrayBlocked
+		state.Why = fmt.Sprintf("%d dead letters and %d reviews wait for a person", c.state.Counts.DeadLetter,
+			c.state.Counts.Review)
+	default:
+		state.Status, state.Why = array.ArrayRunning, c.state.HoldWhy
+	}
+	return state
+}
+
+// cancelled ends what has not begun.
+func (c *carrier) cancelled(r *contract.ArrayRequest) {
+	if r.Reason == "" {
+		r.Reason = "cancelled by request"
+	}
+	c.cancel, c.changed = r, true
+	c.state.Cancel(r.Reason)
+	c.state.CancelHeld(r.Reason)
+}
+
+// elements answers a page of elements.
+func (c *carrier) elements(r contract.ElementsRequest) (page contract.ElementsPage) {
+	page.Elements, page.Next = c.state.Elements(c.id, r.Status, r.From, r.Limit)
+	return page
+}

@@ -1,0 +1,379 @@
+package array_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// element plays an agent's handler of one element.
+type element func(n, attempt int) fleet.ElementResult
+
+// harness runs an Array workflow in the SDK's test environment.
+type harness struct {
+	*sdktestsuite.TestWorkflowEnvironment
+	mu     sync.Mutex
+	inputs []contract.RunTaskInput // of deliveries
+	times  []time.Time             // when they began
+	begun  map[int]int             // how often an element was begun
+	play   element
+	// deliver, if there is one, plays a whole delivery; a report with an outcome is its failure.
+	deliver func(in *contract.RunTaskInput) *contract.AttemptReport
+}
+
+func newHarness(play element) *harness {
+	h := &harness{TestWorkflowEnvironment: workflowtest.NewEnvironment(), begun: map[int]int{}, play: play}
+	worker.RegisterWorkflows(h)
+	h.RegisterActivityWithOptions(h.run, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
+	return h
+}
+
+// run plays a hub with an agent that knows bundles.
+func (h *harness) run(_ context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inputs, h.times = append(h.inputs, in), append(h.times, h.Now())
+	if h.deliver != nil {
+		if report := h.deliver(&in); report != nil {
+			return *report, temporal.NewNonRetryableApplicationError(report.Reason, contract.AttemptFailure, nil, *report)
+		}
+	}
+	start := time.Now()
+	report := contract.AttemptReport{StartedAt: &start, EndedAt: &start, Outcome: fleet.AttemptCompleted}
+	if in.Element != nil {
+		h.begun[*in.Element]++
+		r := h.result(*in.Element, in.Attempt)
+		report.Elements = []fleet.ElementResult{r}
+		if r.Outcome != fleet.AttemptCompleted {
+			report.Outcome, report.Reason, report.Begun, report.Final = r.Outcome, r.Error, true, r.NonRetryable
+			return report, temporal.NewNonRetryableApplicationError(r.Error, contract.AttemptFailure, nil, report)
+		}
+		return report, nil
+	}
+	for _, e := range in.Elements {
+		h.begun[e.Number]++
+		report.Elements = append(report.Elements, h.result(e.Number, e.Attempt))
+	}
+	return report, nil
+}
+
+func (h *harness) result(n, attempt int) fleet.ElementResult {
+	r := fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+	if h.play != nil {
+		r = h.play(n, attempt)
+	}
+	r.Number = n
+	return r
+}
+
+func (h *harness) start(change func(*contract.ArrayInput)) {
+	in := contract.ArrayInput{Lane: "lane/c", Definition: array.Definition{Count: 1000,
+		Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}}}
+	if change != nil {
+		change(&in)
+	}
+	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: contract.ArrayWorkflowID("a"),
+		TaskQueue: contract.WorkerQueue})
+	h.ExecuteWorkflow(contract.ArrayWorkflow, in)
+}
+
+// outcome is the array's state, however the workflow ended.
+func (h *harness) outcome(t *testing.T) contract.ArrayState {
+	t.Helper()
+	require.True(t, h.IsWorkflowCompleted())
+	var state contract.ArrayState
+	err := h.GetWorkflowError()
+	var failed *temporal.ApplicationError
+	var cancelled *temporal.CanceledError
+	switch {
+	case err == nil:
+		require.NoError(t, h.GetWorkflowResult(&state))
+	case errors.As(err, &failed):
+		require.NoError(t, failed.Details(&state), err)
+	case errors.As(err, &cancelled):
+		require.NoError(t, cancelled.Details(&state))
+	default:
+		t.Fatalf("the workflow ended with %v", err)
+	}
+	return state
+}
+
+// asks sends a request after a while.
+func (h *harness) asks(after time.Duration, r contract.ArrayRequest) *workflowtest.Answer {
+	answer := &workflowtest.Answer{}
+	h.RegisterDelayedCallback(func() { h.UpdateWorkflow(contract.ArrayUpdate.Name, "", answer, r) }, after)
+	return answer
+}
+
+// dies is an element that fails for good by itself: its attempts are used up.
+func dies(numbers ...int) element {
+	return func(n, _ int) fleet.ElementResult {
+		if slices.Contains(numbers, n) {
+			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no disk"}
+		}
+		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+	}
+}
+
+func TestAnArrayIsDeliveredInBundles(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	h.start(nil)
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayCompleted, state.Status)
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, state.Counts)
+	require.Len(t, h.begun, 1000)
+	require.Less(t, len(h.inputs), 100, "64 bundles of 4 go out before a time is known, then bundles of 100")
+}
+
+func TestElementsHaveTheirPayloads(t *testing.T) {
+	t.Parallel()
+	for _, safety := range []fleet.RetrySafety{fleet.Idempotent, fleet.AtMostOnce} {
+		h := newHarness(nil)
+		h.start(func(in *contract.ArrayInput) {
+			in.Count, in.Items, in.Spec.RetrySafety = 0, []json.RawMessage{[]byte(`"x"`), []byte(`"y"`)}, safety
+		})
+		require.Equal(t, 2, h.outcome(t).Counts.Completed)
+		var payloads []string
+		for _, in := range h.inputs {
+			for _, e := range in.Elements {
+				require.Empty(t, in.Spec.Payload)
+				payloads = append(payloads, e.ID+"="+string(e.Payload))
+			}
+			if in.Element != nil {
+				payloads = append(payloads, in.TaskID+"="+string(in.Spec.Payload))
+			}
+		}
+		slices.Sort(payloads)
+		require.Equal(t, []string{`a~.0="x"`, `a~.1="y"`}, payloads)
+		require.Len(t, h.inputs, map[fleet.RetrySafety]int{fleet.Idempotent: 1, fleet.AtMostOnce: 2}[safety])
+	}
+}
+
+func TestDeadLettersWaitForARetry(t *testing.T) {
+	t.Parallel()
+	fails := true
+	h := newHarness(func(n, attempt int) fleet.ElementResult {
+		if n == 7 && fails {
+			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no disk"}
+		}
+		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+	})
+	early := h.asks(0, contract.ArrayRequest{Action: contract.RetryArray})
+	h.RegisterDelayedCallback(func() {
+		value, err := h.QueryWorkflow(contract.ArrayQuery.Name)
+		require.NoError(t, err)
+		var state contract.ArrayState
+		require.NoError(t, value.Get(&state))
+		require.Equal(t, array.ArrayBlocked, state.Status)
+		value, err = h.QueryWorkflow(contract.ElementsQuery.Name, contract.ElementsRequest{Status: array.DeadLetter, Limit: 5})
+		require.NoError(t, err)
+		var page contract.ElementsPage
+		require.NoError(t, value.Get(&page))
+		require.Len(t, page.Elements, 1)
+		require.Contains(t, page.Elements[0].Why, "no disk")
+		h.mu.Lock()
+		fails = false
+		h.mu.Unlock()
+	}, time.Hour)
+	retried := h.asks(2*time.Hour, contract.ArrayRequest{Action: contract.RetryArray})
+	h.start(nil)
+	require.True(t, early.Refused)
+	require.NoError(t, retried.Err)
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 1000}, h.outcome(t).Counts)
+	require.Equal(t, 4, h.begun[7], "three attempts, and one after the retry")
+}
+
+func TestDeadLettersAreGivenUpAfterTheirRetention(t *testing.T) {
+	t.Parallel()
+	h := newHarness(dies(7))
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Hour) })
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Equal(t, 1, state.Counts.DeadLetter)
+}
+
+func TestAnArrayStopsWhenTooManyFail(t *testing.T) {
+	t.Parallel()
+	h := newHarness(func(int, int) fleet.ElementResult {
+		return fleet.ElementResult{Outcome: fleet.AttemptFailed, NonRetryable: true}
+	})
+	h.start(func(in *contract.ArrayInput) { in.Tolerate = new(10) })
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Contains(t, state.Why, "more than 10")
+	require.Positive(t, state.Counts.Cancelled)
+}
+
+func TestAPausedArrayBeginsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHarness(func(_, attempt int) fleet.ElementResult {
+		if attempt == 1 {
+			return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "again"}
+		}
+		return fleet.ElementResult{Outcome: fleet.AttemptCompleted}
+	})
+	h.asks(time.Second, contract.ArrayRequest{Action: contract.PauseArray, Reason: "new disks"})
+	again := h.asks(2*time.Second, contract.ArrayRequest{Action: contract.PauseArray})
+	var during int
+	h.RegisterDelayedCallback(func() { during = len(h.inputs) }, time.Minute)
+	resumed := h.asks(time.Hour, contract.ArrayRequest{Action: contract.ResumeArray})
+	h.start(func(in *contract.ArrayInput) { in.Count = 100 })
+	require.True(t, again.Refused)
+	require.NoError(t, resumed.Err)
+	require.Equal(t, 100, h.outcome(t).Counts.Completed)
+	require.Greater(t, len(h.inputs), during, "elements are tried again after the pause")
+	for _, at := range h.times[during:] {
+		require.GreaterOrEqual(t, at.Sub(h.times[0]), 59*time.Minute)
+	}
+}
+
+func TestACancelledArrayEndsWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	h := newHarness(dies(3))
+	h.asks(10*time.Minute, contract.ArrayRequest{Action: contract.CancelArray, Reason: "not needed"})
+	h.start(func(in *contract.ArrayInput) { in.Count = 10 })
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayCancelled, state.Status)
+	require.Equal(t, array.ElementCounts{Total: 10, Completed: 9, Cancelled: 1}, state.Counts)
+	require.Equal(t, "not needed", state.Why)
+}
+
+func TestLaterBundlesHaveTheNewPriority(t *testing.T) {
+	t.Parallel()
+	h := newHarness(dies(3))
+	refused := h.asks(time.Second, contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 9})
+	taken := h.asks(time.Second, contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 1})
+	unknown := h.asks(time.Second, contract.ArrayRequest{Action: "explode"})
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Minute) })
+	require.True(t, refused.Refused)
+	require.True(t, unknown.Refused)
+	require.NoError(t, taken.Err)
+	require.EqualValues(t, 1, h.outcome(t).Priority)
+}
+
+// An element that ends the process of its agent is a dead letter in the end, and the others complete.
+func TestAPoisonElementIsFound(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	losses := 0
+	h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
+		poison := in.Element != nil && *in.Element == 500 ||
+			slices.ContainsFunc(in.Elements, func(e fleet.Element) bool { return e.Number == 500 })
+		if !poison {
+			return nil
+		}
+		losses++
+		return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "the agent was lost"}
+	}
+	h.start(func(in *contract.ArrayInput) { in.DeadLetterRetention = fleet.Duration(time.Minute) })
+	require.Equal(t, array.ElementCounts{Total: 1000, Completed: 999, DeadLetter: 1}, h.outcome(t).Counts)
+	require.LessOrEqual(t, losses, 5)
+}
+
+func TestAnAtMostOnceElementThatWasLostWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	lost := 0
+	h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
+		if *in.Element != 5 || lost > 0 {
+			return nil
+		}
+		lost++
+		return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}
+	}
+	all := h.asks(time.Minute, contract.ArrayRequest{Action: contract.RetryArray})
+	one := h.asks(time.Hour, contract.ArrayRequest{Action: contract.RetryArray, Elements: []int{5}})
+	h.start(func(in *contract.ArrayInput) { in.Count, in.Spec.RetrySafety = 20, fleet.AtMostOnce })
+	require.True(t, all.Refused, "reviews are retried by name only")
+	require.NoError(t, one.Err)
+	require.Equal(t, 20, h.outcome(t).Counts.Completed)
+	require.Equal(t, 1, h.begun[5])
+}
+
+func TestALongHistoryIsContinuedAsNew(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	h.SetCurrentHistoryLength(10_001)
+	h.start(func(in *contract.ArrayInput) {
+		state := array.New(1000)
+		b, _ := state.Begin(&in.Definition, time.Now())
+		state.Take(&in.Definition, "a", b.Number, array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptReturned}},
+			time.Now())
+		in.Carried = &contract.ArrayCarried{State: state, Priority: 2}
+	})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, h.GetWorkflowError(), &next)
+	var input contract.ArrayInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
+	require.EqualValues(t, 2, input.Carried.Priority)
+	require.Empty(t, h.inputs)
+
+	later := newHarness(nil)
+	later.start(func(in *contract.ArrayInput) { *in = input })
+	require.Equal(t, 1000, later.outcome(t).Counts.Completed)
+}
+
+// Temporal ends a workflow whose one answer is larger than 4 MiB. These payloads are 12 MiB together.
+func TestBundlesOfLargePayloadsBeginOverSeveralTurns(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	turns := 0
+	h.SetOnTimerScheduledListener(func(_ string, duration time.Duration) {
+		if duration == time.Millisecond {
+			turns++
+		}
+	})
+	h.start(func(in *contract.ArrayInput) {
+		in.Count, in.Spec.Payload = 64, json.RawMessage(`"`+strings.Repeat("x", 200<<10)+`"`)
+	})
+	require.Equal(t, 64, h.outcome(t).Counts.Completed)
+	require.GreaterOrEqual(t, turns, 5, "with 2 MiB in each")
+}
+
+func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
+	t.Parallel()
+	in := contract.ArrayInput{Definition: array.Definition{Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}}}
+	item := json.RawMessage(`"12345678"`)
+	for range fleet.MaxElements {
+		in.Items = append(in.Items, item)
+	}
+	state := array.New(in.Total())
+	now := time.Now()
+	failed := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptCompleted}}
+	for { // all elements fail, with long reasons, until no other begins
+		b, ok := state.Begin(&in.Definition, now)
+		if !ok {
+			break
+		}
+		failed.Results = nil
+		for _, n := range b.Elements {
+			failed.Results = append(failed.Results, fleet.ElementResult{Number: n, Outcome: fleet.AttemptFailed,
+				Error: strings.Repeat("x", 8000)})
+		}
+		state.Take(&in.Definition, "a", b.Number, failed, now)
+	}
+	in.Carried = &contract.ArrayCarried{State: state}
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(in)
+	require.NoError(t, err)
+	require.Less(t, payloads.Size(), 2<<20)
+}
