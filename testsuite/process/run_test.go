@@ -2,6 +2,8 @@ package process
 
 import (
 	"encoding/json"
+	"flag"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,11 +40,23 @@ steps:
     output: {text: result.stdout.trim()}
 `
 
+// deaths is for a proof by many: go test ./testsuite/process -run DeathOfAll -parallel 4 -args -deaths=20.
+var deaths = flag.Int("deaths", 1, "how many runs TestRunSurvivesTheDeathOfAll kills everything under")
+
 // TestRunSurvivesTheDeathOfAll kills Temporal, control plane and agents in the middle of a run. What had ended does not
-// begin-again, and the run ends as if nothing had happened.
+// begin again, and the run ends as if nothing had happened.
 func TestRunSurvivesTheDeathOfAll(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	for n := range *deaths {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			runThroughDeath(t)
+		})
+	}
+}
+
+func runThroughDeath(t *testing.T) {
 	dir, work := t.TempDir(), t.TempDir()
 	first, report := startDev(t, dir, freeAddress(t), "--agents", "2")
 	online(t, report.URL, "agent-1")
