@@ -27,7 +27,8 @@ func (a Arrays) Submit(ctx context.Context, r *api.ArrayRequest) (*api.Array, er
 	if own.ID == "" && own.IdempotencyKey == "" {
 		own.ID = api.NewArrayID()
 	}
-	answer, err := do[api.Array](ctx, a.c, request{method: http.MethodPost, path: path("arrays"), body: own, keyed: true})
+	submit := request{method: http.MethodPost, path: path("arrays"), body: own, keyed: true}
+	answer, err := do[api.Array](ctx, a.c, submit)
 	if err == nil && r.ID == "" && r.IdempotencyKey == "" {
 		answer.Duplicate = false // of an earlier try
 	}
@@ -55,7 +56,8 @@ func (a Arrays) Elements(id string, status array.Status) *List[array.ElementEntr
 // error ends them.
 func (a Arrays) Results(ctx context.Context, id string) iter.Seq2[api.ArrayResult, error] {
 	return func(yield func(api.ArrayResult, error) bool) {
-		response, err := a.c.open(ctx, &request{method: http.MethodGet, path: path("arrays", id, "results.ndjson")}, nil)
+		results := request{method: http.MethodGet, path: path("arrays", id, "results.ndjson")}
+		response, err := a.c.open(ctx, &results, nil)
 		if err != nil {
 			yield(api.ArrayResult{}, err)
 			return

@@ -126,7 +126,8 @@ func KeyedRunID(job, key string) string {
 	return KeyedTaskID(tenant, name, key)
 }
 
-// RetryRunID is the id of the one run that repeats a run of a job from a step; "" stands for all that has not succeeded.
+// RetryRunID is the id of the one run that repeats a run of a job from a step; "" stands for all that has not
+// succeeded.
 func RetryRunID(job, run, from string) string { return KeyedRunID(job, "retry\x00"+run+"\x00"+from) }
 
 // JobScheduleID is the id of a job's nth schedule in Temporal.

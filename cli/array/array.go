@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,7 +126,7 @@ func readItems(a *app.App, name string, arguments bool, r *api.ArrayRequest) err
 			item := json.RawMessage(line)
 			if arguments {
 				one, err := run, error(nil)
-				one.Command = append(run.Command[:len(run.Command):len(run.Command)], line)
+				one.Command = slices.Concat(run.Command, []string{line})
 				if item, err = json.Marshal(one); err != nil {
 					return err
 				}
@@ -249,7 +250,8 @@ func printArray(a *app.App, one *api.Array) error {
 	err := a.Facts([][2]string{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
 		{"Status", string(one.Status)}, {"Why", one.Why}, {"Elements", fmt.Sprint(n.Total)}, {"", counts},
-		{"Need a person", held}, {"Given up", until}, {"Submitted", a.Ago(one.CreatedAt)}, {"Took", took(&one.ArrayEntry)},
+		{"Need a person", held}, {"Given up", until}, {"Submitted", a.Ago(one.CreatedAt)},
+		{"Took", took(&one.ArrayEntry)},
 	})
 	if err != nil || held == "" {
 		return err

@@ -98,7 +98,8 @@ type prioritizeInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	submit := rest.WithPayload(rest.WithStatus(http.StatusAccepted, op("submit-array", "POST /arrays", "Submit an array",
+	submit := rest.WithPayload(rest.WithStatus(http.StatusAccepted, op("submit-array", "POST /arrays",
+		"Submit an array",
 		"Many small tasks of one kind for the price of one. Answers 202 once the array is durable. An array whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true.")))
 	submit.Responses = map[string]*huma.Response{"200": {
 		Description: "It was submitted before",
@@ -157,8 +158,8 @@ func (h *Handlers) Register(routes huma.API) {
 			if !in.Body.Priority.Valid() {
 				return nil, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
-			return h.act(ctx, in.ID, contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: in.Body.Priority,
-				Reason: in.Body.Reason})
+			return h.act(ctx, in.ID, contract.ArrayRequest{Action: contract.ReprioritizeArray,
+				Priority: in.Body.Priority, Reason: in.Body.Reason})
 		})
 }
 

@@ -12,16 +12,17 @@ import (
 
 // handle answers queries, and lets people act on the array.
 func (c *carrier) handle(ctx workflow.Context) error {
+	update := func(ctx workflow.Context, r contract.ArrayRequest) (contract.ArrayState, error) {
+		if r.Action == contract.ResumeArray {
+			c.state.Resume(workflow.Now(ctx))
+		}
+		c.act(&r)
+		return c.view(), nil
+	}
 	return errors.Join(
 		contract.ArrayQuery.Handle(ctx, c.view),
 		contract.ElementsQuery.Handle(ctx, c.elements),
-		contract.ArrayUpdate.Handle(ctx, func(ctx workflow.Context, r contract.ArrayRequest) (contract.ArrayState, error) {
-			if r.Action == contract.ResumeArray {
-				c.state.Resume(workflow.Now(ctx))
-			}
-			c.act(&r)
-			return c.view(), nil
-		}, c.mayAct))
+		contract.ArrayUpdate.Handle(ctx, update, c.mayAct))
 }
 
 // mayAct refuses what is not possible in the present state.
