@@ -182,7 +182,7 @@ func (c *checker) triggers() {
 	for i, trigger := range c.definition.On {
 		at := fmt.Sprintf("on[%d]", i)
 		s := trigger.Schedule
-		if !c.check(s != nil, at, "must have schedule") {
+		if !c.check(s != nil, at, "must say when, like {schedule: {cron: \"0 3 * * *\"}}") {
 			continue
 		}
 		plan := fleet.SchedulePlan{Cron: s.Cron, TimeZone: s.TimeZone, Interval: s.Interval}
@@ -295,13 +295,15 @@ func (c *checker) step(id string, s *job.Step) {
 	}
 	c.check(kinds > 0, at, "does not say what it does: give it task, approve or wait")
 	c.check(kinds < 2, at, "does several things; keep one of task, approve and wait, and make steps of the others")
-	c.check(s.Join.N <= len(s.After), at+".join", "asks for %d steps, but after names %d", s.Join.N, len(s.After))
+	c.check(s.Join.N <= len(s.After) || len(s.After) == 0, at+".join",
+		"asks for %d steps, but after names %d: name more of them there, or ask for fewer", s.Join.N, len(s.After))
 	c.check(
 		s.Join.All() || len(s.Output) > 0,
 		at+".output",
 		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on",
 	)
-	c.check(s.Join.All() || len(s.After) > 0, at+".join", "needs after")
+	c.check(s.Join.All() || len(s.After) > 0, at+".join",
+		"needs after: name there the steps of which so many must be through")
 	if s.If != "" {
 		c.boolean(at+".if", s.If, id)
 	}
@@ -318,7 +320,7 @@ func (c *checker) step(id string, s *job.Step) {
 		c.check(s.Approve.Message != "", at+".approve.message", "is missing: say what the person is asked")
 		c.text(at+".approve.message", s.Approve.Message, id)
 	case s.Wait != nil:
-		c.check((s.Wait.For != 0) != (s.Wait.Until != ""), at+".wait", "needs one of for and until")
+		c.check((s.Wait.For != 0) != (s.Wait.Until != ""), at+".wait", "needs one of for and until, like {for: 1h}")
 		c.duration(at+".wait.for", s.Wait.For, time.Second, longest)
 		if s.Wait.Until != "" {
 			c.expression(at+".wait.until", s.Wait.Until, id, varInputs, varSteps, varRun)
@@ -334,7 +336,7 @@ func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil, "output": len(s.Output) > 0,
 		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink} {
-		c.check(!given, at+"."+field, "belongs to a step with a task")
+		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
 	}
 }
 
@@ -354,7 +356,8 @@ func (c *checker) taskStep(id string, s *job.Step) {
 		c.retry(at+".retry", *s.Retry)
 	}
 	c.duration(at+".timeout", s.Timeout, time.Second, 30*24*time.Hour)
-	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout", "is longer than deadline (%s)", s.Deadline)
+	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout",
+		"is longer than deadline (%s): shorten it, or lengthen deadline", s.Deadline)
 	if s.Beacon != nil {
 		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
 	}
@@ -412,8 +415,8 @@ func taskValue(task *fleet.TaskSpec) (any, error) {
 func (c *checker) forEach(id string, s *job.Step) {
 	at := "steps." + id
 	if s.ForEach == nil {
-		c.check(s.Parallel == 0, at+".max_parallel", "belongs to a step with for_each")
-		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each")
+		c.check(s.Parallel == 0, at+".max_parallel", "belongs to a step with for_each: add that, or remove this")
+		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each: add that, or remove this")
 		return
 	}
 	c.check(
@@ -431,7 +434,8 @@ var outputName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,62}$`)
 
 func (c *checker) outputs(id string, s *job.Step) {
 	at := "steps." + id + ".output"
-	c.check(len(s.Output) <= 32, at, "has %d names; at most 32 are allowed", len(s.Output))
+	c.check(len(s.Output) <= 32, at,
+		"has %d names, and at most 32 are allowed: put some of them into one map", len(s.Output))
 	for _, name := range slices.Sorted(maps.Keys(s.Output)) {
 		c.check(outputName.MatchString(name), at+"."+name, "must be letters, digits and _, and not begin with a digit")
 		variables := []string{varInputs, varSteps, varRun, varResult}
@@ -472,6 +476,15 @@ func (c *checker) kind(field, source, step, want, name string) {
 	}
 }
 
+// onlyIn says where variables are known that are not known everywhere.
+var onlyIn = map[string]string{
+	varItem:    ": only the task of a step with for_each can",
+	varIndex:   ": only the task of a step with for_each can",
+	varResult:  ": only output can, of a step without for_each",
+	varResults: ": only output can, of a step with for_each",
+	varFailed:  ": only output can, of a step with for_each",
+}
+
 // stepFields are what expressions may read of a step.
 var stepFields = []string{"status", "output", "error", "failed"}
 
@@ -488,7 +501,7 @@ func (c *checker) expression(field, source, step string, variables ...string) *e
 	}
 	for _, name := range e.names {
 		if !slices.Contains(variables, name) {
-			c.report(field, "cannot use %s here; there are %s", name, strings.Join(variables, ", "))
+			c.report(field, "cannot use %s here%s; there are %s", name, onlyIn[name], strings.Join(variables, ", "))
 		}
 	}
 	for _, name := range e.inputs {

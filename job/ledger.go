@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,49 +9,6 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 )
-
-// StepStatus is where a step of a run stands.
-type StepStatus string
-
-// The statuses of a step. The last four are final.
-const (
-	StepPending   StepStatus = "pending"    // a step that it comes after has not ended
-	StepReady     StepStatus = "ready"      // it may begin, and waits for max_parallel, a pause or a time
-	StepQueued    StepStatus = "queued"     // its task waits in a lane
-	StepRunning   StepStatus = "running"    // an agent has it
-	StepRetryWait StepStatus = "retry_wait" // it waits out the backoff before the next attempt
-	StepBlocked   StepStatus = "blocked"    // it cannot go on without a person; Why says for what
-	StepCompleted StepStatus = "completed"
-	StepPartial   StepStatus = "partial" // some elements failed, no more than are tolerated; or its failure counts so
-	StepSkipped   StepStatus = "skipped" // its condition was false, a person skipped it, or its failure counts so
-	StepFailed    StepStatus = "failed"
-)
-
-// Final reports whether the step has ended.
-func (s StepStatus) Final() bool { return s.Through() || s == StepFailed }
-
-// Through reports whether steps after it may begin.
-func (s StepStatus) Through() bool { return s == StepCompleted || s == StepPartial || s == StepSkipped }
-
-// RunStatus is where a run stands.
-type RunStatus string
-
-// The statuses of a run. The last four are final.
-const (
-	RunRunning   RunStatus = "running"
-	RunPausing   RunStatus = "pausing" // nothing new begins; what runs is being stopped or finishes
-	RunPaused    RunStatus = "paused"
-	RunBlocked   RunStatus = "blocked" // nothing goes on until a person decides
-	RunCompleted RunStatus = "completed"
-	RunPartial   RunStatus = "partial" // completed, but a step is partial
-	RunFailed    RunStatus = "failed"
-	RunCancelled RunStatus = "cancelled"
-)
-
-// Final reports whether the run has ended.
-func (s RunStatus) Final() bool {
-	return s == RunCompleted || s == RunPartial || s == RunFailed || s == RunCancelled
-}
 
 // Work is what the ledger knows of one task of a step: the step's own, or that of one element.
 type Work struct {
@@ -88,15 +44,6 @@ type Counts struct {
 	Running int `json:"running"` // queued, running or waiting
 }
 
-// Decision is what a person decided about a step or a run.
-type Decision struct {
-	Action string    `json:"action"`
-	Step   string    `json:"step,omitempty"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-}
-
 // Ledger is what a run has done and what comes next.
 type Ledger struct {
 	Job        string          `json:"job"`
@@ -121,34 +68,6 @@ type Origin struct {
 	Schedule bool   `json:"schedule,omitempty" doc:"Its job's schedule started it."`
 	RetryOf  string `json:"retry_of,omitempty" doc:"The run that it repeats from the steps that had not succeeded."`
 }
-
-// RunPause says who paused a run, and what becomes of what runs.
-type RunPause struct {
-	Mode PauseMode `json:"mode" enum:"stop,finish" doc:"stop: tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
-	Decision
-}
-
-// StepAction is what a person decides about a step.
-type StepAction string
-
-// What a person can decide about a step. A review of its task is the task's own.
-const (
-	RetryStep    StepAction = "retry"    // run it again, after it has failed
-	SkipStep     StepAction = "skip"     // go on without it
-	CompleteStep StepAction = "complete" // it was done by other means: take this output
-	FailStep     StepAction = "fail"     // give it up
-	ApproveStep  StepAction = "approve"
-	RejectStep   StepAction = "reject"
-)
-
-// PauseMode says what a pause does to what runs.
-type PauseMode string
-
-// The modes of a pause.
-const (
-	PauseStop   PauseMode = "stop"   // it is stopped, keeps its checkpoint, and goes on after the pause
-	PauseFinish PauseMode = "finish" // it finishes
-)
 
 // NewLedger is the ledger of a run that begins now. runID names the run.
 func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now time.Time) *Ledger {
@@ -381,82 +300,6 @@ func (e *Entry) FailedElements() []int {
 	return failed
 }
 
-// Decide notes what a person decided; the newest 50 are kept.
-func (l *Ledger) Decide(d Decision) {
-	if len(l.Decisions) == decisionsKept {
-		l.Decisions = slices.Delete(l.Decisions, 0, 1)
-	}
-	l.Decisions = append(l.Decisions, d)
-}
-
-const decisionsKept = 50
-
-// Refuse says why a person cannot do this to a step now; "" if it is possible.
-func (l *Ledger) Refuse(step string, action StepAction) string {
-	e := l.Entry(step)
-	switch {
-	case e == nil:
-		return "the run has no step " + step
-	case l.Status.Final():
-		return "the run has ended: it is " + string(l.Status)
-	case l.Cancel != nil:
-		return "the run is being cancelled"
-	}
-	asks := e.Status == StepBlocked && e.Approval
-	failed := e.Status == StepFailed || e.Held()
-	possible, needs := false, ""
-	switch action {
-	case ApproveStep, RejectStep:
-		possible, needs = asks, "that waits for approval"
-	case RetryStep:
-		possible, needs = failed, "that has failed"
-	case SkipStep, CompleteStep:
-		possible, needs = failed || !e.Status.Final() && !e.underWay(), "that has failed or has not begun"
-	case FailStep:
-		possible, needs = e.Held() ||
-			!e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
-	default:
-		return "the action must be retry, skip, complete, fail, approve or reject"
-	}
-	if possible {
-		return ""
-	}
-	return fmt.Sprintf("only a step %s can take %s; step %s is %s", needs, action, step, e.Status)
-}
-
-// Act carries out what a person decided about a step that Refuse does not refuse. Steps that failed because of it are
-// open again.
-func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, output json.RawMessage, now time.Time) {
-	e := l.Entry(step)
-	said := "by a person"
-	if reason != "" {
-		said += ": " + reason
-	}
-	switch action {
-	case ApproveStep:
-		e.End(StepCompleted, "approved "+said, now)
-	case RejectStep:
-		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
-	case RetryStep:
-		e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
-		e.Begun, e.Elements, e.Counts = false, nil, nil
-	case SkipStep:
-		e.End(StepSkipped, "skipped "+said, now)
-	case CompleteStep:
-		e.End(StepCompleted, "completed "+said, now)
-		e.Output = output
-	case FailStep:
-		e.End(StepFailed, "failed "+said, now)
-	}
-	if action != FailStep && action != RejectStep {
-		for i := range l.Steps {
-			if after := &l.Steps[i]; after.Status == StepFailed && !after.Begun && after.Step != step {
-				after.Work = Work{Status: StepPending, TaskID: after.TaskID}
-			}
-		}
-	}
-}
-
 // Clone is a copy whose steps and elements can be changed.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
@@ -477,59 +320,5 @@ func (l *Ledger) OutputBytes() int {
 	return bytes
 }
 
-// WholeOutput is what a run keeps of the result of a step that declares no output: all of it, if it is small.
-func WholeOutput(result json.RawMessage) json.RawMessage {
-	if len(result) > MaxOutputBytes {
-		return nil
-	}
-	return result
-}
-
-// MayComplete reports whether a result may be one that Completion reads.
-func MayComplete(result json.RawMessage) bool { return bytes.Contains(result, []byte("complete_")) }
-
-// Completion reads a result that completes a step, or the whole run: {"complete_step": …} or {"complete_run": …}, also
-// as the last line of a command's stdout. Any other result is the step's as it is.
-func Completion(result json.RawMessage) (step json.RawMessage, completesRun bool, run json.RawMessage) {
-	if s, r, ok := completion(result); ok {
-		return s, r != nil, r
-	}
-	var command struct {
-		Stdout string `json:"stdout"`
-	}
-	if json.Unmarshal(result, &command) == nil && command.Stdout != "" {
-		lines := strings.Split(strings.TrimRight(command.Stdout, "\n"), "\n")
-		if s, r, ok := completion([]byte(lines[len(lines)-1])); ok {
-			return s, r != nil, r
-		}
-	}
-	return result, false, nil
-}
-
-func completion(text []byte) (step, run json.RawMessage, ok bool) {
-	if !MayComplete(text) {
-		return nil, nil, false
-	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(text, &object) != nil || len(object) != 1 {
-		return nil, nil, false
-	}
-	if run, ok = object["complete_run"]; ok {
-		return run, run, true
-	}
-	step, ok = object["complete_step"]
-	return step, nil, ok
-}
-
 // runEnded begins why a step was skipped that had not ended when its run did.
 const runEnded = "the run has ended: it is "
-
-// TakeOver puts in the steps that are through in the ledger of a run that this one repeats.
-func (l *Ledger) TakeOver(done *Ledger) {
-	for i := range done.Steps {
-		d := &done.Steps[i]
-		if e := l.Entry(d.Step); e != nil && d.Status.Through() && !strings.HasPrefix(d.Why, runEnded) {
-			*e = *d
-		}
-	}
-}

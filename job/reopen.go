@@ -1,6 +1,9 @@
 package job
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Reopen forgets what a step has done, and all steps that come after it, so that a run that takes the ledger over runs
 // them again. It reports whether there is the step.
@@ -18,4 +21,14 @@ func (l *Ledger) Reopen(p *Plan, step string) bool {
 		}
 	}
 	return l.Entry(step) != nil
+}
+
+// TakeOver puts in the steps that are through in the ledger of a run that this one repeats.
+func (l *Ledger) TakeOver(done *Ledger) {
+	for i := range done.Steps {
+		d := &done.Steps[i]
+		if e := l.Entry(d.Step); e != nil && d.Status.Through() && !strings.HasPrefix(d.Why, runEnded) {
+			*e = *d
+		}
+	}
 }

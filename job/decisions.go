@@ -1,0 +1,121 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Decision is what a person decided about a step or a run.
+type Decision struct {
+	Action string    `json:"action"`
+	Step   string    `json:"step,omitempty"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// RunPause says who paused a run, and what becomes of what runs.
+type RunPause struct {
+	Mode PauseMode `json:"mode" enum:"stop,finish" doc:"stop: tasks under way are stopped, keep their checkpoints, and go on after the pause. finish: they finish."`
+	Decision
+}
+
+// StepAction is what a person decides about a step.
+type StepAction string
+
+// What a person can decide about a step. A review of its task is the task's own.
+const (
+	RetryStep    StepAction = "retry"    // run it again, after it has failed
+	SkipStep     StepAction = "skip"     // go on without it
+	CompleteStep StepAction = "complete" // it was done by other means: take this output
+	FailStep     StepAction = "fail"     // give it up
+	ApproveStep  StepAction = "approve"
+	RejectStep   StepAction = "reject"
+)
+
+// PauseMode says what a pause does to what runs.
+type PauseMode string
+
+// The modes of a pause.
+const (
+	PauseStop   PauseMode = "stop"   // it is stopped, keeps its checkpoint, and goes on after the pause
+	PauseFinish PauseMode = "finish" // it finishes
+)
+
+// Decide notes what a person decided; the newest 50 are kept.
+func (l *Ledger) Decide(d Decision) {
+	if len(l.Decisions) == decisionsKept {
+		l.Decisions = slices.Delete(l.Decisions, 0, 1)
+	}
+	l.Decisions = append(l.Decisions, d)
+}
+
+const decisionsKept = 50
+
+// Refuse says why a person cannot do this to a step now; "" if it is possible.
+func (l *Ledger) Refuse(step string, action StepAction) string {
+	e := l.Entry(step)
+	switch {
+	case e == nil:
+		return "the run has no step " + step
+	case l.Status.Final():
+		return "the run has ended: it is " + string(l.Status)
+	case l.Cancel != nil:
+		return "the run is being cancelled"
+	}
+	asks := e.Status == StepBlocked && e.Approval
+	failed := e.Status == StepFailed || e.Held()
+	possible, needs := false, ""
+	switch action {
+	case ApproveStep, RejectStep:
+		possible, needs = asks, "that waits for approval"
+	case RetryStep:
+		possible, needs = failed, "that has failed"
+	case SkipStep, CompleteStep:
+		possible, needs = failed || !e.Status.Final() && !e.underWay(), "that has failed or has not begun"
+	case FailStep:
+		possible, needs = e.Held() ||
+			!e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
+	default:
+		return "the action must be retry, skip, complete, fail, approve or reject"
+	}
+	if possible {
+		return ""
+	}
+	return fmt.Sprintf("only a step %s can take %s; step %s is %s", needs, action, step, e.Status)
+}
+
+// Act carries out what a person decided about a step that Refuse does not refuse. Steps that failed because of it are
+// open again.
+func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, output json.RawMessage, now time.Time) {
+	e := l.Entry(step)
+	said := "by a person"
+	if reason != "" {
+		said += ": " + reason
+	}
+	switch action {
+	case ApproveStep:
+		e.End(StepCompleted, "approved "+said, now)
+	case RejectStep:
+		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
+	case RetryStep:
+		e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
+		e.Begun, e.Elements, e.Counts = false, nil, nil
+	case SkipStep:
+		e.End(StepSkipped, "skipped "+said, now)
+	case CompleteStep:
+		e.End(StepCompleted, "completed "+said, now)
+		e.Output = output
+	case FailStep:
+		e.End(StepFailed, "failed "+said, now)
+	}
+	if action != FailStep && action != RejectStep {
+		for i := range l.Steps {
+			if after := &l.Steps[i]; after.Status == StepFailed && !after.Begun && after.Step != step {
+				after.Work = Work{Status: StepPending, TaskID: after.TaskID}
+			}
+		}
+	}
+}
