@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -104,24 +102,3 @@ func StartOfArray(id string, in *ArrayInput, weight float64) TaskStart {
 
 // MemoElements is the number of an array's elements.
 const MemoElements = "elements"
-
-// ArrayStatusTerm is the term of a visibility query for the arrays with a status; empty for any.
-func ArrayStatusTerm(status array.ArrayStatus) string {
-	open, marked := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), AttrStatus.GetName()
-	switch status {
-	case "":
-		return ""
-	case array.ArrayRunning:
-		return open + " AND " + marked + " IS NULL"
-	case array.ArrayCompleted:
-		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
-	case array.ArrayPartial:
-		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + Equals(marked, string(status))
-	case array.ArrayFailed:
-		return "(" + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED) + " OR " +
-			ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) + ")"
-	case array.ArrayCancelled:
-		return statusTerm(fleet.TaskCancelled)
-	}
-	return open + " AND " + Equals(marked, string(status))
-}

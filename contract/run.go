@@ -7,6 +7,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -52,10 +53,11 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 	}
 }
 
-// RunStatusTerm is the term of a visibility query for the runs with a status; empty for any.
-func RunStatusTerm(status job.RunStatus) string {
+// StatusTerm is the term of a visibility query for the runs, or the arrays, with a status; empty for any. Both have the
+// same words, and mark their workflows alike.
+func StatusTerm[S job.RunStatus | array.ArrayStatus](status S) string {
 	open, marked := ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), AttrStatus.GetName()
-	switch status {
+	switch job.RunStatus(status) {
 	case "":
 		return ""
 	case job.RunRunning:

@@ -41,32 +41,13 @@ func ofArrayInfo(info *workflowpb.WorkflowExecutionInfo) api.ArrayEntry {
 		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
 		Labels:    contract.LabelsOf(terms),
-		Status:    arrayStatus(info.GetStatus(), array.ArrayStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		Status:    markedStatus(info.GetStatus(), array.ArrayStatus(contract.Keyword(attributes, contract.AttrStatus))),
 		CreatedAt: TimeOf(info.GetStartTime()),
 		ClosedAt:  TimeOf(info.GetCloseTime()),
 	}
 	e.ID, _ = contract.ArrayOfWorkflowID(info.GetExecution().GetWorkflowId())
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoElements], &e.Elements)
 	return e
-}
-
-// arrayStatus derives an array's status from its workflow's, and from its mark where that says more.
-func arrayStatus(execution enumspb.WorkflowExecutionStatus, mark array.ArrayStatus) array.ArrayStatus {
-	switch execution {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		if mark == array.ArrayPartial {
-			return mark
-		}
-		return array.ArrayCompleted
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return array.ArrayCancelled
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return array.ArrayFailed
-	}
-	if mark == "" {
-		return array.ArrayRunning
-	}
-	return mark
 }
 
 // Page is one page of the arrays that a visibility query finds, and the token of the next.

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -30,7 +31,7 @@ func OfRunInfo(info *workflowpb.WorkflowExecutionInfo) api.RunEntry {
 		ID:        id,
 		Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 		Tenant:    contract.Keyword(attributes, contract.AttrTenant),
-		Status:    runStatus(info.GetStatus(), job.RunStatus(contract.Keyword(attributes, contract.AttrStatus))),
+		Status:    markedStatus(info.GetStatus(), job.RunStatus(contract.Keyword(attributes, contract.AttrStatus))),
 		StartedAt: TimeOf(info.GetStartTime()),
 		EndedAt:   TimeOf(info.GetCloseTime()),
 	}
@@ -39,24 +40,25 @@ func OfRunInfo(info *workflowpb.WorkflowExecutionInfo) api.RunEntry {
 	return e
 }
 
-// runStatus derives a run's status from its workflow's, and from its mark where that says more.
-func runStatus(execution enumspb.WorkflowExecutionStatus, mark job.RunStatus) job.RunStatus {
+// markedStatus derives the status of a run, or of an array, from its workflow's, and from its mark where that says
+// more. Both have the same words.
+func markedStatus[S job.RunStatus | array.ArrayStatus](execution enumspb.WorkflowExecutionStatus, mark S) S {
 	switch execution {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		if mark == job.RunPartial {
+		if job.RunStatus(mark) == job.RunPartial {
 			return mark
 		}
-		return job.RunCompleted
+		return S(job.RunCompleted)
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return job.RunCancelled
+		return S(job.RunCancelled)
 	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return job.RunFailed
+		return S(job.RunFailed)
 	}
-	switch mark {
+	switch job.RunStatus(mark) {
 	case "":
-		return job.RunRunning
+		return S(job.RunRunning)
 	case contract.RunWaiting:
-		return job.RunBlocked
+		return S(job.RunBlocked)
 	}
 	return mark
 }

@@ -313,7 +313,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	}
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.ArrayWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
-		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.ArrayStatusTerm(in.Status))
+		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
 	arrays, next, err := rest.PageOf(ctx, h.Core, "list arrays", h.Store.Arrays().Page, query, in.RecordPageInput)
 	if err != nil {
 		return nil, err

@@ -234,7 +234,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	}
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.RunWorkflow),
 		rest.Filter(contract.AttrJob.GetName(), name), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.RunStatusTerm(in.Status))
+		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
 	runs, next, err := rest.PageOf(ctx, h.Core, "list runs", h.Store.Runs().Page, query, in.RecordPageInput)
 	if err != nil {
 		return nil, err
