@@ -21,6 +21,8 @@ import (
 const (
 	DefaultRate  = 200.0 // a second, for each token
 	DefaultBurst = 1000
+	// bodyPart is how much of a body, in bytes, counts as one more request.
+	bodyPart = 256 << 10
 	// failedRate and failedBurst bound what one address may try without proving who it is.
 	failedRate  = 20.0
 	failedBurst = 200
@@ -67,6 +69,7 @@ type Gate struct {
 	strangers    *ratelimit.Limiter // by address
 	joining      *ratelimit.Limiter // registrations, by token
 	inFlight     *inFlight
+	slower       slower
 	audit        *Audit
 	auditReads   bool
 	endSession   func(context.Context, access.EndedSession) error
@@ -89,6 +92,7 @@ func New(o Options) *Gate {
 		strangers:    ratelimit.New(failedRate, failedBurst),
 		joining:      ratelimit.New(joinRate, joinBurst),
 		inFlight:     newInFlight(),
+		slower:       newSlower(),
 		audit:        o.Audit,
 		auditReads:   o.AuditReads,
 		endSession:   o.EndSession,
@@ -111,6 +115,16 @@ func New(o Options) *Gate {
 
 // Admit implements httpapi.Gate.
 func (g *Gate) Admit(
+	r *http.Request, route httpapi.Route, params map[string]string,
+) (context.Context, func(int), error) {
+	ctx, finished, err := g.admit(r, route, params)
+	if err != nil {
+		g.slower.refuse(r, err, g.now())
+	}
+	return ctx, finished, err
+}
+
+func (g *Gate) admit(
 	r *http.Request, route httpapi.Route, params map[string]string,
 ) (context.Context, func(int), error) {
 	at := g.now()
@@ -170,7 +184,7 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err
 	}
-	if wait := g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), g.now()); wait > 0 {
+	if wait := g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, g.now()); wait > 0 {
 		return tooMany(wait)
 	}
 	return err
@@ -182,12 +196,12 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 	switch {
 	case route.Policy.IsSession():
 	case route.Policy.IsJoin() && id.Joins:
-		wait = g.joining.Take(string(id.Kind)+" "+id.ID, g.now())
+		wait = g.joining.Take(string(id.Kind)+" "+id.ID, 1, g.now())
 	case id.Known():
-		wait = g.callers.Take(string(id.Kind)+" "+id.ID, g.now())
+		wait = g.callers.Take(string(id.Kind)+" "+id.ID, 1+int(bodySize(r, route)/bodyPart), g.now())
 	case route.Policy.IsOpen() && !mutates(r.Method):
 	default:
-		wait = g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), g.now())
+		wait = g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, g.now())
 	}
 	if wait > 0 {
 		return tooMany(wait)
@@ -244,7 +258,7 @@ func (g *Gate) finish(
 		return
 	}
 	if status == http.StatusForbidden && route.Policy.IsSession() &&
-		g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), at) > 0 {
+		g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status)

@@ -30,7 +30,7 @@ func (e endpoints) openSession(
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
 	}
-	if wait := e.hub.registrations.Take(reg.AgentID, time.Now()); wait > 0 {
+	if wait := e.hub.registrations.Take(reg.AgentID, 1, time.Now()); wait > 0 {
 		return protocol.Registered{}, httpapi.RetryAfter(wait,
 			"this agent id registers too often: wait for as long as Retry-After says")
 	}

@@ -32,8 +32,9 @@ func New(perSecond float64, burst int) *Limiter {
 	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
-// Take counts one request. It returns how long the client must wait before it sends it again; 0: let it in.
-func (l *Limiter) Take(key string, now time.Time) time.Duration {
+// Take counts a request as n, or as a whole burst where that is less. It returns how long the client must wait before it
+// sends it again; 0: let it in.
+func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
 	}
@@ -49,7 +50,7 @@ func (l *Limiter) Take(key string, now time.Time) time.Duration {
 		l.clients[key] = element
 	}
 	l.recent.MoveToFront(element)
-	reservation := element.Value.(*counted).limiter.ReserveN(now, 1)
+	reservation := element.Value.(*counted).limiter.ReserveN(now, min(n, l.burst))
 	wait := reservation.DelayFrom(now)
 	if wait > 0 {
 		reservation.CancelAt(now) // it is refused, so it does not count

@@ -12,14 +12,14 @@ func TestForgottenClientsAreThoseThatWereQuietLongest(t *testing.T) {
 	t.Parallel()
 	l := New(0.001, 1)
 	now := time.Now()
-	require.Zero(t, l.Take("busy", now))
+	require.Zero(t, l.Take("busy", 1, now))
 	for i := range maxClients - 1 {
-		require.Zero(t, l.Take(fmt.Sprint(i), now))
+		require.Zero(t, l.Take(fmt.Sprint(i), 1, now))
 	}
-	require.NotZero(t, l.Take("busy", now))
-	require.Zero(t, l.Take("one more", now))
+	require.NotZero(t, l.Take("busy", 1, now))
+	require.Zero(t, l.Take("one more", 1, now))
 	require.Len(t, l.clients, maxClients)
 	require.Equal(t, maxClients, l.recent.Len())
-	require.NotZero(t, l.Take("busy", now), "still known")
-	require.Zero(t, l.Take("0", now), "forgotten")
+	require.NotZero(t, l.Take("busy", 1, now), "still known")
+	require.Zero(t, l.Take("0", 1, now), "forgotten")
 }

@@ -1,0 +1,56 @@
+package guard
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+func TestAFloodIsAnsweredSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+		g := New(Options{Tokens: s.read, Rate: 1, Burst: 5})
+		ask := func() time.Duration {
+			begun := time.Now()
+			_, finished, _ := g.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View}, nil)
+			if finished != nil {
+				finished(http.StatusOK)
+			}
+			return time.Since(begun)
+		}
+		for range 5 + refusedBurst {
+			require.Zero(t, ask())
+		}
+		require.Equal(t, slowness, ask())
+		time.Sleep(time.Minute)
+		require.Zero(t, ask(), "it waited, and is let in")
+	})
+}
+
+func TestALargeBodyCountsAsManyRequests(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Operator})
+	g := s.gate(Options{Rate: 0.001, Burst: 10})
+	send := func(bytes int64) error {
+		r := request(http.MethodPost, token)
+		r.ContentLength = bytes
+		_, finished, err := g.Admit(r, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil)
+		if finished != nil {
+			finished(http.StatusOK)
+		}
+		return err
+	}
+	require.NoError(t, send(8*bodyPart))
+	require.Error(t, send(bodyPart), "one request is left, and this counts as two")
+	require.NoError(t, send(1000))
+	require.Error(t, send(0))
+}
