@@ -32,8 +32,8 @@ func New(perSecond float64, burst int) *Limiter {
 	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
-// Take counts a request as n, or as a whole burst where that is less. It returns how long the client must wait before it
-// sends it again; 0: let it in.
+// Take counts a request as n, or as a whole burst where that is less. It returns how long the client must wait before
+// it sends it again; 0: let it in.
 func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0

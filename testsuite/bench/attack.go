@@ -43,8 +43,8 @@ type attacked struct {
 	CPU         float64        `json:"cpu_percent"` // of a core: the control plane's, with Temporal
 }
 
-// honestExpiry is how long the tasks of honest clients wait for an agent that never comes. Their ends cost something, too:
-// before the idle control plane is measured, as many tasks end as begin.
+// honestExpiry is how long the tasks of honest clients wait for an agent that never comes. Their ends cost something,
+// too: before the idle control plane is measured, as many tasks end as begin.
 const honestExpiry = 5 * time.Second
 
 type attackReport struct {
