@@ -92,6 +92,12 @@ func (s Tasks) firstDelivery(ctx context.Context, t *api.Task, key string) (*fle
 // maxMoments bounds a task's history as it is told. The submission always belongs to it.
 const maxMoments = 500
 
+// What a person asked for.
+const (
+	momentRetried  = "retried"
+	momentReviewed = "reviewed"
+)
+
 // History is what happened to the task, oldest first, from its workflow's history, and from the delivery that is under
 // way, if there is one.
 func (s Tasks) History(ctx context.Context, t *api.Task, d *Delivery) ([]api.TaskMoment, error) {
@@ -182,8 +188,8 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 // asked adds what a person asked for, by the update that the workflow has accepted.
 func (l *teller) asked(at time.Time, update *updatepb.Input) {
 	words := map[string]string{
-		contract.CancelUpdate.Name: "cancel_asked", contract.RetryUpdate.Name: "retried",
-		contract.DiscardUpdate.Name: "discarded", contract.ReviewUpdate.Name: "reviewed",
+		contract.CancelUpdate.Name: "cancel_asked", contract.RetryUpdate.Name: momentRetried,
+		contract.DiscardUpdate.Name: "discarded", contract.ReviewUpdate.Name: momentReviewed,
 		contract.ReprioritizeUpdate.Name: "prioritized",
 	}
 	var request struct {
@@ -282,15 +288,19 @@ func endOfTime(e *historypb.HistoryEvent) (event, reason string) {
 type Mark struct {
 	Status fleet.TaskStatus // "": it was removed, because a person had the task run again
 	At     time.Time
+	// By is what led to it: the person's request, or the attempt's end. Its Event is empty where the history has none.
+	By api.TaskMoment
 }
 
 // Marks are all changes that a task's workflow made of the status that lists see, but for those with which it ended.
 func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error) {
+	var tell teller
 	last := Mark{}
 	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
 		if err != nil {
 			return nil, err
 		}
+		tell.take(e)
 		if !last.At.IsZero() && !ends(e) {
 			marks = append(marks, last)
 		}
@@ -298,12 +308,30 @@ func (s Tasks) Marks(ctx context.Context, t *api.Task) (marks []Mark, err error)
 		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		if contract.Decode(fields[contract.AttrStatusAt.GetName()], &last.At) {
 			last.Status = fleet.TaskStatus(contract.Keyword(fields, contract.AttrStatus))
+			last.By = tell.cause(last.Status)
 		}
 	}
 	if !last.At.IsZero() {
 		marks = append(marks, last)
 	}
 	return marks, nil
+}
+
+// cause is the newest moment that can have led to a mark.
+func (l *teller) cause(mark fleet.TaskStatus) api.TaskMoment {
+	for _, m := range slices.Backward(l.moments) {
+		switch m.Event {
+		case momentRetried, momentReviewed:
+			if mark == "" {
+				return m
+			}
+		case string(fleet.AttemptLost), string(fleet.AttemptFailed), string(fleet.AttemptTimedOut), string(fleet.AttemptMoved):
+			if mark != "" {
+				return m
+			}
+		}
+	}
+	return api.TaskMoment{}
 }
 
 // ends reports whether a workflow's run ends with an event.

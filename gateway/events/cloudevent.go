@@ -15,6 +15,7 @@ import (
 // told is an event on its way to listeners.
 type told struct {
 	id   string
+	run  string // of a task's workflow, where visibility told it
 	json []byte // as a CloudEvent, once it is published
 	fleet.Event
 }

@@ -19,6 +19,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	updatepb "go.temporal.io/api/update/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -221,6 +222,17 @@ func marked(status fleet.TaskStatus, at time.Time) *historypb.HistoryEvent {
 		Attributes: &historypb.HistoryEvent_UpsertWorkflowSearchAttributesEventAttributes{
 			UpsertWorkflowSearchAttributesEventAttributes: &historypb.UpsertWorkflowSearchAttributesEventAttributes{
 				SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields}}}}
+}
+
+// retried is a person's request to run a dead letter again.
+func retried(by, reason string) *historypb.HistoryEvent {
+	return &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+		EventTime: timestamppb.Now(),
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionUpdateAcceptedEventAttributes{
+			WorkflowExecutionUpdateAcceptedEventAttributes: &historypb.WorkflowExecutionUpdateAcceptedEventAttributes{
+				AcceptedRequest: &updatepb.Request{Input: &updatepb.Input{Name: contract.RetryUpdate.Name,
+					Args: &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(contract.RetryRequest{
+						ForTask: contract.ForTask{By: by}, Reason: reason})}}}}}}}
 }
 
 func (f *fakeFleet) DescribeWorkflowExecution(
@@ -525,6 +537,8 @@ func TestDecidedTasks(t *testing.T) {
 		f.task("t-ending", open, mark("failed"))
 		f.task("t-failed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, mark("failed"))
 		f.task("t-again", open, mark(""))
+		f.marks = map[string][]*historypb.HistoryEvent{contract.TaskWorkflowID("t-again"): {
+			retried("ann", "the disk is back"), marked("", time.Now())}}
 		pass(time.Second + 100*time.Millisecond)
 		got := l.told()
 		slices.Sort(got)
@@ -533,6 +547,7 @@ func TestDecidedTasks(t *testing.T) {
 		pass(2 * time.Second)
 		require.Equal(t, []string{"task.queued tasks/t-again"}, l.told(),
 			"once it is certain that it is not about to end")
+		require.Equal(t, "ann had it run again: the disk is back", l.events[len(l.events)-1].Data.Reason)
 		pass(20 * time.Second)
 		require.Empty(t, l.told())
 	})

@@ -150,10 +150,11 @@ func (f *Feed) earlierMarks(ctx context.Context, since time.Time) ([]told, error
 			}
 			data := fleet.EventData{Cluster: tasks[i].Cluster, Tenant: tasks[i].Tenant, TaskID: tasks[i].ID,
 				TaskType: tasks[i].Type}
+			explain(&data, &m)
 			status := m.Status
 			switch status {
 			case "":
-				status, data.Reason = fleet.TaskQueued, runAgain
+				status = fleet.TaskQueued
 			case fleet.TaskReview, fleet.TaskDeadLetter:
 			default:
 				continue

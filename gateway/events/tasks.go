@@ -9,6 +9,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/parallel"
@@ -119,6 +120,7 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 			kept = append(kept, c)
 		}
 	}
+	r.explainMarks(ctx, kept)
 	r.mu.Lock()
 	r.read = now
 	r.mu.Unlock()
@@ -175,7 +177,7 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	var changes []told
 	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(),
+			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(),
 				EventData: data}})
 		}
 	}
@@ -197,7 +199,7 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	data := base
 	switch status {
 	case fleet.TaskQueued:
-		data.Reason = runAgain
+		explain(&data, &store.Mark{})
 	case fleet.TaskDeadLetter:
 		if task.DeadLetter != nil {
 			data.Reason = task.DeadLetter.Cause
@@ -207,8 +209,50 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	return changes
 }
 
-// runAgain is the reason why a task is queued again after it was marked.
-const runAgain = "a person had it run again"
+// explainMarks reads from histories who had tasks run again, and what led to a review: visibility has only the status.
+func (r *feedRun) explainMarks(ctx context.Context, changes []told) {
+	var marked []*told
+	r.feed.mu.Lock()
+	for i := range changes {
+		c := &changes[i]
+		again := c.Type == fleet.EventTaskQueued && c.id != taskEventID(c.TaskID, fleet.TaskQueued)
+		_, known := r.known[c.id]
+		if (again || c.Type == fleet.EventTaskReview) && !known && len(marked) < maxMarked {
+			marked = append(marked, c)
+		}
+	}
+	r.feed.mu.Unlock()
+	parallel.Each(len(marked), atOnce, func(i int) {
+		c := marked[i]
+		marks, err := r.feed.store.Tasks().Marks(ctx, &api.Task{
+			WorkflowID: contract.TaskWorkflowID(c.TaskID), RunID: c.run})
+		if err != nil {
+			r.feed.logger.Debug("a task's decisions were not read", zap.Error(err))
+			return
+		}
+		for j := range marks {
+			if marks[j].At.UnixMilli() == c.Time.UnixMilli() {
+				explain(&c.EventData, &marks[j])
+			}
+		}
+	})
+}
+
+// explain tells what led to a mark: a person's request, or an attempt's end.
+func explain(data *fleet.EventData, m *store.Mark) {
+	data.AgentID = m.By.AgentID
+	switch {
+	case m.Status == "" && m.By.By == "":
+		data.Reason = "a person had it run again"
+	case m.Status == "":
+		data.Reason = m.By.By + " had it run again"
+	case m.By.Event != "":
+		data.Reason = "attempt " + strconv.Itoa(m.By.Attempt) + ": " + m.By.Event
+	}
+	if m.By.Reason != "" {
+		data.Reason += ": " + m.By.Reason
+	}
+}
 
 func markEventID(task string, status fleet.TaskStatus, at time.Time) string {
 	return taskEventID(task, status) + "." + strconv.FormatInt(at.UnixMilli(), 36)

@@ -53,7 +53,7 @@ export function ask({ title, text, fields = [], confirm, danger, act, done }) {
     }
   } } },
   h("h2", { id: "dialog-title" }, title), text && h("p", null, text), fields.map(field), problem,
-  h("footer", null, h("button", { type: "button", on: { click() { dialog.close(); } } }, "Cancel"), submit));
+  h("footer", null, h("button", { type: "button", on: { click() { dialog.close(); } } }, confirm.startsWith("Cancel") ? "Back" : "Cancel"), submit));
   dialog.append(form);
   document.body.append(dialog);
   dialog.showModal();

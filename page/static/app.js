@@ -1,7 +1,7 @@
 // The frame of the page: which view is shown, when it is read again, keys, search, theme and signing in.
 
 import { h, patch } from "./dom.js";
-import { base, route, seg } from "./address.js";
+import { base, query, route, seg } from "./address.js";
 import { call, get, whenUnauthorized, Problem } from "./api.js";
 import { lists } from "./reads.js";
 import { setClock, tick, clockTime } from "./format.js";
@@ -177,6 +177,7 @@ function changed() {
 }
 
 const always = "agent,leader,shard,failover,drain,healing,scaling,state_sync,schedule,cluster,lane,brake,task.review,task.dead_letter,task.failed,task.expired";
+const opened = Date.now() - afterwards;
 let stream = { types: "", stop() {} };
 
 /** listen follows the events that the view needs: those of all tasks only where tasks are shown. */
@@ -184,7 +185,7 @@ function listen() {
   const types = shown?.view?.everyTask ? always + ",task" : always;
   if (types === stream.types) return;
   stream.stop();
-  stream = { types, stop: follow(`${base}/events?type=${types}`, {
+  stream = { types, stop: follow(`${base}/events?type=${types}&since=15m`, { // since: only before the first event
     event(text) {
       let event;
       try {
@@ -194,6 +195,7 @@ function listen() {
       }
       const type = String(event.type).replace(/^dev\.mainstay\./, "");
       const spoken = note(type, event);
+      if (Date.parse(event.time) < opened) return draw(); // what else is shown was read after it
       if (spoken) announce(spoken);
       if (shown?.view && (type === "gap" || shown.view.wants(type, event.data ?? {}, shown.params))) changed();
     },
@@ -258,6 +260,9 @@ $("search").addEventListener("submit", async (e) => {
   const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text)), get("/runs/" + seg(text))]);
   const at = found.findIndex((f) => f.status === "fulfilled");
   if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers", "runs"][at]}/${seg(text)}`);
+  const begin = await get("/tasks" + query({ id_prefix: text, page_size: 2 })).catch(() => ({ tasks: [] }));
+  if (begin.tasks.length === 1) return go("#/tasks/" + seg(begin.tasks[0].id));
+  if (begin.tasks.length) return say(`Several tasks begin with ${text}: type more of the id.`, "bad");
   say(`No task, agent, run or cluster is named ${text}.`, "bad");
 });
 
@@ -313,7 +318,7 @@ function signIn() {
       form.token.select();
     }
   } } },
-  h("h1", null, "Sign in"), h("p", null, "This control plane wants to know who you are. Give the API token that you were given."),
+  h("h1", null, "Sign in"), h("p", null, "Enter the API token that an admin gave you."),
   h("label", null, h("span", null, "API token"), h("input", { name: "token", type: "password", autocomplete: "current-password", required: true })),
   problem_, h("button.primary", { type: "submit" }, "Sign in"));
   $("main").replaceChildren(form);

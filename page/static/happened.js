@@ -1,4 +1,4 @@
-// What happened while the page is open: the events of the stream, but for those of single tasks that go well.
+// What happened in the last 15 minutes and since: the events of the stream, but for those of single tasks that go well.
 
 import { h } from "./dom.js";
 import { clockTime } from "./format.js";

@@ -97,7 +97,7 @@ export const overview = {
       h("div.columns", null,
         section("Newest failovers", { aside: h("a", { href: "#/failovers" }, "all") }, o.failovers.length
           ? h("ul.plain", null, o.failovers.slice(0, 5).map(failoverItem)) : h("p.empty", null, "No agent's work had to be moved.")),
-        section("Since this page is open", null, happened())),
+        section("Lately", null, happened())),
     ];
   },
 };

@@ -21,7 +21,7 @@ const number = (text, name) => {
 /** scale asks how many agents a cluster is to have. is has what holds: {cluster, mode, desired, min, max}. */
 export const scale = (is) => ask({
   title: `Scale cluster ${is.cluster}`, confirm: "Scale",
-  text: is.mode === "off" ? "Scaling is off here: with a wanted number it keeps that from now on (manual)." : is.mode === "auto" ? "The rules go on from the wanted number, within the bounds." : "So many agents are kept. Those too many are drained before they are stopped.",
+  text: is.mode === "off" ? "Scaling is off here: with a wanted number it keeps that from now on (manual)." : is.mode === "auto" ? "The rules go on from the wanted number, within the bounds." : "The cluster keeps this number of agents. Surplus agents are drained, then stopped.",
   fields: [{ name: "desired", label: "Agents wanted", value: String(is.desired) }, { name: "min", label: "At least", value: String(is.min) }, { name: "max", label: "At most", value: String(is.max) }],
   act(v) {
     const body = {};

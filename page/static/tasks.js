@@ -106,7 +106,7 @@ export const task = {
       ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Ended", t.closed_at && ago(t.closed_at)],
       ...submitted(t.spec), ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
     section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
-    t.result !== undefined && section("Result", null, json(t.result)),
+    t.result !== undefined && section("Result", null, result(t.result)),
     t.payload !== undefined && section("Payload", null, json(t.payload)),
     t.history?.length && section("History", { aside: h("span.quiet", null, "oldest first") }, table("History", [
       ["Time", (m) => clockTime(m.at)], ["What", (m) => [label(m.event), m.times > 1 && `, ${m.times} times`]],
@@ -115,6 +115,14 @@ export const task = {
     t.history, { key: (m) => m.at + m.event + (m.attempt ?? "") })),
   ],
 };
+
+/** result shows what a command wrote as text, and anything else as JSON. */
+function result(r) {
+  const written = ["stdout", "stderr"].filter((name) => typeof r?.[name] === "string" && r[name] !== "");
+  if (!written.length) return json(r);
+  const rest = Object.entries(r).filter(([name, value]) => !["stdout", "stderr"].includes(name) && typeof value !== "object");
+  return h("div.stack", null, facts(...rest.map(([name, value]) => [label(name), String(value)])), written.map((name) => [h("h3", null, name), json(r[name])]));
+}
 
 /** submitted is what a task was submitted with. */
 const submitted = (s) => !s ? [] : [["Retry safety", label(s.retry_safety ?? "idempotent")], ["Needs", s.required_capabilities?.join(", ")],
