@@ -29,10 +29,10 @@ ports and in a temporary folder, and leaves nothing behind. What is measured, an
 	}
 	command.PersistentPreRunE = a.StopUnread
 	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), failoverBenchmark(), idleBenchmark(),
-		healingBenchmark(), drainBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark()} {
+		healingBenchmark(), drainBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark(), fleetBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
-	command.AddCommand(bareGatewayCommand(), agentCommand(a), temporalCommand(a))
+	command.AddCommand(bareGatewayCommand(), agentCommand(a), fakeAgentsCommand(), temporalCommand(a))
 	return command
 }
 

@@ -34,6 +34,7 @@ func TestBenchUsage(t *testing.T) {
 		"away":           {[]string{"failover", "--away", "-1s"}, "--away must not be negative"},
 		"idle agents":    {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
 		"idle time":      {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
+		"fleet members":  {[]string{"fleet", "--members", "0"}, "--members must be 1 to"},
 		"queue tasks":    {[]string{"queue", "--tasks", "19"}, "--tasks must be 20 to 100000"},
 		"queue depth":    {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
 		"queue rate":     {[]string{"queue", "--rate", "-1"}, "--rate must be 0 to 10000"},
