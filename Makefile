@@ -61,7 +61,7 @@ bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 t
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
-bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain, the queue and attacks (about 60 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
 	bin/mainstay bench throughput
 	bin/mainstay bench gateway
 	bin/mainstay bench idle
@@ -70,6 +70,7 @@ bench: build ## measure throughput and the gateway beside bare Temporal, an idle
 	bin/mainstay bench failover
 	bin/mainstay bench queue
 	bin/mainstay bench attack
+	bin/mainstay bench fleet
 
 # One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300 RUNS=20
 SEED     ?= $(shell date +%s)

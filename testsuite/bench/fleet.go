@@ -18,7 +18,7 @@ const (
 	// fewAgents are online before the many come. What they cost is taken off.
 	fewAgents = 100
 	// fleetDispatches are the tasks whose dispatch is timed, one every fleetDispatchEvery.
-	fleetDispatches, fleetDispatchEvery = 400, 25 * time.Millisecond
+	fleetDispatches, fleetDispatchEvery = 200, 100 * time.Millisecond
 	// fleetLooks is how often each answer of the API is asked for.
 	fleetLooks = 20
 	// The clusters of the two fleets; that of the many is numbered.
