@@ -20,13 +20,13 @@ type told struct {
 	fleet.Event
 }
 
-func (t *told) cloudEvent() api.CloudEvent {
+func (t *told) cloudEvent(s seal) api.CloudEvent {
 	source := clustersPath
 	if t.Cluster != "" {
 		source += "/" + t.Cluster
 	}
 	return api.CloudEvent{
-		SpecVersion: "1.0", ID: t.id, Source: source, Type: t.Type, Subject: subjectOf(&t.Event), Time: t.Time.UTC(),
+		SpecVersion: "1.0", ID: s.name(t.id), Source: source, Type: t.Type, Subject: subjectOf(&t.Event), Time: t.Time.UTC(),
 		DataContentType: "application/json", Data: t.EventData,
 	}
 }
@@ -34,9 +34,9 @@ func (t *told) cloudEvent() api.CloudEvent {
 // clustersPath begins the source of an event.
 const clustersPath = "/api/v1/agents/clusters"
 
-func (t *told) encode() {
+func (t *told) encode(s seal) {
 	if t.json == nil {
-		t.json, _ = json.Marshal(t.cloudEvent()) // plain structs: cannot fail
+		t.json, _ = json.Marshal(t.cloudEvent(s)) // plain structs: cannot fail
 	}
 }
 

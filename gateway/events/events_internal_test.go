@@ -108,6 +108,9 @@ func TestEventIDsAreSealed(t *testing.T) {
 	require.Equal(t, p.String(), same.open(id))
 	require.Equal(t, p.String(), ours.open(p.String()), "of an older gateway")
 	require.Equal(t, p.String(), none.open(none.close(p.String())))
+	require.Equal(t, ours.name("hub-1.7"), same.name("hub-1.7"), "listeners drop what they know")
+	require.NotEqual(t, ours.name("hub-1.7"), other.name("hub-1.7"))
+	require.NotContains(t, ours.name("hub-1.7"), "hub")
 	for name, text := range map[string]string{"another key": other.open(id), "no key": none.open(id),
 		"changed": ours.open(id[:20] + "A" + id[21:]), "cut": ours.open(id[:8]), "no base64": ours.open("2.*")} {
 		_, err := parsePosition(text)
@@ -200,7 +203,7 @@ func TestCloudEvent(t *testing.T) {
 	list := ofCluster("c", &contract.ClusterEvents{CreatedAt: at, Seq: 3, Events: []fleet.Event{
 		{Seq: 3, Type: fleet.EventAgentLost, Time: at, EventData: fleet.EventData{Cluster: "c",
 			AgentID: "a-1"}}}}, contract.EventsSince{})
-	list[0].encode()
+	list[0].encode(seal{})
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(list[0].json, &fields))
 	require.Equal(t, map[string]any{

@@ -173,7 +173,7 @@ func (f *Feed) start() *feedRun {
 func (r *feedRun) publish(events []told, advance func(p *position)) {
 	slices.SortStableFunc(events, func(a, b told) int { return a.Time.Compare(b.Time) })
 	for i := range events {
-		events[i].encode()
+		events[i].encode(r.feed.seal)
 	}
 	f := r.feed
 	f.mu.Lock()

@@ -67,7 +67,7 @@ func (f *Feed) past(ctx context.Context, p position, now time.Time) []told {
 	}
 	slices.SortStableFunc(events, func(a, b told) int { return a.Time.Compare(b.Time) })
 	for i := range events {
-		events[i].encode()
+		events[i].encode(f.seal)
 	}
 	return events
 }

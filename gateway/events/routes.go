@@ -70,7 +70,7 @@ func (f *Feed) Register(routes huma.API) {
 		}
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			defer f.leave(l)
-			s := newStreamWriter(hc)
+			s := newStreamWriter(hc, f.seal)
 			if err := f.stream(hc.Context(), s, l, run, request); err != nil {
 				f.logger.Debug("a listener to events has gone")
 			}

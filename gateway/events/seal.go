@@ -11,8 +11,12 @@ import (
 )
 
 // seal hides positions from listeners, because one names hubs and clusters and how busy they are, and a listener may be
-// of one tenant. All gateways with the same key read each other's. Without a key positions travel as they are.
-type seal struct{ cipher.AEAD }
+// of one tenant. It hides what the ids of events are made of for the same reason. All gateways with the same key read
+// each other's positions, and name events alike. Without a key both travel as they are.
+type seal struct {
+	cipher.AEAD
+	key []byte
+}
 
 const sealedVersion = "2."
 
@@ -24,7 +28,7 @@ func newSeal(key []byte) seal {
 	own.Write([]byte("event ids")) // the key is not only ours
 	block, _ := aes.NewCipher(own.Sum(nil))
 	aead, _ := cipher.NewGCM(block) // neither fails: the key's length is right
-	return seal{aead}
+	return seal{aead, own.Sum(nil)}
 }
 
 func (s seal) close(position string) string {
@@ -34,6 +38,16 @@ func (s seal) close(position string) string {
 	nonce := make([]byte, s.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
 	return sealedVersion + base64.RawURLEncoding.EncodeToString(s.Seal(nonce, nonce, []byte(position), nil))
+}
+
+// name is the id of an event as listeners see it.
+func (s seal) name(id string) string {
+	if s.AEAD == nil {
+		return id
+	}
+	sum := hmac.New(sha256.New, s.key)
+	sum.Write([]byte(id))
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 }
 
 // open is the position that a listener sends back. What was not sealed, as by an older gateway, it leaves as it is.

@@ -20,18 +20,19 @@ const (
 // streamWriter writes server-sent events.
 type streamWriter struct {
 	w        *bufio.Writer
+	seal     seal
 	flush    func() error
 	extend   func(time.Time) error
 	position string // that the client has
 }
 
-// newEventStream sends the headers. Nothing on the way may hold events back or keep them.
-func newStreamWriter(hc huma.Context) *streamWriter {
+// newStreamWriter sends the headers. Nothing on the way may hold events back or keep them.
+func newStreamWriter(hc huma.Context, seal seal) *streamWriter {
 	hc.SetHeader("Content-Type", eventStream)
 	hc.SetHeader("Cache-Control", "no-cache, no-transform")
 	hc.SetHeader("X-Accel-Buffering", "no")
 	hc.SetStatus(http.StatusOK)
-	s := &streamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), flush: func() error { return nil },
+	s := &streamWriter{w: bufio.NewWriterSize(hc.BodyWriter(), 16<<10), seal: seal, flush: func() error { return nil },
 		extend: func(time.Time) error { return nil }}
 	if w, ok := hc.BodyWriter().(http.ResponseWriter); ok {
 		control := http.NewResponseController(w)
@@ -61,7 +62,7 @@ func (s *streamWriter) send(filter eventFilter, events []told, position string) 
 				s.id(position)
 			}
 			e := &events[i]
-			e.encode()
+			e.encode(s.seal)
 			_, _ = s.w.WriteString("data: ")
 			_, _ = s.w.Write(e.json) // JSON has no line ends
 			_, _ = s.w.WriteString("\n\n")
