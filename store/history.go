@@ -325,7 +325,8 @@ func (l *teller) cause(mark fleet.TaskStatus) api.TaskMoment {
 			if mark == "" {
 				return m
 			}
-		case string(fleet.AttemptLost), string(fleet.AttemptFailed), string(fleet.AttemptTimedOut), string(fleet.AttemptMoved):
+		case string(fleet.AttemptLost), string(fleet.AttemptFailed), string(fleet.AttemptTimedOut),
+			string(fleet.AttemptMoved):
 			if mark != "" {
 				return m
 			}

@@ -177,8 +177,8 @@ func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
 	var changes []told
 	add := func(id string, reached fleet.TaskStatus, at time.Time, data fleet.EventData) {
 		if !at.Before(since) {
-			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: fleet.TaskEvent(reached), Time: at.UTC(),
-				EventData: data}})
+			changes = append(changes, told{id: id, run: task.RunID, Event: fleet.Event{Type: fleet.TaskEvent(reached),
+				Time: at.UTC(), EventData: data}})
 		}
 	}
 	queued := base
