@@ -55,6 +55,9 @@ func (d *Definition) Validate() error {
 	if err := d.Spec.Validate(); err != nil {
 		return err
 	}
+	if d.Spec.Recovery != nil || d.Spec.KeepRunning {
+		return errors.New("task: recovery and keep_running are for tasks and steps; an array has retry")
+	}
 	bytes := 0
 	for _, item := range d.Items {
 		bytes += len(item)

@@ -21,6 +21,8 @@ type Tally struct {
 	NotReceived int `json:"not_received,omitempty"`
 	// Retried: a person had the task run again, and the counts are of the attempts since then.
 	Retried bool `json:"retried,omitempty"`
+	// Policy is of a task with a recovery.
+	Policy *PolicyState `json:"policy,omitempty"`
 }
 
 // failed says how many of the attempts that a task has have failed.
@@ -54,7 +56,14 @@ type AttemptEnd struct {
 	Unhandled bool
 	// RetryAfter, after a return, is the time until any agent of that hub could take the task; 0: unknown.
 	RetryAfter Duration
+	// At is when the end is decided about, AgentID the agent that had the attempt. Only a recovery needs them.
+	At      time.Time
+	AgentID string
+	Paused  bool // a person had paused the work before the attempt ended
 }
+
+// mayGoOn reports whether the handler may still run.
+func (e *AttemptEnd) mayGoOn() bool { return e.Outcome.Gone() || e.Outcome == AttemptTimedOut }
 
 // Lease is how long the agent may go on with fenced work.
 func (e *AttemptEnd) Lease() time.Duration {
@@ -82,73 +91,95 @@ type Redelivery struct {
 }
 
 // Redeliver decides what happens after an attempt ended without a result. It is the one gate of every redelivery:
-// at_most_once never begins twice, fenced waits out the old lease, and attempts and losses are bounded.
+// at_most_once never begins twice, fenced waits out the old lease, and attempts and losses are bounded, by the task's
+// recovery or else by its retry policy.
 func Redeliver(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
+	recovery := spec.EffectiveRecovery()
 	if end.Outcome == AttemptReturned || !end.Begun && end.Outcome.Gone() {
-		tally.Returns++
-		if end.LastUnreceived(tally) {
-			tally.NotReceived++
-			return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
-				"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s",
-				tally.NotReceived,
-				end.Reason,
-			)}
+		next := afterReturn(taskID, tally, end)
+		if recovery != nil {
+			return recoveringFrom(spec, recovery, tally, end).returned(next)
 		}
-		if end.NotReceived {
-			tally.NotReceived++
-		}
-		if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
-			return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
-				Why:       "no agent took the task: " + end.Reason,
-				Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
-		}
-		return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
+		return next
 	}
 	tally.Returns, tally.NotReceived = 0, 0
-	switch end.Outcome {
-	case AttemptFailed:
-		return afterFailure(spec, taskID, tally, end)
-	case AttemptTimedOut:
-		return afterTimeout(spec, taskID, tally, end)
+	if recovery != nil {
+		return recoveringFrom(spec, recovery, tally, end).ended()
 	}
-	return afterLoss(spec, tally, end)
-}
-
-func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
-	tally.Failures++
-	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
+	lost := end.Outcome != AttemptFailed && end.Outcome != AttemptTimedOut
 	switch {
-	case end.Final:
-		return Redelivery{Status: TaskFailed, Tally: tally,
-			Why: "the agent reported a failure that must not be tried again: " + end.Reason}
-	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
-		return Redelivery{Status: TaskFailed, Tally: tally,
-			Why: fmt.Sprintf("the attempt failed with %s, which this task does not try again: %s", end.ErrorType,
-				end.Reason)}
-	case spec.Safety() == AtMostOnce:
-		return Redelivery{Status: TaskFailed, Tally: tally,
-			Why: "the attempt failed and an at_most_once task is not tried again: " + end.Reason}
-	case tally.Failures >= limit:
-		return Redelivery{Status: TaskDeadLetter, Tally: tally,
-			Why: tally.failed(limit) + "; last: " + end.Reason}
-	}
-	return Redelivery{Status: TaskRetryWait, Wait: Backoff(spec.Retry, taskID, tally.Failures), Tally: tally,
-		Why: fmt.Sprintf("attempt failed (%d of %d): %s", tally.Failures, limit, end.Reason)}
-}
-
-func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
-	if !end.Planned {
+	case !lost:
+		tally.Failures++
+	case !end.Planned:
 		tally.Losses++
 	}
-	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
-	if spec.Safety().NeedsPerson() {
+	if next, stops := gate(spec, tally, end); stops {
+		return next
+	}
+	if lost {
+		return afterLoss(spec, tally, end)
+	}
+	return afterFailure(spec, taskID, tally, end)
+}
+
+// afterReturn decides after a delivery that no agent began.
+func afterReturn(taskID string, tally Tally, end AttemptEnd) Redelivery {
+	tally.Returns++
+	if end.LastUnreceived(tally) {
+		tally.NotReceived++
+		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: fmt.Sprintf(
+			"%d deliveries reached agents and none of them received the task, so it may be one that they cannot read; last: %s",
+			tally.NotReceived,
+			end.Reason,
+		)}
+	}
+	if end.NotReceived {
+		tally.NotReceived++
+	}
+	if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
+		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
+			Why:       "no agent took the task: " + end.Reason,
+			Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
+	}
+	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
+}
+
+// gate decides about ends after which the task must not run again by itself, whatever its policies allow.
+func gate(spec *TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops bool) {
+	safety := spec.Safety()
+	status, why := TaskReview, ""
+	switch failed := end.Outcome == AttemptFailed || end.Outcome == AttemptCompleted; {
+	case end.Outcome == AttemptTimedOut && safety.NeedsPerson():
+		why = fmt.Sprintf("an attempt of this %s task was ended before it was done: decide whether it was done (%s)",
+			safety, end.Reason)
+	case !failed && safety.NeedsPerson():
 		gone := "the agent was lost"
 		if end.Planned || end.Outcome == AttemptMoved {
 			gone = "the task was taken off its agent"
 		}
-		return Redelivery{Status: TaskReview, Tally: tally, Why: fmt.Sprintf(
-			"%s and may have begun this %s task: decide whether it was done (%s)", gone, spec.Safety(), end.Reason)}
+		why = fmt.Sprintf("%s and may have begun this %s task: decide whether it was done (%s)", gone, safety, end.Reason)
+	case !failed && end.Outcome != AttemptTimedOut:
+		return next, false
+	case end.ErrorType == ErrorTypeCheckpoint:
+		why = "its checkpoint is damaged: decide whether it runs again from its beginning (" + end.Reason + ")"
+	case end.Final:
+		status, why = TaskFailed, "the agent reported a failure that must not be tried again: "+end.Reason
+	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
+		status, why = TaskFailed, fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s",
+			end.ErrorType, end.Reason)
+	case failed && safety == AtMostOnce:
+		why = "the attempt failed and an at_most_once task is not tried again: " + end.Reason
+		if spec.EffectiveRecovery() == nil {
+			status = TaskFailed
+		}
+	default:
+		return next, false
 	}
+	return Redelivery{Status: status, Tally: tally, Why: why}, true
+}
+
+func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
+	limit := cmp.Or(spec.Retry.MaxTransfers, DefaultMaxTransfers)
 	if tally.Losses > limit {
 		return Redelivery{Status: TaskDeadLetter, Tally: tally,
 			Why: fmt.Sprintf("lost with its agent %d times, %d are allowed; last: %s", tally.Losses, limit, end.Reason)}
@@ -160,30 +191,22 @@ func afterLoss(spec *TaskSpec, tally Tally, end AttemptEnd) Redelivery {
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
 
-// afterTimeout treats an attempt that ran too long, or whose handler gave no sign of life, as a failure whose handler
-// may still run: at_most_once goes to review, and fenced waits until it has certainly stopped.
-func afterTimeout(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
-	tally.Failures++
+// afterFailure tries again until attempts are used up. The handler of an attempt that ran too long, or gave no sign of
+// life, may still run: fenced waits until it has certainly stopped.
+func afterFailure(spec *TaskSpec, taskID string, tally Tally, end AttemptEnd) Redelivery {
 	limit := cmp.Or(spec.Retry.MaxAttempts, DefaultMaxAttempts)
-	switch {
-	case spec.Safety().NeedsPerson():
-		return Redelivery{Status: TaskReview, Tally: tally, Why: fmt.Sprintf(
-			"an attempt of this %s task was ended before it was done: decide whether it was done (%s)", spec.Safety(),
-			end.Reason)}
-	case end.ErrorType != "" && slices.Contains(spec.Retry.NonRetryable, end.ErrorType):
-		return Redelivery{Status: TaskFailed, Tally: tally,
-			Why: fmt.Sprintf("the attempt ended with %s, which this task does not try again: %s", end.ErrorType,
-				end.Reason)}
-	case tally.Failures >= limit:
-		return Redelivery{Status: TaskDeadLetter, Tally: tally,
-			Why: tally.failed(limit) + "; last: " + end.Reason}
+	if tally.Failures >= limit {
+		return Redelivery{Status: TaskDeadLetter, Tally: tally, Why: tally.failed(limit) + "; last: " + end.Reason}
 	}
-	wait := Backoff(spec.Retry, taskID, tally.Failures)
-	if spec.Safety() == Fenced {
-		wait = max(wait, end.Lease())
+	wait, what := Backoff(spec.Retry, taskID, tally.Failures), "failed"
+	if end.Outcome == AttemptTimedOut {
+		what = "timed out"
+		if spec.Safety() == Fenced {
+			wait = max(wait, end.Lease())
+		}
 	}
 	return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
-		Why: fmt.Sprintf("attempt timed out (%d of %d): %s", tally.Failures, limit, end.Reason)}
+		Why: fmt.Sprintf("attempt %s (%d of %d): %s", what, tally.Failures, limit, end.Reason)}
 }
 
 // Bounds of the wait between deliveries that no agent takes.

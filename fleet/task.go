@@ -104,6 +104,8 @@ type TaskSpec struct {
 	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty" maxItems:"32" doc:"Agents with these are preferred."`
 	Affinity              string            `json:"affinity,omitempty" maxLength:"256" doc:"The agent that is preferred for it."`
 	Retry                 RetryPolicy       `json:"retry,omitzero" doc:"Bounds and spaces the attempts."`
+	Recovery              *Recovery         `json:"recovery,omitempty" doc:"What happens after an attempt that brought no result: restarts on the same agent, then attempts on others. It takes the place of retry, but for non_retryable."`
+	KeepRunning           bool              `json:"keep_running,omitempty" doc:"Its work has no end: an attempt that completes begins again by its recovery, none has a timeout unless one is given, and the task does not expire."`
 	RetrySafety           RetrySafety       `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once, and unmarked, which is tried again after a reported failure)."`
 	Timeout               Duration          `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
@@ -133,8 +135,12 @@ func (s *TaskSpec) Validate() error {
 	if s.Priority != 0 && !s.Priority.Valid() {
 		return ErrPriority
 	}
-	if err := s.RetrySafety.Validate(); err != nil {
+	if err := cmp.Or(s.RetrySafety.Validate(), s.Recovery.Validate()); err != nil {
 		return err
+	}
+	if r := s.Retry; s.Recovery != nil &&
+		(r.MaxAttempts != 0 || r.MaxTransfers != 0 || r.InitialInterval != 0 || r.MaxInterval != 0) {
+		return wrongField("recovery", "takes the place of retry: leave out all of retry but non_retryable")
 	}
 	if len(s.Payload) > MaxPayloadBytes {
 		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
@@ -182,6 +188,36 @@ func (s *TaskSpec) Safety() RetrySafety {
 		return Idempotent
 	}
 	return s.RetrySafety
+}
+
+// EffectiveRecovery is the task's recovery with its defaults; nil: it has a retry policy.
+func (s *TaskSpec) EffectiveRecovery() *Recovery {
+	switch {
+	case s.Recovery != nil:
+		return s.Recovery.WithDefaults(s.KeepRunning)
+	case s.KeepRunning:
+		return new(DefaultRecovery("", true))
+	}
+	return nil
+}
+
+// endless stands for a time that does not come.
+const endless = 10 * 365 * 24 * time.Hour
+
+// AttemptTimeout is how long one attempt may run.
+func (s *TaskSpec) AttemptTimeout() time.Duration {
+	if s.KeepRunning {
+		return s.Timeout.Or(endless)
+	}
+	return s.Timeout.Or(DefaultTaskTimeout)
+}
+
+// Expiration is how long it may wait for an agent.
+func (s *TaskSpec) Expiration() time.Duration {
+	if s.KeepRunning {
+		return endless
+	}
+	return s.ExpiresIn.Or(DefaultExpiration)
 }
 
 // AttemptOutcome is the outcome of one delivery of a task.
@@ -275,6 +311,9 @@ const (
 
 // ErrorTypeNoBeacon is the type of failure of an attempt without signs of life.
 const ErrorTypeNoBeacon = "no_beacon"
+
+// ErrorTypeCheckpoint is the type of failure of an attempt whose checkpoint is not the one that was saved.
+const ErrorTypeCheckpoint = "checkpoint_damaged"
 
 // ValidErrorType reports whether a text can be the type of a failure: printable, on one line, 1 to 128 bytes.
 func ValidErrorType(text string) bool {

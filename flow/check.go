@@ -102,6 +102,7 @@ func (c *checker) job() {
 	}
 	c.safety("safety", d.Safety)
 	c.retry("retry", d.Retry)
+	c.recovery("recovery", d.Recovery, c.places.Written("retry"))
 	c.duration("deadline", d.Deadline, time.Second, longest)
 	c.inputSchema()
 	c.triggers()
@@ -150,6 +151,20 @@ func (c *checker) safety(field string, s fleet.RetrySafety) {
 // retry checks a policy by the rules of tasks.
 func (c *checker) retry(field string, policy fleet.RetryPolicy) {
 	c.task(field, &fleet.TaskSpec{Type: "x", Cluster: "x", Retry: policy}, "retry.")
+}
+
+// recovery checks a recovery beside which there may be no retry, and fills it.
+func (c *checker) recovery(field string, r *fleet.Recovery, retry bool) {
+	if r == nil {
+		return
+	}
+	c.check(!retry, field, "takes the place of retry: keep one of them")
+	var wrong *fleet.FieldError
+	if err := r.Validate(); errors.As(err, &wrong) {
+		c.report(field+strings.TrimPrefix(wrong.Field, "recovery"), "%s", wrong.Err)
+		return
+	}
+	*r = *r.WithDefaults(false)
 }
 
 // task reports what a task may not have. prefix is taken off the field that the message begins with.
@@ -334,7 +349,8 @@ func (c *checker) step(id string, s *job.Step) {
 // onlyTasks refuses what a step without a task cannot have.
 func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
-		"retry": s.Retry != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil, "output": len(s.Output) > 0,
+		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
+		"output":       len(s.Output) > 0,
 		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
 	}
@@ -355,6 +371,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	if s.Retry != nil {
 		c.retry(at+".retry", *s.Retry)
 	}
+	c.recovery(at+".recovery", s.Recovery, s.Retry != nil)
 	c.duration(at+".timeout", s.Timeout, time.Second, 30*24*time.Hour)
 	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout",
 		"is longer than deadline (%s): shorten it, or lengthen deadline", s.Deadline)
@@ -367,13 +384,14 @@ func (c *checker) taskStep(id string, s *job.Step) {
 		"start_at": !task.StartAt.IsZero()} {
 		c.check(!given, at+".task."+name, "belongs to the job; remove it here")
 	}
+	c.check(!task.KeepRunning, at+".task.keep_running", "is for work without end, and a step has one: remove it")
 	for name, to := range map[string]struct {
 		given bool
 		key   string
 	}{
 		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
 		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
-		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"},
+		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "recovery": {task.Recovery != nil, "recovery"},
 	} {
 		c.check(!to.given, at+".task."+name, "belongs to the step: write %s beside task", to.key)
 	}

@@ -53,7 +53,7 @@ func texts(list []string) (values []any) {
 
 // ofStep are the fields of a task that its step or its job has.
 var ofStep = map[string]bool{"cluster": true, "tenant": true, "retry": true, "retry_safety": true, "timeout": true,
-	"beacon_timeout": true, "start_at": true}
+	"beacon_timeout": true, "start_at": true, "recovery": true, "keep_running": true}
 
 func describe(t reflect.Type) object {
 	if t.Kind() == reflect.Pointer {
@@ -68,6 +68,10 @@ func describe(t reflect.Type) object {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
+		if t == reflect.TypeFor[fleet.Recovery]() {
+			return object{"anyOf": []object{{"enum": []fleet.RecoveryMode{fleet.ClusterRecover, fleet.LocalRestart,
+				fleet.ManualRecover}}, describeStruct(t)}}
+		}
 		return describeStruct(t)
 	case reflect.Slice:
 		return object{"type": "array", "items": describe(t.Elem())}

@@ -93,15 +93,17 @@ func (c *checker) plan() *job.Plan {
 				maps.Copy(task.Labels, s.Task.Labels)
 			}
 			s.Safety = cmp.Or(s.Safety, d.Safety, fleet.Unmarked)
-			task.Retry, task.Timeout = d.Retry, s.Timeout
+			task.Retry, task.Recovery, task.Timeout = d.Retry, cmp.Or(s.Recovery, d.Recovery), s.Timeout
 			if s.Retry != nil {
-				task.Retry = *s.Retry
+				task.Retry, task.Recovery = *s.Retry, nil
+			} else if s.Recovery != nil {
+				task.Retry = fleet.RetryPolicy{}
 			}
 			if s.Beacon != nil {
 				task.BeaconTimeout = fleet.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
 			}
 			task.RetrySafety = s.Safety
-			s.Task, s.Retry = &task, nil
+			s.Task, s.Retry, s.Recovery = &task, nil, nil
 			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
 		}
 		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)

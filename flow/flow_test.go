@@ -33,7 +33,7 @@ func TestMistakes(t *testing.T) {
 		"no cluster":  {"job: a\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: cluster: is missing: name the cluster whose agents do the work, like default"},
 		"no steps":    {head, "f.yaml:1:1: steps: is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}"},
 		"a typo":      {head + "stepz: {}", "f.yaml:3:1: stepz: is no known key; did you mean steps?"},
-		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, timeout, deadline, beacon, output, result_limit, on_failure, terminal_sink"},
+		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, deadline, beacon, output, result_limit, on_failure, terminal_sink"},
 		"key twice":   {head + "cluster: other", "f.yaml:3:1: cluster: is already set in line 2; keep one of them"},
 		"an alias":    {head + "steps: {a: &a {task: {type: echo}}, b: *a}", "f.yaml:3:40: steps.b: must be written out: aliases are not allowed"},
 		"a step's id": {head + "steps: {Build: {task: {type: echo}}}", "f.yaml:3:9: steps.Build: must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter"},

@@ -52,6 +52,7 @@ type Definition struct {
 	Labels      map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values of every step's task."`
 	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person."`
 	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
+	Recovery    *fleet.Recovery   `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result, of steps with neither retry nor recovery. A mode, or a section."`
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
@@ -91,7 +92,7 @@ const (
 
 // Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
 type Step struct {
-	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, retry_safety, timeout, beacon_timeout, start_at."`
+	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, beacon_timeout, start_at."`
 	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
 	Wait    *Wait           `json:"wait,omitempty" doc:"Waits for a time."`
 
@@ -105,6 +106,7 @@ type Step struct {
 
 	Safety       fleet.RetrySafety  `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When its task may run again after its agent was lost. Default: the job's."`
 	Retry        *fleet.RetryPolicy `json:"retry,omitempty" doc:"Bounds and spaces its attempts. Default: the job's."`
+	Recovery     *fleet.Recovery    `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result. A mode, or a section. Default: the job's, unless the step has retry."`
 	Timeout      fleet.Duration     `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" doc:"How long all its attempts may take together."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`

@@ -1,0 +1,243 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// RecoveryAction is what recovery does next.
+type RecoveryAction string
+
+// The actions.
+const (
+	ActionRestart    RecoveryAction = "restart"     // an attempt on the same agent
+	ActionReschedule RecoveryAction = "reschedule"  // an attempt on another agent
+	ActionAwaitAgent RecoveryAction = "await_agent" // an attempt on the same agent, whenever it is there
+	ActionReview     RecoveryAction = "review"      // a person decides
+	ActionNone       RecoveryAction = "none"        // nothing by itself
+)
+
+const (
+	// sameAgentWait is how long the agent of a restart has to take it, where another agent may have the task instead.
+	sameAgentWait = 5 * time.Second
+	// excludedFor bounds how long an agent does not get a task that was taken from it to another agent. It ends before,
+	// when another agent begins the task.
+	excludedFor = time.Minute
+)
+
+// PolicyState is what a task's recovery has done and does next.
+type PolicyState struct {
+	Restarts    []time.Time `json:"restarts,omitempty" doc:"When restarts were to begin: the newest 50 that may still count."`
+	Reschedules []time.Time `json:"reschedules,omitempty" doc:"The same of reschedules. One that no agent began is taken out again."`
+	// ActiveRestarts and ActiveReschedules are set when the state is shown.
+	ActiveRestarts    int            `json:"active_restarts" doc:"How many restarts count now."`
+	ActiveReschedules int            `json:"active_reschedules" doc:"How many reschedules count now."`
+	LastFailure       string         `json:"last_failure,omitempty" doc:"How the last attempt failed or was lost."`
+	NextAction        RecoveryAction `json:"next_action,omitempty" enum:"restart,reschedule,await_agent,review,none" doc:"What follows the last attempt: one on the same agent at its time (restart), one on another (reschedule), one on the same agent when it is there (await_agent), the decision of a person (review), or nothing (none)."`
+	NextAt            *time.Time     `json:"next_at,omitempty" doc:"When that may begin at the earliest."`
+	Exhausted         string         `json:"exhausted,omitempty" doc:"Which policies allow no further attempt."`
+	Agent             string         `json:"agent,omitempty" doc:"The agent of the last attempt."`
+	Excluded          []string       `json:"excluded,omitempty" doc:"Agents that do not get the next attempt."`
+	ExcludedUntil     *time.Time     `json:"excluded_until,omitempty" doc:"Until when, if no other agent begins it before."`
+	Refunded          bool           `json:"refunded,omitempty" doc:"The reschedule under way does not count: no agent has begun it."`
+}
+
+// Clone is a copy that can be changed; of nil an empty one.
+func (s *PolicyState) Clone() *PolicyState {
+	if s == nil {
+		return &PolicyState{}
+	}
+	c := *s
+	c.Restarts, c.Reschedules = slices.Clone(s.Restarts), slices.Clone(s.Reschedules)
+	return &c
+}
+
+// Shown is the state with what counts at a time.
+func (s *PolicyState) Shown(r *Recovery, now time.Time) *PolicyState {
+	c := s.Clone()
+	c.ActiveRestarts = len(r.Restart.Active(c.Restarts, now))
+	c.ActiveReschedules = len(r.Reschedule.Active(c.Reschedules, now))
+	return c
+}
+
+// Placement is where the next attempt goes: to one agent, if there is a name, within a time, if that is above 0.
+func (s *PolicyState) Placement(r *Recovery, now time.Time) (agent string, within time.Duration) {
+	switch {
+	case s == nil || s.NextAction != ActionRestart && s.NextAction != ActionAwaitAgent:
+		return "", 0
+	case r.Mode == ClusterRecover && s.NextAction == ActionRestart:
+		return s.Agent, max(time.Millisecond, s.NextAt.Add(sameAgentWait).Sub(now))
+	}
+	return s.Agent, 0
+}
+
+// RecoveryStatus is how a task's recovery stands: ok, restarting, rescheduling, waiting_for_agent, blocked (no agent took
+// it), review or exhausted.
+func RecoveryStatus(task TaskStatus, s *PolicyState) string {
+	switch {
+	case task == TaskReview:
+		return "review"
+	case task == TaskDeadLetter || task == TaskFailed:
+		return "exhausted"
+	case task == TaskRetryWait && (s.NextAction == "" || s.Refunded):
+		return "blocked"
+	case task == TaskRunning || task.Final() || s.NextAction == "":
+		return "ok"
+	}
+	return map[RecoveryAction]string{ActionRestart: "restarting", ActionReschedule: "rescheduling",
+		ActionAwaitAgent: "waiting_for_agent"}[s.NextAction]
+}
+
+// recovering decides with a recovery about one end of an attempt.
+type recovering struct {
+	*Recovery
+	spec   *TaskSpec
+	tally  Tally
+	end    AttemptEnd
+	policy *PolicyState // of tally, to be changed
+}
+
+func recoveringFrom(spec *TaskSpec, recovery *Recovery, tally Tally, end AttemptEnd) *recovering {
+	tally.Policy = tally.Policy.Clone()
+	return &recovering{Recovery: recovery, spec: spec, tally: tally, end: end, policy: tally.Policy}
+}
+
+// returned decides after a delivery that never began; next is what follows without a recovery. A reschedule that came
+// back does not count. A restart that its agent does not take in time becomes a reschedule.
+func (r *recovering) returned(next Redelivery) Redelivery {
+	s, now := r.policy, r.end.At
+	if s.ExcludedUntil != nil && !now.Before(*s.ExcludedUntil) {
+		s.Excluded, s.ExcludedUntil = nil, nil
+	}
+	next.Tally.Policy = s
+	switch {
+	case next.Status == TaskDeadLetter:
+		s.NextAction, s.NextAt = ActionNone, nil
+	case s.NextAction == ActionRestart && r.Mode == ClusterRecover:
+		if left := s.NextAt.Add(sameAgentWait).Sub(now); left > 0 && r.end.Outcome == AttemptReturned {
+			next.Wait = min(next.Wait, left)
+			return next
+		}
+		r.tally = next.Tally
+		return r.reschedule("agent "+s.Agent+" did not take it in time", r.end.Outcome != AttemptReturned)
+	case s.NextAction == ActionReschedule:
+		if n := len(s.Reschedules); n > 0 && !s.Refunded {
+			s.Reschedules, s.Refunded = s.Reschedules[:n-1], true
+		}
+		s.NextAt = new(now.Add(next.Wait))
+	}
+	return next
+}
+
+// ended decides after an attempt that began.
+func (r *recovering) ended() Redelivery {
+	s := r.policy
+	if s.Refunded {
+		s.Reschedules = keepNewest(append(s.Reschedules, r.end.At))
+	}
+	*s = PolicyState{Restarts: r.Restart.Active(s.Restarts, r.end.At),
+		Reschedules: r.Reschedule.Active(s.Reschedules, r.end.At), LastFailure: s.LastFailure,
+		Agent: cmp.Or(r.end.AgentID, s.Agent)}
+	planned, lost := r.end.Planned || r.end.Outcome == AttemptMoved, r.end.Outcome.Gone()
+	switch {
+	case !planned && lost:
+		r.tally.Losses = len(s.Reschedules) + 1 // those that still count
+	case !planned:
+		r.tally.Failures++
+	}
+	if !planned {
+		s.LastFailure = r.end.Reason
+	}
+	next, stops := gate(r.spec, r.tally, r.end)
+	switch {
+	case stops && next.Status == TaskReview:
+		return r.review(next.Why)
+	case stops:
+		return r.stop(next.Status, next.Why)
+	case planned && r.Mode == ClusterRecover:
+		return r.wait("", r.end.At, r.end.Reason)
+	case planned:
+		return r.wait(ActionAwaitAgent, r.end.At, r.end.Reason)
+	case lost && r.end.Paused:
+		return r.review("its work was paused when its agent was lost: decide whether it goes on (" + r.end.Reason + ")")
+	case r.Mode == ManualRecover:
+		return r.review("recovery is manual: decide how it goes on (" + r.end.Reason + ")")
+	case s.Agent == "" && r.Mode == LocalRestart:
+		return r.review("it is not known which agent had it: decide how it goes on (" + r.end.Reason + ")")
+	case lost && (r.Mode == LocalRestart || r.spec.Agent != ""):
+		return r.wait(ActionAwaitAgent, r.end.At, "waiting for agent "+s.Agent+": "+r.end.Reason)
+	case lost:
+		return r.reschedule(r.end.Reason, true)
+	}
+	return r.restart()
+}
+
+// restart has the same agent begin it again, or what follows when restarts are used up.
+func (r *recovering) restart() Redelivery {
+	s := r.policy
+	if at, ok := r.Restart.Next(s.Restarts, r.end.At); ok {
+		s.Restarts = keepNewest(append(s.Restarts, at))
+		return r.wait(ActionRestart, at, "attempt failed, and begins again on its agent: "+r.end.Reason)
+	}
+	s.Exhausted = "restarts: " + r.Restart.allowed("attempt")
+	if r.Mode == ClusterRecover {
+		return r.reschedule(r.end.Reason, true)
+	}
+	return r.exhausted()
+}
+
+// reschedule has another agent begin it; exclude keeps it off the last one.
+func (r *recovering) reschedule(why string, exclude bool) Redelivery {
+	s := r.policy
+	at, ok := r.Reschedule.Next(s.Reschedules, r.end.At)
+	if !ok {
+		if s.Exhausted != "" {
+			s.Exhausted += "; "
+		}
+		s.Exhausted += "reschedules: " + r.Reschedule.allowed("attempt")
+		return r.exhausted()
+	}
+	s.Reschedules = keepNewest(append(s.Reschedules, at))
+	if exclude && s.Agent != "" && s.Agent != r.spec.Agent {
+		s.Excluded, s.ExcludedUntil = []string{s.Agent}, new(at.Add(excludedFor))
+	}
+	return r.wait(ActionReschedule, at, "goes to another agent: "+why)
+}
+
+// exhausted ends recovery: a person decides about work without end, other work is a dead letter.
+func (r *recovering) exhausted() Redelivery {
+	why := "recovery is used up (" + r.policy.Exhausted + "); last: " + r.end.Reason
+	if r.spec.KeepRunning {
+		return r.review(why)
+	}
+	return r.stop(TaskDeadLetter, why)
+}
+
+func (r *recovering) review(why string) Redelivery {
+	r.policy.NextAction = ActionReview
+	return Redelivery{Status: TaskReview, Tally: r.tally, Why: why}
+}
+
+func (r *recovering) stop(status TaskStatus, why string) Redelivery {
+	r.policy.NextAction = ActionNone
+	return Redelivery{Status: status, Tally: r.tally, Why: why}
+}
+
+// wait has the next attempt begin at a time, or when the lease of an attempt of a fenced task is over that may go on.
+func (r *recovering) wait(action RecoveryAction, at time.Time, why string) Redelivery {
+	if leased := r.end.At.Add(r.end.Lease()); r.spec.Safety() == Fenced && r.end.mayGoOn() && leased.After(at) {
+		at = leased
+	}
+	r.policy.NextAction, r.policy.NextAt = action, new(at)
+	next := Redelivery{Status: TaskQueued, Wait: at.Sub(r.end.At), Tally: r.tally, Why: why}
+	if next.Wait > 0 {
+		next.Status = TaskRetryWait
+	}
+	return next
+}
+
+// keepNewest bounds a history.
+func keepNewest(history []time.Time) []time.Time {
+	return history[max(0, len(history)-maxRecoveryAttempts):]
+}

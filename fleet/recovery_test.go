@@ -1,0 +1,310 @@
+package fleet
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var recoveryStart = time.Unix(1_800_000_000, 0).UTC()
+
+// TestDefaultRecovery has the documented table.
+func TestDefaultRecovery(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode                RecoveryMode
+		keepRunning         bool
+		restart, reschedule string
+	}{
+		{"", true, "3 10m0s 1s exponential 30s fail false", "0 1h0m0s 5s exponential 5m0s fail true"},
+		{ClusterRecover, true, "3 10m0s 1s exponential 30s fail false", "0 1h0m0s 5s exponential 5m0s fail true"},
+		{ClusterRecover, false, "3 24h0m0s 1s exponential 30s fail false", "1 24h0m0s 5s constant 5s fail false"},
+		{LocalRestart, true, "3 10m0s 1s exponential 30s delay false", "0 24h0m0s 5s constant 5s fail false"},
+		{LocalRestart, false, "3 24h0m0s 1s exponential 30s fail false", "0 24h0m0s 5s constant 5s fail false"},
+		{ManualRecover, true, "0 10m0s 1s exponential 30s fail false", "0 24h0m0s 5s constant 5s fail false"},
+		{ManualRecover, false, "0 24h0m0s 1s exponential 30s fail false", "0 24h0m0s 5s constant 5s fail false"},
+	} {
+		r := (&Recovery{Mode: c.mode}).WithDefaults(c.keepRunning)
+		require.Equal(t, c.restart, policyText(r.Restart), "%s %v", c.mode, c.keepRunning)
+		require.Equal(t, c.reschedule, policyText(r.Reschedule), "%s %v", c.mode, c.keepRunning)
+		require.Equal(t, r, r.WithDefaults(c.keepRunning), "filled twice is filled once")
+	}
+}
+
+func policyText(p *RecoveryPolicy) string {
+	text, _ := json.Marshal([]any{*p.Attempts, p.Interval, p.Delay, p.DelayFunction, p.MaxDelay, p.Mode, p.Unlimited})
+	var fields []any
+	_ = json.Unmarshal(text, &fields)
+	out := ""
+	for i, f := range fields {
+		if i > 0 {
+			out += " "
+		}
+		switch f := f.(type) {
+		case string:
+			out += f
+		default:
+			word, _ := json.Marshal(f)
+			out += string(word)
+		}
+	}
+	return out
+}
+
+func TestReadRecovery(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`"local_restart"`:                             "",
+		`{"mode":"manual_recover"}`:                   "",
+		`{"restart":{"attempts":0}}`:                  "",
+		`{"reschedule":{"unlimited":true}}`:           "",
+		`"local"`:                                     "must be cluster_recover, local_restart or manual_recover",
+		`{"mode":"local"}`:                            "recovery.mode must be",
+		`{"restart":{"attempts":51}}`:                 "recovery.restart.attempts must be",
+		`{"restart":{"interval":"10ms"}}`:             "recovery.restart.interval must be",
+		`{"restart":{"delay":"25h"}}`:                 "recovery.restart.delay must be",
+		`{"restart":{"delay_function":"sq"}}`:         "recovery.restart.delay_function must be",
+		`{"reschedule":{"mode":"stop"}}`:              "recovery.reschedule.mode must be",
+		`{"restart":{"tries":1}}`:                     `unknown field "tries"`,
+		`{"restart":{"delay":"2s","max_delay":"1s"}}`: "recovery.restart.delay must not be longer than max_delay",
+	} {
+		var r Recovery
+		err := json.Unmarshal([]byte(text), &r)
+		if err == nil {
+			err = r.Validate()
+		}
+		if want == "" {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, want, text)
+		}
+	}
+	require.ErrorContains(t, (&TaskSpec{Type: "x", Cluster: "x", Recovery: &Recovery{},
+		Retry: RetryPolicy{MaxAttempts: 2}}).Validate(), "recovery takes the place of retry")
+}
+
+// TestRecoveryWaits has the begin times of attempts that each fail as soon as they begin, in seconds after the first
+// failure; below zero: none follows.
+func TestRecoveryWaits(t *testing.T) {
+	t.Parallel()
+	policy := func(attempts int, interval time.Duration, f DelayFunction, limit time.Duration, m Exhaustion) RecoveryPolicy {
+		return RecoveryPolicy{Attempts: &attempts, Interval: Duration(interval), Delay: Duration(time.Second),
+			DelayFunction: f, MaxDelay: Duration(limit), Mode: m}
+	}
+	unlimited := policy(0, time.Hour, DelayExponential, 10*time.Second, ExhaustedFail)
+	unlimited.Unlimited = true
+	for name, c := range map[string]struct {
+		policy RecoveryPolicy
+		begins []float64
+	}{
+		"exponential": {policy(9, time.Hour, DelayExponential, time.Hour, ExhaustedFail), []float64{1, 3, 7, 15, 31, 63}},
+		"fibonacci":   {policy(9, time.Hour, DelayFibonacci, time.Hour, ExhaustedFail), []float64{1, 2, 4, 7, 12, 20}},
+		"constant":    {policy(9, time.Hour, DelayConstant, time.Hour, ExhaustedFail), []float64{1, 2, 3, 4, 5, 6}},
+		"capped":      {policy(9, time.Hour, DelayExponential, 3*time.Second, ExhaustedFail), []float64{1, 3, 6, 9, 12}},
+		"fibonacci, capped": {policy(9, time.Hour, DelayFibonacci, 2500*time.Millisecond, ExhaustedFail),
+			[]float64{1, 2, 4, 6.5, 9}},
+		"used up":   {policy(2, time.Minute, DelayConstant, time.Second, ExhaustedFail), []float64{1, 2, -1}},
+		"disabled":  {policy(0, time.Minute, DelayConstant, time.Second, ExhaustedDelay), []float64{-1}},
+		"unlimited": {unlimited, []float64{1, 3, 7, 15, 25, 35, 45}},
+		// The third waits until the first leaves the window, the fourth until the second does.
+		"delay": {policy(2, 10*time.Second, DelayConstant, time.Second, ExhaustedDelay), []float64{1, 2, 11, 12, 21, 22}},
+		// The first left the window by itself.
+		"window": {policy(2, 2*time.Second, DelayExponential, time.Hour, ExhaustedFail), []float64{1, 3, 5, 7, 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var history []time.Time
+			now := recoveryStart
+			for i, want := range c.begins {
+				at, ok := c.policy.Next(history, now)
+				if want < 0 {
+					require.False(t, ok, i)
+					return
+				}
+				require.True(t, ok, i)
+				require.Equal(t, want, at.Sub(recoveryStart).Seconds(), i)
+				history, now = append(history, at), at
+			}
+		})
+	}
+}
+
+// TestRecover has every cell of the table of docs/RECOVERY.md.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	failed := AttemptEnd{Outcome: AttemptFailed, Begun: true}
+	late := AttemptEnd{Outcome: AttemptTimedOut, Begun: true, ErrorType: ErrorTypeNoBeacon}
+	done := AttemptEnd{Outcome: AttemptCompleted, Begun: true}
+	lost := AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: new(Duration(7 * time.Second))}
+	drained := AttemptEnd{Outcome: AttemptMoved, Begun: true, Planned: true}
+	pausedThenLost, final, damaged := lost, failed, failed
+	pausedThenLost.Paused, final.Final, damaged.ErrorType = true, true, ErrorTypeCheckpoint
+	few := &Recovery{Restart: &RecoveryPolicy{Attempts: new(1)}, Reschedule: &RecoveryPolicy{Attempts: new(1)}}
+	used := &PolicyState{Restarts: []time.Time{recoveryStart.Add(-time.Second)}}
+	usedAll := &PolicyState{Restarts: used.Restarts, Reschedules: used.Restarts}
+	local := &Recovery{Mode: LocalRestart, Restart: &RecoveryPolicy{Attempts: new(1), Mode: ExhaustedFail}}
+	waits := &Recovery{Mode: LocalRestart, Restart: &RecoveryPolicy{Attempts: new(1), Interval: Duration(time.Minute),
+		Mode: ExhaustedDelay}}
+	clusterWaits := &Recovery{Restart: waits.Restart}
+	is := func(mode RecoveryMode) *Recovery { return &Recovery{Mode: mode} }
+	for name, c := range map[string]struct {
+		spec   TaskSpec
+		before *PolicyState
+		end    AttemptEnd
+		status TaskStatus
+		action RecoveryAction
+		wait   time.Duration
+		counts [2]int // restarts and reschedules
+	}{
+		"cluster, planned":   {TaskSpec{}, used, drained, TaskQueued, "", 0, [2]int{1, 0}},
+		"local, planned":     {TaskSpec{Recovery: is(LocalRestart)}, nil, drained, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"manual, planned":    {TaskSpec{Recovery: is(ManualRecover)}, nil, drained, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"cluster, failed":    {TaskSpec{}, nil, failed, TaskRetryWait, ActionRestart, time.Second, [2]int{1, 0}},
+		"cluster, no beacon": {TaskSpec{}, nil, late, TaskRetryWait, ActionRestart, time.Second, [2]int{1, 0}},
+		"cluster, service ended": {TaskSpec{KeepRunning: true}, nil, done, TaskRetryWait, ActionRestart, time.Second,
+			[2]int{1, 0}},
+		"cluster, restarts used up": {TaskSpec{Recovery: few}, used, failed, TaskRetryWait, ActionReschedule,
+			5 * time.Second, [2]int{1, 1}},
+		"cluster, restarts used up, delay": {TaskSpec{Recovery: clusterWaits}, used, failed, TaskRetryWait, ActionRestart,
+			59 * time.Second, [2]int{2, 0}},
+		"local, failed": {TaskSpec{Recovery: local}, nil, failed, TaskRetryWait, ActionRestart, time.Second, [2]int{1, 0}},
+		"local, restarts used up, service": {TaskSpec{Recovery: local, KeepRunning: true}, used, failed, TaskReview,
+			ActionReview, 0, [2]int{1, 0}},
+		"local, restarts used up, batch": {TaskSpec{Recovery: local}, used, failed, TaskDeadLetter, ActionNone, 0,
+			[2]int{1, 0}},
+		"local, restarts used up, delay": {TaskSpec{Recovery: waits}, used, failed, TaskRetryWait, ActionRestart,
+			59 * time.Second, [2]int{2, 0}},
+		"manual, failed": {TaskSpec{Recovery: is(ManualRecover)}, nil, failed, TaskReview, ActionReview, 0, [2]int{}},
+		"manual, service ended": {TaskSpec{Recovery: is(ManualRecover), KeepRunning: true}, nil, done, TaskReview,
+			ActionReview, 0, [2]int{}},
+		"cluster, lost": {TaskSpec{}, nil, lost, TaskRetryWait, ActionReschedule, 5 * time.Second, [2]int{0, 1}},
+		"local, lost":   {TaskSpec{Recovery: is(LocalRestart)}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"manual, lost":  {TaskSpec{Recovery: is(ManualRecover)}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
+		"pinned, lost":  {TaskSpec{Agent: "a-1"}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"cluster, reschedules used up, batch": {TaskSpec{Recovery: few}, usedAll, lost, TaskDeadLetter, ActionNone, 0,
+			[2]int{1, 1}},
+		"cluster, reschedules used up, service": {TaskSpec{Recovery: few, KeepRunning: true}, usedAll, lost, TaskReview,
+			ActionReview, 0, [2]int{1, 1}},
+		"cluster, both used up": {TaskSpec{Recovery: few}, usedAll, failed, TaskDeadLetter, ActionNone, 0, [2]int{1, 1}},
+		"service, never used up": {TaskSpec{KeepRunning: true}, &PolicyState{Reschedules: used.Restarts}, lost,
+			TaskRetryWait, ActionReschedule, 10 * time.Second, [2]int{0, 2}},
+		"at_most_once, lost":    {TaskSpec{RetrySafety: AtMostOnce}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
+		"at_most_once, failed":  {TaskSpec{RetrySafety: AtMostOnce}, nil, failed, TaskReview, ActionReview, 0, [2]int{}},
+		"at_most_once, drained": {TaskSpec{RetrySafety: AtMostOnce}, nil, drained, TaskReview, ActionReview, 0, [2]int{}},
+		"unmarked, lost":        {TaskSpec{RetrySafety: Unmarked}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
+		"unmarked, late":        {TaskSpec{RetrySafety: Unmarked}, nil, late, TaskReview, ActionReview, 0, [2]int{}},
+		"unmarked, failed": {TaskSpec{RetrySafety: Unmarked}, nil, failed, TaskRetryWait, ActionRestart, time.Second,
+			[2]int{1, 0}},
+		"fenced, lost": {TaskSpec{RetrySafety: Fenced}, nil, lost, TaskRetryWait, ActionReschedule, 7 * time.Second,
+			[2]int{0, 1}},
+		"fenced, local, lost": {TaskSpec{RetrySafety: Fenced, Recovery: is(LocalRestart)}, nil, lost, TaskRetryWait,
+			ActionAwaitAgent, 7 * time.Second, [2]int{}},
+		"fenced, failed": {TaskSpec{RetrySafety: Fenced}, nil, failed, TaskRetryWait, ActionRestart, time.Second,
+			[2]int{1, 0}},
+		"paused, then lost": {TaskSpec{}, nil, pausedThenLost, TaskReview, ActionReview, 0, [2]int{}},
+		"final":             {TaskSpec{}, nil, final, TaskFailed, ActionNone, 0, [2]int{}},
+		"damaged":           {TaskSpec{}, nil, damaged, TaskReview, ActionReview, 0, [2]int{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.spec.Recovery == nil {
+				c.spec.Recovery = is(ClusterRecover)
+			}
+			c.end.At, c.end.AgentID, c.end.Reason = recoveryStart, "a-1", "because"
+			was := c.before.Clone()
+			got := Redeliver(&c.spec, "t-1", Tally{Policy: c.before}, c.end)
+			s := got.Tally.Policy
+			require.Equal(t, c.status, got.Status, got.Why)
+			require.Equal(t, c.action, s.NextAction)
+			require.Equal(t, c.wait, got.Wait)
+			require.Equal(t, c.counts, [2]int{len(s.Restarts), len(s.Reschedules)})
+			require.Equal(t, "a-1", s.Agent)
+			require.Equal(t, c.action == ActionReschedule, len(s.Excluded) == 1)
+			if got.Status == TaskRetryWait {
+				require.Equal(t, recoveryStart.Add(c.wait), *s.NextAt, "what it says is what it does")
+			}
+			require.Equal(t, was, c.before.Clone(), "the state before is not changed")
+		})
+	}
+}
+
+// TestRecoverReturned is about deliveries that came back without having begun.
+func TestRecoverReturned(t *testing.T) {
+	t.Parallel()
+	spec := &TaskSpec{Recovery: &Recovery{}}
+	back := AttemptEnd{Outcome: AttemptReturned, Unhandled: true, At: recoveryStart, Reason: "no agent fits"}
+	at := func(d time.Duration) *time.Time { return new(recoveryStart.Add(d)) }
+
+	t.Run("blocked placement counts nothing", func(t *testing.T) {
+		t.Parallel()
+		lost := AttemptEnd{Outcome: AttemptLost, Begun: true, At: recoveryStart, AgentID: "a-1"}
+		next := Redeliver(spec, "t", Tally{}, lost)
+		require.Len(t, next.Tally.Policy.Reschedules, 1)
+		end := back
+		for range 20 {
+			end.At = end.At.Add(next.Wait)
+			next = Redeliver(spec, "t", next.Tally, end)
+			require.Empty(t, next.Tally.Policy.Reschedules)
+			require.Equal(t, TaskRetryWait, next.Status)
+			require.Equal(t, end.At.Add(next.Wait), *next.Tally.Policy.NextAt)
+			require.Equal(t, "blocked", RecoveryStatus(next.Status, next.Tally.Policy))
+		}
+		require.Empty(t, next.Tally.Policy.Excluded, "an exclusion ends")
+		lost.At, lost.AgentID = end.At.Add(time.Hour), "a-2"
+		next = Redeliver(spec, "t", next.Tally, lost)
+		require.Equal(t, TaskDeadLetter, next.Status, "the one that began counts: %s", next.Why)
+	})
+	t.Run("its agent takes a restart in time or another does", func(t *testing.T) {
+		t.Parallel()
+		before := Tally{Policy: &PolicyState{NextAction: ActionRestart, Agent: "a-1", NextAt: at(-4 * time.Second)}}
+		next := Redeliver(spec, "t", before, back)
+		require.Equal(t, ActionRestart, next.Tally.Policy.NextAction)
+		require.LessOrEqual(t, next.Wait, time.Second)
+		agent, within := next.Tally.Policy.Placement(spec.EffectiveRecovery(), recoveryStart)
+		require.Equal(t, "a-1", agent)
+		require.Equal(t, time.Second, within)
+		before.Policy.NextAt = at(-5 * time.Second)
+		next = Redeliver(spec, "t", before, back)
+		require.Equal(t, ActionReschedule, next.Tally.Policy.NextAction)
+		require.Empty(t, next.Tally.Policy.Excluded, "its agent was only busy")
+		gone := AttemptEnd{Outcome: AttemptLost, At: recoveryStart}
+		before.Policy.NextAt = at(0)
+		require.Equal(t, []string{"a-1"}, Redeliver(spec, "t", before, gone).Tally.Policy.Excluded)
+	})
+	t.Run("local_restart never leaves its agent", func(t *testing.T) {
+		t.Parallel()
+		local := &TaskSpec{Recovery: &Recovery{Mode: LocalRestart}}
+		before := Tally{Policy: &PolicyState{NextAction: ActionRestart, Agent: "a-1", NextAt: at(-time.Hour)}}
+		next := Redeliver(local, "t", before, back)
+		agent, within := next.Tally.Policy.Placement(local.EffectiveRecovery(), recoveryStart)
+		require.Equal(t, "a-1", agent)
+		require.Zero(t, within)
+	})
+}
+
+// TestRecoverIsSafe: whatever happened before, what may have begun and must not begin twice does not.
+func TestRecoverIsSafe(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := &TaskSpec{RetrySafety: AtMostOnce, KeepRunning: rapid.Bool().Draw(t, "keep running"),
+			Recovery: &Recovery{Mode: rapid.SampledFrom([]RecoveryMode{ClusterRecover, LocalRestart}).Draw(t, "mode")}}
+		end := AttemptEnd{Begun: true, At: recoveryStart, Planned: rapid.Bool().Draw(t, "planned"),
+			Outcome: rapid.SampledFrom([]AttemptOutcome{AttemptFailed, AttemptLost, AttemptMoved, AttemptTimedOut}).Draw(t,
+				"outcome")}
+		if got := Redeliver(spec, "t", Tally{}, end); got.Status != TaskReview {
+			t.Fatalf("at_most_once would be delivered again: %+v", got)
+		}
+	})
+}
+
+func TestKeepRunningHasNoEnd(t *testing.T) {
+	t.Parallel()
+	spec := &TaskSpec{KeepRunning: true}
+	require.Equal(t, endless, spec.AttemptTimeout())
+	require.Equal(t, endless, spec.Expiration())
+	require.Equal(t, ClusterRecover, spec.EffectiveRecovery().Mode)
+	require.Nil(t, (&TaskSpec{}).EffectiveRecovery())
+}
