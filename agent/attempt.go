@@ -43,7 +43,8 @@ type attempt struct {
 	progress          *fleet.Progress
 	checkpoint        []byte
 	checkpointVersion int
-	checkpointSent    int // the version that the hub has
+	damaged           bool // the checkpoint that it got is not the one that was saved
+	checkpointSent    int  // the version that the hub has
 	leaseExpired      bool
 	state             protocol.RunningState
 	reported          bool // its result was answered although its handler has not returned
@@ -100,6 +101,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
 		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
 	at.signs.since, at.elements = at.startedAt, a.Elements
+	at.damaged = a.CheckpointDigest != "" && a.CheckpointDigest != fleet.JSONDigest(a.Checkpoint)
 	at.task = &Task{
 		ID:          a.TaskID,
 		Type:        a.Type,
@@ -226,6 +228,10 @@ func (at *attempt) call(ctx context.Context, task *Task) (output any, err error)
 	}
 	if cause := ended(ctx); cause != nil {
 		return nil, cause
+	}
+	if at.damaged {
+		return nil, Typed(fleet.ErrorTypeCheckpoint,
+			errors.New("the checkpoint of the attempt before is not the one that its agent saved"))
 	}
 	defer func() {
 		if p := recover(); p != nil {

@@ -172,6 +172,7 @@ func (r *run) nextPoll() sentPoll {
 		default:
 			budget -= len(at.checkpoint)
 			entry.Checkpoint, listed.checkpoint = at.checkpoint, at.checkpointVersion
+			entry.CheckpointDigest = fleet.JSONDigest(at.checkpoint)
 		}
 		p.body.Running = append(p.body.Running, entry)
 		p.listed = append(p.listed, listed)

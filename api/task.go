@@ -36,6 +36,11 @@ type Task struct {
 	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
 	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
 
+	Recovery               *fleet.Recovery    `json:"recovery,omitempty" doc:"Its recovery, with what it left out. Absent: it has a retry policy."`
+	PolicyState            *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
+	RecoveryStatus         string             `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes it; why says the reason, next_attempt_at when it is offered again."`
+	RecoveryRequiresReview bool               `json:"recovery_requires_review,omitempty" doc:"It goes on only as a person decides."`
+
 	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
 	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`

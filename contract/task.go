@@ -28,6 +28,8 @@ type TaskCarried struct {
 	Deliveries int             `json:"deliveries"`
 	Tally      fleet.Tally     `json:"tally"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// CheckpointDigest is what the agent that made the checkpoint said of it.
+	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// Priority is what a person has set since the submission; zero: the spec's.
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// WaitingSince is when the task was to start, or an agent last had it; expires_in counts from it.
@@ -53,6 +55,9 @@ type TaskState struct {
 	DeadLetter *fleet.DeadLetter `json:"dead_letter,omitempty"`
 	// Cancelling is set from when a cancellation was asked for until the task has ended.
 	Cancelling *CancelRequest `json:"cancelling,omitempty"`
+	// Recovery is the task's with its defaults, PolicyState what it has done; nil of a task with a retry policy.
+	Recovery    *fleet.Recovery    `json:"recovery,omitempty"`
+	PolicyState *fleet.PolicyState `json:"policy_state,omitempty"`
 }
 
 // Messages of the Task workflow.
@@ -135,6 +140,10 @@ type RunTaskInput struct {
 	Spec            fleet.TaskSpec  `json:"spec"`
 	Checkpoint      json.RawMessage `json:"checkpoint,omitempty"`
 	TransferredFrom string          `json:"transferred_from,omitempty"`
+	// CheckpointDigest is what the checkpoint's maker said of it.
+	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
+	// Exclude are agents that do not get this attempt.
+	Exclude []string `json:"exclude,omitempty"`
 	// LostAt is when a hub noticed the loss of the agent that had the attempt before; absent if there was none.
 	LostAt *time.Time `json:"lost_at,omitempty"`
 	// PreferAgent gets this attempt if it can: the target of a failover by hand.
@@ -165,6 +174,8 @@ type AttemptReport struct {
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+	// CheckpointDigest is what the agent said of it.
+	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
 	// Target is who should get the next attempt, by a failover by hand.
@@ -216,7 +227,7 @@ func (r *AttemptReport) End() fleet.AttemptEnd {
 	return fleet.AttemptEnd{
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
 		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
-		NotReceived: r.NotReceived,
+		NotReceived: r.NotReceived, AgentID: r.AgentID,
 	}
 }
 

@@ -35,6 +35,15 @@ func (s TaskSpec) Digest() (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
+// JSONDigest is the SHA-256 of JSON in canonical form; of what is no JSON, of its bytes.
+func JSONDigest(data json.RawMessage) string {
+	if text, err := canonicalJSON(data); err == nil {
+		data = text
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
 // withDefaults fills what was left out.
 func (p RetryPolicy) withDefaults() RetryPolicy {
 	defaultTo(&p.MaxAttempts, DefaultMaxAttempts)

@@ -30,9 +30,9 @@ const (
 type PolicyState struct {
 	Restarts    []time.Time `json:"restarts,omitempty" doc:"When restarts were to begin: the newest 50 that may still count."`
 	Reschedules []time.Time `json:"reschedules,omitempty" doc:"The same of reschedules. One that no agent began is taken out again."`
-	// ActiveRestarts and ActiveReschedules are set when the state is shown.
-	ActiveRestarts    int            `json:"active_restarts" doc:"How many restarts count now."`
-	ActiveReschedules int            `json:"active_reschedules" doc:"How many reschedules count now."`
+	// ActiveRestarts and ActiveReschedules are set when a task is shown.
+	ActiveRestarts    int            `json:"active_restarts,omitempty" doc:"How many restarts count now. Only with the task itself."`
+	ActiveReschedules int            `json:"active_reschedules,omitempty" doc:"How many reschedules count now. Only with the task itself."`
 	LastFailure       string         `json:"last_failure,omitempty" doc:"How the last attempt failed or was lost."`
 	NextAction        RecoveryAction `json:"next_action,omitempty" enum:"restart,reschedule,await_agent,review,none" doc:"What follows the last attempt: one on the same agent at its time (restart), one on another (reschedule), one on the same agent when it is there (await_agent), the decision of a person (review), or nothing (none)."`
 	NextAt            *time.Time     `json:"next_at,omitempty" doc:"When that may begin at the earliest."`
@@ -107,7 +107,11 @@ func recoveringFrom(spec *TaskSpec, recovery *Recovery, tally Tally, end Attempt
 // back does not count. A restart that its agent does not take in time becomes a reschedule.
 func (r *recovering) returned(next Redelivery) Redelivery {
 	s, now := r.policy, r.end.At
-	if s.ExcludedUntil != nil && !now.Before(*s.ExcludedUntil) {
+	switch until := s.ExcludedUntil; {
+	case until == nil:
+	case now.Before(*until):
+		next.Wait = min(next.Wait, until.Sub(now))
+	default:
 		s.Excluded, s.ExcludedUntil = nil, nil
 	}
 	next.Tally.Policy = s

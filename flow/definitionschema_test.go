@@ -35,7 +35,9 @@ func TestTheSchemaOfDefinitions(t *testing.T) {
 	}
 	const head = "job: a\ncluster: default\n"
 	require.NoError(t, check(head+"steps: {a: {task: {type: echo, agent: '${inputs.agent}'}, join: any, tolerate: 1%}}"))
+	require.NoError(t, check(head+"recovery: local_restart\nsteps: {a: {task: {type: echo}, recovery: {mode: manual_recover}}}"))
 	for name, text := range map[string]string{
+		"recovery":          head + "recovery: {mod: x}\nsteps: {a: {task: {type: echo}}}",
 		"no steps":          head,
 		"no cluster":        "job: a\nsteps: {a: {task: {type: echo}}}",
 		"unknown key":       head + "steps: {a: {task: {type: echo}, aftr: [b]}}",

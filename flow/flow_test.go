@@ -47,6 +47,16 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:41: steps.a.after[0]: a step cannot come after itself; remove it"},
 		"after twice": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, after: [a, a]}}",
 			"f.yaml:3:69: steps.b.after[1]: stands here twice; remove one"},
+		"no recovery": {head + "recovery: local\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:1: recovery: must be cluster_recover, local_restart or manual_recover, or a section with mode, restart and reschedule"},
+		"a recovery's typo": {head + "recovery:\n  restart: {tries: 3}\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:4:13: recovery.restart.tries: is no known key; known here are attempts, interval, delay, delay_function, max_delay, mode, unlimited"},
+		"a recovery's bounds": {head + "recovery: {restart: {attempts: 99}}\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:22: recovery.restart.attempts: must be between 0 and 50"},
+		"recovery and retry": {head + "steps: {a: {task: {type: echo}, recovery: local_restart, retry: {max_attempts: 2}}}",
+			"f.yaml:3:33: steps.a.recovery: takes the place of retry: keep one of them"},
+		"a task's recovery": {head + "steps: {a: {task: {type: echo, recovery: {}}}}",
+			"f.yaml:3:32: steps.a.task.recovery: belongs to the step: write recovery beside task"},
 		"a circle": {head + "steps:\n  a: {task: {type: echo}, after: [c]}\n  b: {task: {type: echo}, after: [a]}\n  c: {task: {type: echo}, after: [b]}",
 			"f.yaml:4:27: steps.a.after: goes in a circle: a after c after b after a; remove one of these dependencies"},
 		"join of too many": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, after: [a], join: 2, output: {x: result}}}",
@@ -155,6 +165,25 @@ func fieldsOf(err error) (list []string) {
 }
 
 // A step can be unmarked although its job's other steps have a safety.
+// TestRecoveryOfSteps: a step's own stands before the job's, and one word is enough.
+func TestRecoveryOfSteps(t *testing.T) {
+	t.Parallel()
+	definition, plan, err := Read("f.yaml", []byte(head+`recovery: local_restart
+steps:
+  a: {task: {type: echo}}
+  b: {task: {type: echo}, recovery: {restart: {attempts: 7, delay: 2s}}}
+  c: {task: {type: echo}, retry: {max_attempts: 2}}
+`))
+	require.NoError(t, err)
+	require.Equal(t, fleet.DefaultRecovery(fleet.LocalRestart, false), *definition.Recovery, "shown with its defaults")
+	require.Equal(t, fleet.LocalRestart, plan.Step("a").Task.Recovery.Mode)
+	b := plan.Step("b").Task.Recovery
+	require.Equal(t, fleet.ClusterRecover, b.Mode)
+	require.Equal(t, []any{7, "2s", "24h0m0s"}, []any{*b.Restart.Attempts, b.Restart.Delay.String(), b.Restart.Interval.String()})
+	require.Equal(t, 1, *b.Reschedule.Attempts)
+	require.Nil(t, plan.Step("c").Task.Recovery)
+}
+
 func TestUnmarkedStep(t *testing.T) {
 	t.Parallel()
 	_, plan, err := Read("f.yaml", []byte(head+"safety: idempotent\nsteps:\n"+

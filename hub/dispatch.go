@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -101,9 +102,9 @@ func elementNumbers(in *contract.RunTaskInput) []int {
 	return list
 }
 
-// takes reports whether the agent knows this kind of delivery.
+// takes reports whether the agent knows this kind of delivery and is not excluded from it.
 func (s *session) takes(in *contract.RunTaskInput) bool {
-	return len(in.Elements) == 0 || s.registration.Bundles
+	return (len(in.Elements) == 0 || s.registration.Bundles) && !slices.Contains(in.Exclude, s.agent)
 }
 
 // assignment is the message that delivers the attempt to an agent.
@@ -115,16 +116,16 @@ func (a *attempt) assignment() protocol.Assignment {
 		shard = &n
 	}
 	return protocol.Assignment{
-		TaskID:          a.task,
-		Attempt:         a.number,
-		Type:            spec.Type,
-		Cluster:         spec.Cluster,
-		Payload:         spec.Payload,
-		Token:           a.sealed,
-		RetrySafety:     spec.Safety(),
-		Timeout:         fleet.Duration(spec.Timeout.Or(fleet.DefaultTaskTimeout)),
-		Beacon:          spec.BeaconTimeout,
-		Checkpoint:      a.input.Checkpoint,
+		TaskID:      a.task,
+		Attempt:     a.number,
+		Type:        spec.Type,
+		Cluster:     spec.Cluster,
+		Payload:     spec.Payload,
+		Token:       a.sealed,
+		RetrySafety: spec.Safety(),
+		Timeout:     fleet.Duration(spec.AttemptTimeout()),
+		Beacon:      spec.BeaconTimeout,
+		Checkpoint:  a.input.Checkpoint, CheckpointDigest: a.input.CheckpointDigest,
 		Labels:          spec.Labels,
 		Tenant:          spec.Tenant,
 		Shard:           shard,
@@ -263,6 +264,9 @@ func (l *lane) whyUnplacedLocked(
 	}
 	if len(in.Elements) > 0 {
 		return "no agent here that can run its elements takes them in bundles", true, 0
+	}
+	if len(in.Exclude) > 0 {
+		return "no agent here can run it but " + strings.Join(in.Exclude, ", ") + ", which it was taken from", true, 0
 	}
 	if spec.NeedsTreeEnd() {
 		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is lost", true, 0

@@ -55,7 +55,9 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	if a.input.TaskID == "" || report.Outcome == fleet.AttemptCancelled {
 		return // the attempt was taken over from another process of the hub: the task's settings are unknown here
 	}
-	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, report.End())
+	end := report.End()
+	end.At = now
+	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
 	e := a.event(fleet.TaskEvent(next.Status), now)
 	e.AttemptEnd, e.Reason = report.Outcome, next.Why
 	switch next.Status {

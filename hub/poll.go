@@ -166,7 +166,8 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 		a.marks = contract.AddMark(a.marks, *r.Progress, now)
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
-		a.checkpoint, a.beatNeeds, a.beatCheck, a.aliveAt = r.Checkpoint, true, true, now
+		a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
+		a.beatNeeds, a.beatCheck, a.aliveAt = true, true, now
 	}
 }
 

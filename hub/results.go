@@ -109,7 +109,7 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		return report, e.hub.responder.complete
 	}
 	if a != nil { // with its newest checkpoint and progress
-		report.Checkpoint, report.Progress = a.checkpoint, a.progress
+		report.Checkpoint, report.CheckpointDigest, report.Progress = a.checkpoint, a.checkpointDigest, a.progress
 	}
 	none := new(fleet.Duration(0)) // the agent has stopped: no lease
 	switch {

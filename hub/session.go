@@ -85,21 +85,22 @@ type attempt struct {
 	sealed  string
 	input   contract.RunTaskInput
 
-	span        trace.Span             // of the delivery; nil: none
-	trace       propagation.MapCarrier // the trace that the agent gets
-	takenAt     time.Time              // when the lane's poll brought it; zero if the agent brought it
-	inLane      time.Duration          // how long it had waited in the lane, by Temporal's clock
-	assignedAt  time.Time
-	deliveredIn int64       // sequence of the poll whose answer carried it; 0: none yet
-	deliveredOn *connection // that the answer went over
-	accepted    bool        // the agent listed it as running
-	startedAt   time.Time
-	progress    *fleet.Progress
-	marks       []contract.ProgressMark
-	checkpoint  json.RawMessage
-	cancelling  bool
-	beacon      time.Duration // the task's beacon timeout; 0: none
-	beacons     int64         // the agent's count
+	span             trace.Span             // of the delivery; nil: none
+	trace            propagation.MapCarrier // the trace that the agent gets
+	takenAt          time.Time              // when the lane's poll brought it; zero if the agent brought it
+	inLane           time.Duration          // how long it had waited in the lane, by Temporal's clock
+	assignedAt       time.Time
+	deliveredIn      int64       // sequence of the poll whose answer carried it; 0: none yet
+	deliveredOn      *connection // that the answer went over
+	accepted         bool        // the agent listed it as running
+	startedAt        time.Time
+	progress         *fleet.Progress
+	marks            []contract.ProgressMark
+	checkpoint       json.RawMessage
+	checkpointDigest string
+	cancelling       bool
+	beacon           time.Duration // the task's beacon timeout; 0: none
+	beacons          int64         // the agent's count
 	// when the hub last saw a sign of life of the handler, for agents that do not report its age
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
@@ -217,7 +218,7 @@ func (s *session) live() fleet.Candidate {
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
 	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Checkpoint: a.checkpoint,
-		Begun: a.accepted}
+		CheckpointDigest: a.checkpointDigest, Begun: a.accepted}
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
 	}

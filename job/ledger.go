@@ -12,15 +12,16 @@ import (
 
 // Work is what the ledger knows of one task of a step: the step's own, or that of one element.
 type Work struct {
-	Status    StepStatus      `json:"status"`
-	Why       string          `json:"why,omitempty"`
-	TaskID    string          `json:"task_id,omitempty"`
-	Attempts  []fleet.Attempt `json:"attempts,omitempty" doc:"The newest 20."`
-	StartedAt *time.Time      `json:"started_at,omitempty" doc:"When its task was first put into a lane."`
-	EndedAt   *time.Time      `json:"ended_at,omitempty"`
-	NextAt    *time.Time      `json:"next_at,omitempty" doc:"When it goes on: the end of a backoff or of a wait."`
-	Result    json.RawMessage `json:"-"` // until the step has ended
-	Output    json.RawMessage `json:"output,omitempty" doc:"What the run keeps of its result."`
+	Status      StepStatus         `json:"status"`
+	Why         string             `json:"why,omitempty"`
+	TaskID      string             `json:"task_id,omitempty"`
+	Attempts    []fleet.Attempt    `json:"attempts,omitempty" doc:"The newest 20."`
+	StartedAt   *time.Time         `json:"started_at,omitempty" doc:"When its task was first put into a lane."`
+	EndedAt     *time.Time         `json:"ended_at,omitempty"`
+	NextAt      *time.Time         `json:"next_at,omitempty" doc:"When it goes on: the end of a backoff or of a wait."`
+	PolicyState *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
+	Result      json.RawMessage    `json:"-"` // until the step has ended
+	Output      json.RawMessage    `json:"output,omitempty" doc:"What the run keeps of its result."`
 }
 
 // Entry is what the ledger knows of one step.

@@ -55,6 +55,8 @@ type RunningAttempt struct {
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
 	Progress   *fleet.Progress `json:"progress,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Newest checkpoint, when it changed since the last poll."`
+	// CheckpointDigest goes with the checkpoint wherever that goes.
+	CheckpointDigest string `json:"checkpoint_digest,omitempty" maxLength:"64" doc:"The SHA-256, in hex, of the checkpoint with sorted keys and without blanks. It comes back with it, and an agent that finds another gives the attempt up with the error_type checkpoint_damaged. Left out: nobody looks."`
 	// Beacons counts signs of life from the handler itself, and BeaconAge is how long ago the last one was. A task's
 	// beacon_timeout watches them.
 	Beacons   int64           `json:"beacons,omitempty"`
@@ -122,20 +124,21 @@ type Polled struct {
 
 // Assignment gives one attempt to the agent. It counts as accepted when the agent's next poll lists it as running.
 type Assignment struct {
-	TaskID          string            `json:"task_id"`
-	Attempt         int               `json:"attempt"`
-	Type            string            `json:"type"`
-	Cluster         string            `json:"cluster"`
-	Payload         json.RawMessage   `json:"payload,omitempty"`
-	Token           string            `json:"token" doc:"Opaque and sealed: only this agent, in this session, can use it."`
-	RetrySafety     fleet.RetrySafety `json:"retry_safety"`
-	Timeout         fleet.Duration    `json:"timeout,omitempty" doc:"How long the handler may run."`
-	Beacon          fleet.Duration    `json:"beacon_timeout,omitempty"`
-	Checkpoint      json.RawMessage   `json:"checkpoint,omitempty" doc:"Newest checkpoint of an earlier attempt."`
-	Labels          map[string]string `json:"labels,omitempty"`
-	Tenant          string            `json:"tenant,omitempty"`
-	Shard           *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
-	TransferredFrom string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
+	TaskID           string            `json:"task_id"`
+	Attempt          int               `json:"attempt"`
+	Type             string            `json:"type"`
+	Cluster          string            `json:"cluster"`
+	Payload          json.RawMessage   `json:"payload,omitempty"`
+	Token            string            `json:"token" doc:"Opaque and sealed: only this agent, in this session, can use it."`
+	RetrySafety      fleet.RetrySafety `json:"retry_safety"`
+	Timeout          fleet.Duration    `json:"timeout,omitempty" doc:"How long the handler may run."`
+	Beacon           fleet.Duration    `json:"beacon_timeout,omitempty"`
+	Checkpoint       json.RawMessage   `json:"checkpoint,omitempty" doc:"Newest checkpoint of an earlier attempt."`
+	CheckpointDigest string            `json:"checkpoint_digest,omitempty" doc:"What the agent that made the checkpoint sent with it."`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Tenant           string            `json:"tenant,omitempty"`
+	Shard            *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
+	TransferredFrom  string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
 	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
 	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
 	// Element is the place in its array of an assignment's task that is one element.

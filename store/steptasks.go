@@ -35,7 +35,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	}
 	if step := input.Plan.Step(stepID); step != nil && step.Task != nil {
 		t.Type, t.Agent, t.Capabilities = step.Task.Type, step.Task.Agent, step.Task.RequiredCapabilities
-		t.Labels, t.Safety = step.Task.Labels, step.Safety
+		t.Labels, t.Safety, t.Recovery = step.Task.Labels, step.Safety, step.Task.EffectiveRecovery()
 		t.setPriority(step.Task.Priority)
 	} else {
 		return Task{}, errNoTask
@@ -99,7 +99,7 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 // takeWork puts in what the run's ledger says.
 func (t *Task) takeWork(w *job.Work) {
 	t.Why, t.Attempts, t.NextAttemptAt, t.CreatedAt, t.ClosedAt = w.Why, w.Attempts, w.NextAt, w.StartedAt, w.EndedAt
-	t.Result = w.Output
+	t.Result, t.PolicyState = w.Output, w.PolicyState
 	switch w.Status {
 	case job.StepRunning:
 		t.Status = fleet.TaskRunning

@@ -310,9 +310,20 @@ func (t *Task) takeState(s *contract.TaskState) {
 		t.Cancelling = &api.Cancelling{Reason: s.Cancelling.Reason, By: s.Cancelling.By}
 	}
 	t.Attempts, t.Result, t.ResultAttempt = s.Attempts, s.Result, s.ResultAttempt
+	t.Recovery, t.PolicyState = s.Recovery, s.PolicyState
 	if s.Priority != 0 {
 		t.setPriority(s.Priority)
 	}
+}
+
+// ShowRecovery puts in how the task's recovery stands at a time, by its status.
+func (t *Task) ShowRecovery(now time.Time) {
+	if t.Recovery == nil {
+		return
+	}
+	t.PolicyState = t.PolicyState.Shown(t.Recovery, now)
+	t.RecoveryStatus = fleet.RecoveryStatus(t.Status, t.PolicyState)
+	t.RecoveryRequiresReview = t.Status == fleet.TaskReview
 }
 
 // takeEnd puts in what the workflow left. The status is its own unless the state says more.

@@ -76,7 +76,12 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 	if spec == nil {
 		return nil
 	}
-	retry := spec.Retry
+	retry, retries := spec.Retry, ""
+	if spec.EffectiveRecovery() == nil {
+		retries = fmt.Sprintf("up to %s, %s lost",
+			fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
+			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))
+	}
 	rows := [][2]string{
 		{"Retry safety", string(spec.Safety())},
 		{"Needs", strings.Join(spec.RequiredCapabilities, ", ")},
@@ -84,17 +89,39 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Affinity", spec.Affinity},
 		{"Provider", spec.Provider},
 		{"Shard key", spec.ShardKey},
-		{"Timeout", spec.Timeout.Or(fleet.DefaultTaskTimeout).String() + " an attempt"},
-		{"Expires", "after " + spec.ExpiresIn.Or(fleet.DefaultExpiration).String() + " without an agent"},
-		{"Retries", fmt.Sprintf("up to %s, %s lost",
-			fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
-			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))},
+		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
+		{"Expires", "after " + spec.Expiration().String() + " without an agent"},
+		{"Retries", retries},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
 	}
 	if spec.BeaconTimeout != 0 {
 		rows = append(rows, [2]string{"Beacons", "at least one in " + spec.BeaconTimeout.Std().String()})
 	}
 	return rows
+}
+
+// recoveryRows are how a task's recovery stands, where it has one.
+func recoveryRows(a *app.App, task *api.Task) [][2]string {
+	r, s := task.Recovery, task.PolicyState
+	if r == nil || s == nil {
+		return nil
+	}
+	used := func(p *fleet.RecoveryPolicy, active int) string {
+		limit := strconv.Itoa(*p.Attempts)
+		if p.Unlimited {
+			limit = "any number"
+		}
+		return fmt.Sprintf("%d of %s in %s", active, limit, p.Interval)
+	}
+	return [][2]string{
+		{"Recovery", string(r.Mode) + ", " + strings.ReplaceAll(task.RecoveryStatus, "_", " ")},
+		{"Restarts", used(r.Restart, s.ActiveRestarts)},
+		{"Reschedules", used(r.Reschedule, s.ActiveReschedules)},
+		{"Last failure", s.LastFailure},
+		{"Next action", strings.TrimSpace(strings.ReplaceAll(string(s.NextAction), "_", " ") + " " + moment(a, s.NextAt))},
+		{"Used up", s.Exhausted},
+		{"Excluded", strings.Join(s.Excluded, ", ")},
+	}
 }
 
 func summary(a *app.App, task *api.Task) error {
@@ -114,6 +141,9 @@ func summary(a *app.App, task *api.Task) error {
 	}
 	optional("Why", task.Why)
 	optional("Doing", doing(task.Attempts))
+	for _, row := range recoveryRows(a, task) {
+		optional(row[0], row[1])
+	}
 	optional("Pinned to", task.Agent)
 	if task.Priority != 0 {
 		t.Row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))

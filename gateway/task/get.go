@@ -81,6 +81,7 @@ func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, err
 	defer cancel()
 	if task.Status.Final() {
 		err := h.Store.Tasks().Complete(ctx, &task)
+		task.ShowRecovery(time.Now())
 		return task.Task, h.Answer(err, "read a task's end", protocol.CodeUnknownTask)
 	}
 	queryCtx, done := context.WithTimeout(ctx, rest.QueryTimeout)
@@ -92,6 +93,7 @@ func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, err
 		}
 		return task.Task, nil
 	}
+	task.ShowRecovery(time.Now())
 	h.explain(ctx, &task)
 	return task.Task, nil
 }

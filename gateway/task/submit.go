@@ -99,6 +99,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {
 		return api.Task{}, rest.Invalid("body.start_at", err)
 	}
+	spec.Recovery = spec.EffectiveRecovery()
 	digest, err := spec.Digest()
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.payload", err)

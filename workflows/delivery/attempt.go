@@ -44,16 +44,18 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	d.delivering = number
 	defer func() { d.delivering = 0 }()
 	lane, wait := d.task.Lane, d.queueTimeLeft(ctx)
-	target := d.target(ctx)
+	target, within := d.target(ctx)
 	if target != "" {
 		lane = contract.LaneQueue(d.task.Spec.Cluster, fleet.AgentLane(target))
-		wait = min(wait, targetWait)
+	}
+	if within > 0 {
+		wait = min(wait, within)
 	}
 	attemptCtx, stop := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:             contract.AttemptActivityID(d.task.TaskID, number),
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
-		StartToCloseTimeout:    d.task.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + TimeoutMargin,
+		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + TimeoutMargin,
 		HeartbeatTimeout:       fleet.AttemptBackstop,
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -61,7 +63,11 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}))
 	defer stop()
 	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: d.task.Spec,
-		Checkpoint: d.carried.Checkpoint, Tally: d.carried.Tally, LostAt: d.carried.LostAt}
+		Checkpoint: d.carried.Checkpoint, CheckpointDigest: d.carried.CheckpointDigest, Tally: d.carried.Tally,
+		LostAt: d.carried.LostAt}
+	if policy := d.carried.Tally.Policy; policy != nil {
+		input.Exclude = policy.Excluded
+	}
 	if last := d.lastLost(); last != nil {
 		input.TransferredFrom, input.PreferAgent = last.AgentID, d.carried.Target
 	}
@@ -95,11 +101,14 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	switch {
 	case how == attemptCancelled && suspending && d.cancel == nil:
 		how, report.Reason = attemptSuspended, "paused"
-	case how == attemptExpired && target != "":
+	case how == attemptExpired && within > 0:
 		how, report.Reason = attemptUnfinished, "agent "+target+" did not take it in time; now any agent may"
+	case how == attemptCompleted && d.task.Spec.KeepRunning:
+		how, report.Outcome, report.Begun = attemptUnfinished, fleet.AttemptCompleted, true
+		report.Reason = "its work ended, and it has no end"
 	}
 	if report.Checkpoint != nil {
-		d.carried.Checkpoint = report.Checkpoint
+		d.carried.Checkpoint, d.carried.CheckpointDigest = report.Checkpoint, report.CheckpointDigest
 	}
 	d.record(number, report)
 	d.carried.Target = report.Target
@@ -120,14 +129,19 @@ func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
 		Reason: "cancelled; the agent did not confirm that it stopped"}, attemptCancelled
 }
 
-// target is the agent that a failover by hand chose for the next attempt, if it may go elsewhere than its lane. The
-// agent's own lane reaches it through whichever hub it has.
-func (d *Delivery) target(ctx workflow.Context) string {
+// target is the one agent that the next attempt goes to, and within which time, if that is above 0: that of its
+// recovery, or the one that a failover by hand chose. The agent's own lane reaches it through whichever hub it has.
+func (d *Delivery) target(ctx workflow.Context) (agent string, within time.Duration) {
+	if recovery := d.task.Spec.EffectiveRecovery(); recovery != nil {
+		if agent, within = d.carried.Tally.Policy.Placement(recovery, workflow.Now(ctx)); agent != "" {
+			return agent, within
+		}
+	}
 	if d.carried.Target == "" || d.lastLost() == nil || d.task.Spec.Agent != "" ||
 		workflow.GetVersion(ctx, "deliver-to-target", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return ""
+		return "", 0
 	}
-	return d.carried.Target
+	return d.carried.Target, targetWait
 }
 
 // EndOf reads how a delivery without a result ended from the activity's error; expired: no agent took it in time.

@@ -97,7 +97,9 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		case attemptSuspended:
 			continue
 		}
-		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, report.End())
+		end := report.End()
+		end.At, end.Paused = workflow.Now(ctx), d.suspended
+		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
 		d.carried.Tally = next.Tally
 		if report.Begun {
 			d.carried.WaitingSince = workflow.Now(ctx) // an agent had it: the wait for the next agent begins
@@ -206,6 +208,9 @@ func byReview(done, reason string) string {
 
 // restart gives the task a fresh set of attempts and a fresh time to wait for an agent.
 func (d *Delivery) restart(ctx workflow.Context, why string) {
+	if n := len(d.log); n > 0 && d.log[n-1].ErrorType == fleet.ErrorTypeCheckpoint {
+		d.carried.Checkpoint, d.carried.CheckpointDigest = nil, "" // it begins anew
+	}
 	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
 	d.carried.Tally = fleet.Tally{Retried: true}
 	d.carried.WaitingSince = workflow.Now(ctx)
@@ -214,7 +219,7 @@ func (d *Delivery) restart(ctx workflow.Context, why string) {
 }
 
 func (d *Delivery) queueTimeLeft(ctx workflow.Context) time.Duration {
-	deadline := d.carried.WaitingSince.Add(d.task.Spec.ExpiresIn.Or(fleet.DefaultExpiration))
+	deadline := d.carried.WaitingSince.Add(d.task.Spec.Expiration())
 	return deadline.Sub(workflow.Now(ctx))
 }
 
@@ -236,6 +241,9 @@ func (d *Delivery) State() contract.TaskState {
 		ResultAttempt: d.source, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
+	}
+	if state.Recovery = d.task.Spec.EffectiveRecovery(); state.Recovery != nil {
+		state.PolicyState = d.carried.Tally.Policy.Clone()
 	}
 	return state
 }

@@ -151,7 +151,7 @@ func (r *run) take(w *work, now time.Time) {
 	state := w.delivery.State()
 	e, s := r.ledger.Entry(w.step), r.in.Plan.Step(w.step)
 	at := w.work(r.ledger)
-	at.Attempts, at.NextAt = state.Attempts, nil
+	at.Attempts, at.NextAt, at.PolicyState = state.Attempts, nil, state.PolicyState
 	result, problem := r.result(w, s, state)
 	switch {
 	case problem == "":
@@ -218,7 +218,7 @@ func (w *work) refresh(l *job.Ledger) {
 		return
 	}
 	state, at := w.delivery.State(), w.work(l)
-	at.Attempts, at.Why, at.NextAt = state.Attempts, state.Why, state.NextAttempt
+	at.Attempts, at.Why, at.NextAt, at.PolicyState = state.Attempts, state.Why, state.NextAttempt, state.PolicyState
 	switch state.Status {
 	case fleet.TaskRetryWait:
 		at.Status = job.StepRetryWait

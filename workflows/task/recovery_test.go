@@ -1,0 +1,106 @@
+package task_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// TestRecoveryPlacesAttempts is about where the attempts of a task with a recovery go, and when.
+func TestRecoveryPlacesAttempts(t *testing.T) {
+	t.Parallel()
+	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: "disk full"})
+	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "lost"})
+	drained := ended(contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true})
+	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})
+	const own, lane = "lane/agent/a-1", "lane/default"
+	few := fleet.RecoveryPolicy{Attempts: new(2), Delay: fleet.Duration(time.Second), MaxDelay: fleet.Duration(time.Hour)}
+	for name, c := range map[string]struct {
+		recovery fleet.Recovery
+		hub      script
+		queues   []string
+		after    time.Duration // from the first delivery to the end
+		excluded []string      // from the last delivery
+	}{
+		"restarts, then another agent": {fleet.Recovery{Restart: &few}, script{failed, failed, failed, completed("1")},
+			[]string{lane, own, own, lane}, 8 * time.Second, []string{"a-1"}},
+		"another agent": {fleet.Recovery{}, script{lost, completed("1")}, []string{lane, lane}, 5 * time.Second,
+			[]string{"a-1"}},
+		"stays excluded while none takes it": {fleet.Recovery{}, script{lost, busy, busy, completed("1")},
+			[]string{lane, lane, lane, lane}, -1, []string{"a-1"}},
+		"stays on its agent": {fleet.Recovery{Mode: fleet.LocalRestart}, script{lost, failed, drained, completed("1")},
+			[]string{lane, own, own, own}, time.Second, nil},
+		"goes on after a drain": {fleet.Recovery{}, script{drained, completed("1")}, []string{lane, lane}, 0, nil},
+		"waits for the window": {fleet.Recovery{Mode: fleet.LocalRestart, Restart: &fleet.RecoveryPolicy{Attempts: new(1),
+			Interval: fleet.Duration(10 * time.Second), Mode: fleet.ExhaustedDelay}},
+			script{failed, failed, completed("1")}, []string{lane, own, own}, 11 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := newTask(t, c.hub)
+			begun := run.Now()
+			run.start(fleet.TaskSpec{Recovery: &c.recovery})
+			state := run.outcome(t)
+			require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+			require.Equal(t, c.queues, run.queues)
+			require.Equal(t, c.excluded, run.deliveries[len(run.deliveries)-1].Exclude)
+			if c.after >= 0 {
+				require.InDelta(t, c.after, run.Now().Sub(begun), float64(50*time.Millisecond))
+			}
+			require.Equal(t, "a-1", state.PolicyState.Agent)
+		})
+	}
+}
+
+// TestServiceBeginsAgain: work without end begins again when it ends, on its agent, for as long as it takes.
+func TestServiceBeginsAgain(t *testing.T) {
+	t.Parallel()
+	hub := script{completed("1"), completed("2"), completed("3")}
+	run := newTask(t, append(hub, ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Final: true,
+		Reason: "no such command"})))
+	run.start(fleet.TaskSpec{KeepRunning: true})
+	state := run.outcome(t)
+	require.Equal(t, fleet.TaskFailed, state.Status, "a final failure ends it")
+	require.Equal(t, []string{"lane/default", "lane/agent/a-2", "lane/agent/a-2", "lane/agent/a-2"}, run.queues)
+	require.Len(t, state.PolicyState.Restarts, 3)
+	require.Empty(t, state.Result)
+}
+
+// TestManualRecovery waits for a person, who may have it run again.
+func TestManualRecovery(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}), completed("1")})
+	run.RegisterDelayedCallback(func() {
+		state := run.query(t)
+		require.Equal(t, fleet.TaskReview, state.Status)
+		require.Equal(t, fleet.ActionReview, state.PolicyState.NextAction)
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	}, time.Hour)
+	run.start(fleet.TaskSpec{Recovery: &fleet.Recovery{Mode: fleet.ManualRecover}})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+}
+
+// TestDamagedCheckpoint waits for a person; when it runs again, it begins anew.
+func TestDamagedCheckpoint(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
+			CheckpointDigest: "other"}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, ErrorType: fleet.ErrorTypeCheckpoint}),
+		completed("1"),
+	})
+	run.RegisterDelayedCallback(func() {
+		require.Equal(t, fleet.TaskReview, run.query(t).Status)
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	}, time.Hour)
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, "other", run.deliveries[1].CheckpointDigest)
+	require.Empty(t, run.deliveries[2].Checkpoint)
+	require.Empty(t, run.deliveries[2].CheckpointDigest)
+}
