@@ -40,7 +40,7 @@ func takes(t *testing.T, where string, args []string) {
 func TestConfigurationsOfDeployLoad(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"deploy/mainstay.yaml", "deploy/compose.mainstay.yaml",
-		"deploy/kubernetes/base/mainstay.yaml"} {
+		"deploy/kubernetes/base/mainstay.yaml", "deploy/kubernetes/spawner/mainstay.yaml"} {
 		_, err := config.Load(filepath.Join(repository, path))
 		require.NoError(t, err)
 	}
@@ -267,6 +267,41 @@ func TestKubernetesManifests(t *testing.T) {
 			checkManifests(t, text, secret)
 		})
 	}
+}
+
+// TestSpawnerOnKubernetes renders the spawner's manifests and looks at what it may do.
+func TestSpawnerOnKubernetes(t *testing.T) {
+	t.Parallel()
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("kubectl is not in the PATH: install it to render and check the manifests in deploy/kubernetes")
+	}
+	text, err := exec.Command(kubectl, "kustomize", filepath.Join(repository, "deploy/kubernetes/spawner")).Output()
+	require.NoError(t, err)
+	rights := map[string][]string{}
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var m struct {
+			manifest `yaml:",inline"`
+			Rules    []struct{ Resources, Verbs []string }
+		}
+		err := decoder.Decode(&m)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		require.NotContains(t, m.Kind, "ClusterRole")
+		for _, rule := range m.Rules {
+			require.Equal(t, "mainstay-agents", m.Metadata.Namespace)
+			rights[strings.Join(rule.Resources, ",")] = rule.Verbs
+		}
+		if m.Kind == "Deployment" {
+			c := m.Spec.Template.Spec.Containers[0]
+			takes(t, "the spawner", c.Args)
+			require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+		}
+	}
+	require.Equal(t, map[string][]string{"pods": {"get", "list", "watch", "create", "delete"}, "pods/log": {"get"},
+		"secrets": {"create", "delete"}}, rights)
 }
 
 func checkManifests(t *testing.T, text []byte, secret bool) {

@@ -98,7 +98,7 @@ func TestParseErrors(t *testing.T) {
 		"spawn spawner": {"clusters:\n- name: a\n  scaling: {spawn: {spawner: A B}}",
 			"f.yaml:3: clusters[0].scaling.spawn.spawner: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"spawn image": {"clusters:\n- name: a\n  scaling: {spawn: {image: a}}",
-			"f.yaml:3: clusters[0].scaling.spawn.image: has no effect on processes: set scaling.spawn.platform to docker too"},
+			"f.yaml:3: clusters[0].scaling.spawn.image: has no effect on processes: set scaling.spawn.platform to docker or kubernetes too"},
 		"spawn platform": {"clusters:\n- name: a\n  scaling: {spawn: {platform: A B}}",
 			"f.yaml:3: clusters[0].scaling.spawn.platform: must name platforms such as process or docker"},
 		"spawn platform twice": {
@@ -108,7 +108,7 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:3: clusters[0].scaling.spawn.docker: has no effect without docker in scaling.spawn.platform"},
 		"spawn pull": {"clusters:\n- name: a\n  scaling: {spawn: {platform: docker, docker: {pull: often}}}",
 			"f.yaml:3: clusters[0].scaling.spawn.docker.pull: must be missing, always or never"},
-		"spawner platform": {"spawner: {platform: moon}", "f.yaml:1: spawner.platform: must be process or docker"},
+		"spawner platform": {"spawner: {platform: moon}", "f.yaml:1: spawner.platform: must be process, docker or kubernetes"},
 		"spawner docker": {"spawner: {docker: {image: a}}",
 			"f.yaml:1: spawner.docker: has no effect: set spawner.platform to docker too"},
 		"spawner tls": {"spawner: {platform: docker, docker: {tls_ca: a}}",

@@ -9,12 +9,14 @@ import (
 
 // Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
-	// Platform is where its agents run: process (its own machine) or docker. Default process.
+	// Platform is where its agents run: process (its own machine), docker or kubernetes. Default process.
 	Platform fleet.Platform `yaml:"platform"`
 	// MaxAgents bounds the agents that run at a time, 0 to 10000. 0: nothing does.
 	MaxAgents int `yaml:"max_agents"`
 	// Docker is the engine, for platform docker.
 	Docker Docker `yaml:"docker"`
+	// Kubernetes is the cluster, for platform kubernetes.
+	Kubernetes Kubernetes `yaml:"kubernetes"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
 	Name string `yaml:"name"`
 	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
@@ -46,6 +48,22 @@ type Docker struct {
 	Network string `yaml:"network"`
 }
 
+// Kubernetes is a namespace of a Kubernetes cluster and what its pods have in common.
+type Kubernetes struct {
+	// Kubeconfig is a file that says how the API is reached, and Context the one of its contexts. Default: KUBECONFIG or
+	// ~/.kube/config, else the service account of the spawner's own pod.
+	Kubeconfig string `yaml:"kubeconfig"`
+	Context    string `yaml:"context"`
+	// Namespace is that of the pods. Default: the context's, or the one of the spawner's own pod.
+	Namespace string `yaml:"namespace"`
+	// ServiceAccount is that of the pods, whose token they see. Default: the namespace's, without its token.
+	ServiceAccount string `yaml:"service_account"`
+	// PodTemplate is a file with what all pods have in common, as a PodTemplateSpec in YAML. Default: nothing.
+	PodTemplate string `yaml:"pod_template"`
+	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	Image string `yaml:"image"`
+}
+
 func (s *Spawner) fill() {
 	orDefault(&s.Platform, fleet.PlatformProcess)
 	orDefault(&s.Dir, "mainstay-spawner")
@@ -63,10 +81,16 @@ func (k *checker) spawner(s *Spawner) {
 			"must be URLs like http://10.0.0.5:8080")
 	}
 	k.check(len(s.Command) == 0 || s.Command[0] != "", "spawner.command", "must begin with a program")
-	k.check(s.Platform == fleet.PlatformProcess || s.Platform == fleet.PlatformDocker, "spawner.platform",
-		"must be process or docker")
-	k.check(s.Docker == Docker{} || s.Platform == fleet.PlatformDocker, "spawner.docker",
-		"has no effect: set spawner.platform to docker too")
+	switch s.Platform {
+	case fleet.PlatformProcess, fleet.PlatformDocker, fleet.PlatformKubernetes:
+	default:
+		k.check(false, "spawner.platform", "must be process, docker or kubernetes")
+	}
+	for platform, set := range map[fleet.Platform]bool{fleet.PlatformDocker: s.Docker != Docker{},
+		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}} {
+		k.check(!set || s.Platform == platform, "spawner."+string(platform),
+			"has no effect: set spawner.platform to %s too", platform)
+	}
 	given := 0
 	for _, file := range []string{s.Docker.TLSCA, s.Docker.TLSCert, s.Docker.TLSKey} {
 		if file != "" {

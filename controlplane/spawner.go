@@ -21,32 +21,26 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/docker"
+	"mainstay.dev/mainstay/spawner/kubernetes"
 )
 
 // SpawnerOptions are what a process needs to start agents.
 type SpawnerOptions struct {
-	Name string
-	// Dir holds the records and logs of processes.
-	Dir       string
-	HubURLs   []string
-	JoinToken spawner.JoinToken // nil: agents need none
-	Slots     int
+	spawner.Options
 	MaxAgents int // 0: nothing bounds them
-	StopGrace time.Duration
-	Command   func(fleet.SpawnSpec) []string
-	// Docker has the engine, for containers; what is above is taken over. nil: agents are processes.
-	Docker *docker.Options
+	// New makes the spawner of a platform.
+	New func(spawner.Options) (Platform, error)
 }
 
-// platform is a spawner that this process runs.
-type platform interface {
+// Platform is a spawner that this process runs.
+type Platform interface {
 	spawner.Spawner
 	Close()
 }
 
 // Spawner is a spawner and its host.
 type Spawner struct {
-	platform platform
+	platform Platform
 	host     *spawner.Host
 }
 
@@ -54,13 +48,13 @@ type Spawner struct {
 func StartSpawner(
 	ctx context.Context, c client.Client, namespace string, o SpawnerOptions, log *zap.Logger,
 ) (*Spawner, error) {
-	logger := log.Named("spawner")
-	platform, err := o.platform(logger)
+	o.Logger = log.Named("spawner")
+	platform, err := o.New(o.Options)
 	if err != nil {
 		return nil, err
 	}
 	host, err := spawner.Start(ctx, spawner.HostOptions{Name: o.Name, Client: c, Namespace: namespace,
-		Spawner: platform, MaxAgents: o.MaxAgents, Logger: logger})
+		Spawner: platform, MaxAgents: o.MaxAgents, Logger: o.Logger})
 	if err != nil {
 		platform.Close()
 		return nil, err
@@ -68,23 +62,19 @@ func StartSpawner(
 	return &Spawner{platform: platform, host: host}, nil
 }
 
-func (o *SpawnerOptions) platform(logger *zap.Logger) (platform, error) {
-	if o.Docker == nil {
-		return spawner.NewProcess(spawner.ProcessOptions{
-			Name:      o.Name,
-			Dir:       o.Dir,
-			HubURLs:   o.HubURLs,
-			JoinToken: o.JoinToken,
-			Slots:     o.Slots,
-			StopGrace: o.StopGrace,
-			Command:   o.Command,
-			Logger:    logger,
-		})
+// Processes are spawners of processes that have their records and logs in a folder.
+func Processes(dir string) func(spawner.Options) (Platform, error) {
+	return func(o spawner.Options) (Platform, error) {
+		return spawner.NewProcess(spawner.ProcessOptions{Options: o, Dir: dir})
 	}
-	d := *o.Docker
-	d.Name, d.HubURLs, d.JoinToken, d.Slots, d.StopGrace = o.Name, o.HubURLs, o.JoinToken, o.Slots, o.StopGrace
-	d.Command, d.Logger = o.Command, logger
-	return docker.New(d)
+}
+
+// Containers are spawners of containers of an engine.
+func Containers(engine docker.Options) func(spawner.Options) (Platform, error) {
+	return func(o spawner.Options) (Platform, error) {
+		engine.Options = o
+		return docker.New(engine)
+	}
 }
 
 // stop takes no more requests. The agents live on, and the next spawner of that name takes them over.
@@ -124,8 +114,8 @@ func SpawnTokens(key []byte, join string) spawner.JoinToken {
 // serveSpawner puts together what `serve` needs for the role spawner.
 func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Listener) (*SpawnerOptions, error) {
 	s := &c.Spawner
-	o := &SpawnerOptions{Name: nameFlag, Dir: s.Dir, HubURLs: s.HubURLs, Slots: s.Slots, MaxAgents: s.MaxAgents,
-		StopGrace: s.StopGrace.Std()}
+	o := &SpawnerOptions{MaxAgents: s.MaxAgents, Options: spawner.Options{Name: nameFlag, HubURLs: s.HubURLs,
+		Slots: s.Slots, StopGrace: s.StopGrace.Std()}}
 	if o.Name == "" {
 		o.Name = s.Name
 	}
@@ -135,33 +125,35 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	if err := fleet.ValidateID("--spawner-name", o.Name); err != nil {
 		return nil, app.WithExit(app.ExitUsage, err)
 	}
-	containers := s.Platform == fleet.PlatformDocker
+	local := s.Platform == fleet.PlatformProcess
 	switch {
 	case len(o.HubURLs) > 0:
-	case r.hub && (!containers || s.Docker.Network == "host"):
+	case r.hub && (local || s.Platform == fleet.PlatformDocker && s.Docker.Network == "host"):
 		o.HubURLs = []string{LocalURL(listener)}
 	default:
 		return nil, app.UsageError(
 			"the role spawner must know the hubs that its agents dial: set spawner.hub_urls in the configuration")
 	}
+	o.usePlatform(s)
 	agent := []string{""} // what the image runs
-	if containers {
-		if err := o.useDocker(&s.Docker); err != nil {
-			return nil, err
-		}
-	} else {
+	if local {
 		program, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("find this program's file, to start agents: %w", err)
 		}
 		agent = []string{program, "agent", "run"}
+	} else if file := os.Getenv("MAINSTAY_CA"); file != "" { // agents elsewhere trust the authority that this process does
+		var err error
+		if o.HubCA, err = os.ReadFile(file); err != nil {
+			return nil, app.WithExit(app.ExitUsage, fmt.Errorf("read the certificate authority of the hubs: %w", err))
+		}
 	}
 	switch {
 	case len(s.Command) > 0:
 		o.Command = func(fleet.SpawnSpec) []string { return s.Command }
 	case s.AllowExec:
 		o.Command = SpawnedAgent(agent, o.HubURLs, o.Slots)
-	case !containers:
+	case local:
 		return nil, app.UsageError(
 			"the spawner's agents could do nothing: set spawner.command in the configuration to start agents of your own, or spawner.allow_exec to let them run commands (whoever may submit tasks may then run anything as this user)",
 		)
@@ -169,19 +161,24 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	return o, nil
 }
 
-// useDocker has the agents run as containers. They trust the authority of hubs that this process was given.
-func (o *SpawnerOptions) useDocker(c *config.Docker) error {
-	o.Docker = &docker.Options{Engine: c.Engine, CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey, Image: c.Image,
-		Network: c.Network}
-	file := os.Getenv("MAINSTAY_CA")
-	if file == "" {
-		return nil
+// usePlatform has the agents run where the configuration says.
+func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
+	switch s.Platform {
+	case fleet.PlatformDocker:
+		c := &s.Docker
+		o.Image = c.Image
+		o.New = Containers(docker.Options{Engine: c.Engine, CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey,
+			Network: c.Network})
+	case fleet.PlatformKubernetes:
+		c := &s.Kubernetes
+		o.Image = c.Image
+		o.New = func(o spawner.Options) (Platform, error) {
+			return kubernetes.New(kubernetes.Options{Options: o, Kubeconfig: c.Kubeconfig, Context: c.Context,
+				Namespace: c.Namespace, ServiceAccount: c.ServiceAccount, PodTemplate: c.PodTemplate})
+		}
+	default:
+		o.New = Processes(s.Dir)
 	}
-	var err error
-	if o.Docker.HubCA, err = os.ReadFile(file); err != nil {
-		return app.WithExit(app.ExitUsage, fmt.Errorf("read the certificate authority of the hubs: %w", err))
-	}
-	return nil
 }
 
 // SpawnedAgent is the command line of an agent that runs commands; run is how it begins.

@@ -66,11 +66,12 @@ type SpawnPolicy struct {
 	// Spawner is the name of a spawner; empty: any.
 	Spawner string `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
 	// Platform is where the agents run; empty: that of the named spawner, else process.
-	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process or docker. Default: that of the named spawner, else process."`
+	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker or kubernetes. Default: that of the named spawner, else process."`
 	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" yaml:"fallback_platforms" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
 	// Image is the image of a container; empty: the spawner's.
 	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The container image of the agents, on platforms that have images. Left out: the one of the spawner's configuration."`
 	Docker       DockerSpawn       `json:"docker,omitzero" yaml:"docker" doc:"What only the platform docker has."`
+	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero" yaml:"kubernetes" doc:"What only the platform kubernetes has."`
 	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
 	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
 	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
@@ -249,15 +250,25 @@ func (s *SpawnPolicy) validatePlatforms() error {
 		return wrongField("scaling.spawn.image", "must be a name like mainstay-agent:1.2, of at most 255 characters")
 	}
 	if s.Image != "" && slices.Equal(platforms, []Platform{PlatformProcess}) {
-		return wrongField("scaling.spawn.image", "has no effect on processes: set scaling.spawn.platform to docker too")
+		return wrongField("scaling.spawn.image", "has no effect on processes: set scaling.spawn.platform to docker or kubernetes too")
 	}
-	if s.Docker != (DockerSpawn{}) && len(platforms) > 0 && !slices.Contains(platforms, PlatformDocker) {
-		return wrongField("scaling.spawn.docker", "has no effect without docker in scaling.spawn.platform")
-	}
-	switch s.Docker.Pull {
-	case "", PullMissing, PullAlways, PullNever:
-	default:
-		return wrongField("scaling.spawn.docker.pull", "must be missing, always or never")
+	for _, own := range []struct {
+		platform Platform
+		set      bool
+		pull     PullPolicy
+	}{
+		{PlatformDocker, s.Docker != DockerSpawn{}, s.Docker.Pull},
+		{PlatformKubernetes, s.Kubernetes != KubernetesSpawn{}, s.Kubernetes.Pull},
+	} {
+		if own.set && len(platforms) > 0 && !slices.Contains(platforms, own.platform) {
+			return wrongField("scaling.spawn."+string(own.platform), "has no effect without %s in scaling.spawn.platform",
+				own.platform)
+		}
+		switch own.pull {
+		case "", PullMissing, PullAlways, PullNever:
+		default:
+			return wrongField("scaling.spawn."+string(own.platform)+".pull", "must be missing, always or never")
+		}
 	}
 	if s.Docker.PidsLimit < 0 || s.Docker.PidsLimit > MaxPids {
 		return wrongField("scaling.spawn.docker.pids_limit", "must lie between 0 and %d", MaxPids)

@@ -41,6 +41,13 @@ type DockerSpawn struct {
 	WritableRoot bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
 }
 
+// KubernetesSpawn is what only the platform kubernetes knows of the pods of agents.
+type KubernetesSpawn struct {
+	Pull          PullPolicy `json:"pull,omitempty" yaml:"pull" enum:"missing,always,never" doc:"When a node fetches the image. Default: as Kubernetes has it, always for the tag latest, else missing."`
+	WritableRoot  bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
+	PriorityClass string     `json:"priority_class,omitempty" yaml:"priority_class" maxLength:"253" doc:"The priority class of the pods. Default: that of the spawner's template, or of the namespace."`
+}
+
 // Resources are the resources of one agent. Empty means the platform's default.
 type Resources struct {
 	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
@@ -121,6 +128,7 @@ type SpawnSpec struct {
 	Environment  map[string]string `json:"environment,omitempty"`
 	Image        string            `json:"image,omitempty"` // "": the spawner's
 	Docker       DockerSpawn       `json:"docker,omitzero"`
+	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero"`
 }
 
 // Spawned is an agent that a spawner started.

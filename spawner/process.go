@@ -10,14 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"mainstay.dev/mainstay/fleet"
 )
 
 const (
-	// DefaultStopGrace is how long a process has between SIGTERM and SIGKILL: longer than agents take by default.
-	DefaultStopGrace = 40 * time.Second
 	// settleTime is how long a process must live to count as started: one that is given wrong options ends at once.
 	settleTime = time.Second
 	// adoptedLook is how often a process that is nobody's child here is looked at.
@@ -30,21 +26,9 @@ const (
 
 // ProcessOptions describe a spawner of local processes.
 type ProcessOptions struct {
-	// Name is the spawner's own, and Dir the folder of its records and its agents' logs; one process may use it at a
-	// time.
-	Name, Dir string
-	// Command is the command line of an agent, program first. The agent finds its settings in its environment too.
-	Command func(spec fleet.SpawnSpec) []string
-	// HubURLs are handed to the agents.
-	HubURLs []string
-	// JoinToken makes the token with which an agent registers where security is on; the agent reads it from a file.
-	// nil: they need none.
-	JoinToken JoinToken
-	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
-	Slots int
-	// StopGrace is how long a process has between SIGTERM and SIGKILL. 0 means DefaultStopGrace.
-	StopGrace time.Duration
-	Logger    *zap.Logger // nil: nothing is logged
+	Options
+	// Dir is the folder of its records and its agents' logs; one process may use it at a time.
+	Dir string
 }
 
 // Process is a Spawner of processes on its own machine. They live on when it ends, and the next one on the same folder
@@ -70,17 +54,8 @@ type running struct {
 
 // NewProcess takes the folder and the processes that an earlier spawner left.
 func NewProcess(o ProcessOptions) (*Process, error) {
-	if err := fleet.ValidateID("the spawner's name", o.Name); err != nil {
+	if err := o.Fill(); err != nil {
 		return nil, err
-	}
-	if o.Slots == 0 {
-		o.Slots = 1
-	}
-	if o.StopGrace == 0 {
-		o.StopGrace = DefaultStopGrace
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
 	}
 	host, _ := os.Hostname()
 	p := &Process{options: o, host: host, running: map[string]*running{},

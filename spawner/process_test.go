@@ -27,10 +27,10 @@ type stand struct {
 
 func newStand(t *testing.T, script string) *stand {
 	t.Helper()
-	s := &stand{options: spawner.ProcessOptions{
-		Name: "here", Dir: t.TempDir(), HubURLs: []string{"http://hub:8080"}, StopGrace: 300 * time.Millisecond,
+	s := &stand{options: spawner.ProcessOptions{Dir: t.TempDir(), Options: spawner.Options{
+		Name: "here", HubURLs: []string{"http://hub:8080"}, StopGrace: 300 * time.Millisecond,
 		Command: func(fleet.SpawnSpec) []string { return []string{"/bin/sh", "-c", script} },
-	}}
+	}}}
 	s.restart(t)
 	t.Cleanup(func() {
 		for _, id := range s.list(t) {

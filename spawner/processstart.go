@@ -1,7 +1,6 @@
 package spawner
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,9 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 )
-
-// lastWordsLimit bounds what is quoted of a log.
-const lastWordsLimit = 300
 
 // start runs the record's command in a process group of its own, its output appended to its log.
 func (p *Process) start(rec record) (*running, error) {
@@ -67,7 +63,7 @@ func Environment() []string {
 }
 
 func (p *Process) environment(spec fleet.SpawnSpec) []string {
-	env := append(Environment(), AgentEnvironment(p.options.Name, &spec, p.options.HubURLs, p.options.Slots)...)
+	env := append(Environment(), p.options.Environment(&spec)...)
 	for _, name := range []string{"MAINSTAY_CA", "MAINSTAY_CERT", "MAINSTAY_KEY"} { // names of files, no secrets
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -81,15 +77,10 @@ func (p *Process) logPath(id string) string { return filepath.Join(p.options.Dir
 // lastWords is the last line of an agent's log, to say why it ended.
 func (p *Process) lastWords(id string) string {
 	data, err := os.ReadFile(p.logPath(id))
-	data = bytes.TrimSpace(data)
-	if err != nil || len(data) == 0 {
+	if err != nil {
 		return ""
 	}
-	line := data[bytes.LastIndexByte(data, '\n')+1:]
-	if len(line) > lastWordsLimit {
-		line = line[:lastWordsLimit]
-	}
-	return ": " + strings.ToValidUTF8(string(line), "?")
+	return LastWords(string(data))
 }
 
 func ending(state *os.ProcessState) string {

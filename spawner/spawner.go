@@ -62,9 +62,8 @@ const (
 	EnvSpawnID       = fleet.EnvSpawnID
 )
 
-// AgentEnvironment is what a spawner of a name adds to its agent's environment. Later entries win. slots holds where
-// the cluster does not say.
-func AgentEnvironment(name string, spec *fleet.SpawnSpec, hubURLs []string, slots int) []string {
+// Environment is what a spawner adds to its agent's environment. Later entries win.
+func (o *Options) Environment(spec *fleet.SpawnSpec) []string {
 	var env []string
 	// Hints to Go programs; nothing holds a process to them.
 	if milli, _ := spec.Resources.MilliCPU(); milli > 0 {
@@ -77,7 +76,7 @@ func AgentEnvironment(name string, spec *fleet.SpawnSpec, hubURLs []string, slot
 		env = append(env, name+"="+spec.Environment[name])
 	}
 	return append(env, EnvAgentID+"="+spec.ID, EnvCluster+"="+spec.Cluster,
-		EnvHubURLs+"="+strings.Join(hubURLs, ","),
-		EnvSlots+"="+strconv.Itoa(cmp.Or(spec.Slots, slots)), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
-		EnvSpawner+"="+name, EnvSpawnID+"="+spec.ID)
+		EnvHubURLs+"="+strings.Join(o.HubURLs, ","),
+		EnvSlots+"="+strconv.Itoa(cmp.Or(spec.Slots, o.Slots)), EnvCapabilities+"="+strings.Join(spec.Capabilities, ","),
+		EnvSpawner+"="+o.Name, EnvSpawnID+"="+spec.ID)
 }

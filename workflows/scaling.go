@@ -163,6 +163,7 @@ func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 		Environment:  s.in.Spawn.Environment,
 		Image:        s.in.Spawn.Image,
 		Docker:       s.in.Spawn.Docker,
+		Kubernetes:   s.in.Spawn.Kubernetes,
 	}).Get(ctx)
 	if err != nil {
 		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))

@@ -23,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
+	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
@@ -190,23 +191,26 @@ func (d *Run) startSpawner(ctx context.Context, key []byte, log *zap.Logger) err
 	if err != nil {
 		return fmt.Errorf("find this program's file, to start agents: %w", err)
 	}
-	run, engine := []string{program, "agent", "run"}, (*docker.Options)(nil)
+	run, platform := []string{program, "agent", "run"}, controlplane.Processes(filepath.Join(d.dir, "spawner"))
 	if d.image != "" {
 		run[0] = docker.ProgramPath
-		engine = &docker.Options{Image: d.image, Program: program, Network: "host"}
+		platform = controlplane.Containers(docker.Options{Program: program, Network: "host"})
 	}
 	if d.tokens.Join == "" {
 		key = nil
 	}
 	d.spawner, err = controlplane.StartSpawner(ctx, d.Client, d.Temporal.Namespace(), controlplane.SpawnerOptions{
-		Name:      d.hubID,
-		Dir:       filepath.Join(d.dir, "spawner"),
-		HubURLs:   []string{d.URL},
-		JoinToken: controlplane.SpawnTokens(key, d.tokens.Join),
-		Slots:     d.slots,
-		StopGrace: killAfter,
-		Command:   controlplane.SpawnedAgent(run, []string{d.URL}, d.slots, "--give-up-after", orphanLife.String()),
-		Docker:    engine,
+		New: platform,
+		Options: spawner.Options{
+			Name:      d.hubID,
+			HubURLs:   []string{d.URL},
+			Image:     d.image,
+			JoinToken: controlplane.SpawnTokens(key, d.tokens.Join),
+			Slots:     d.slots,
+			StopGrace: killAfter,
+			Command: controlplane.SpawnedAgent(run, []string{d.URL}, d.slots, "--give-up-after",
+				orphanLife.String()),
+		},
 	}, log)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,14 +21,8 @@ import (
 	"mainstay.dev/mainstay/spawner"
 )
 
-// What a container sees at these paths. filesDir is a volume of its own, which takes files although the root cannot be
-// written.
-const (
-	ProgramPath = "/mainstay"
-	filesDir    = "/run/mainstay"
-	tokenFile   = "join-token"
-	caFile      = "ca.pem"
-)
+// ProgramPath is where a container sees Options.Program.
+const ProgramPath = "/mainstay"
 
 const (
 	// cpuPeriod is the time in which a container may use its quota of the processors, in microseconds.
@@ -42,10 +38,9 @@ const (
 func (d *Docker) describe(
 	ctx context.Context, spec *fleet.SpawnSpec,
 ) (o client.ContainerCreateOptions, user string, err error) {
-	image := cmp.Or(spec.Image, d.o.Image)
-	if image == "" {
-		return o, "", fmt.Errorf("%w: neither scaling.spawn.image of the cluster nor spawner.docker.image names an image",
-			spawner.ErrRefused)
+	image, err := d.o.ImageOf(spec)
+	if err != nil {
+		return o, "", err
 	}
 	if user, err = d.fetch(ctx, image, spec.Docker.Pull); err != nil {
 		return o, "", err
@@ -57,23 +52,15 @@ func (d *Docker) describe(
 	grace := int(d.o.StopGrace.Seconds() + 0.5)
 	config := &container.Config{
 		Image:       image,
-		Env:         spawner.AgentEnvironment(d.o.Name, spec, d.o.HubURLs, d.o.Slots),
+		Env:         append(d.o.Environment(spec), d.o.FileEnvironment()...),
 		Labels:      map[string]string{labelSpawner: d.o.Name, labelSpawnID: spec.ID, labelCluster: spec.Cluster},
-		Volumes:     map[string]struct{}{filesDir: {}},
+		Volumes:     map[string]struct{}{spawner.FilesDir: {}}, // it takes files although the root cannot be written
 		StopTimeout: &grace,
 	}
-	if d.o.JoinToken != nil {
-		config.Env = append(config.Env, spawner.EnvJoinTokenFile+"="+filesDir+"/"+tokenFile)
-	}
-	if d.o.HubCA != nil {
-		config.Env = append(config.Env, "MAINSTAY_CA="+filesDir+"/"+caFile)
-	}
-	if d.o.Command != nil {
-		if command := d.o.Command(*spec); len(command) > 0 {
-			config.Cmd = command[1:]
-			if command[0] != "" {
-				config.Entrypoint = command[:1]
-			}
+	if command := d.o.CommandOf(spec); len(command) > 0 {
+		config.Cmd = command[1:]
+		if command[0] != "" {
+			config.Entrypoint = command[:1]
 		}
 	}
 	return client.ContainerCreateOptions{Config: config, HostConfig: d.host(spec, info.Info.LoggingDriver),
@@ -138,38 +125,32 @@ func (d *Docker) fetch(ctx context.Context, image string, policy fleet.PullPolic
 
 // copyFiles gives a container that was not started yet its secrets, which nothing but its user can read.
 func (d *Docker) copyFiles(ctx context.Context, id string, spec *fleet.SpawnSpec, user string) error {
+	contents, err := d.o.Files(spec)
+	if err != nil || len(contents) == 0 {
+		return err
+	}
+	uid, err := userID(user)
+	if err != nil && d.o.JoinToken != nil {
+		return err
+	}
 	var archive bytes.Buffer
 	files := tar.NewWriter(&archive)
-	add := func(name string, mode int64, uid int, data []byte) error {
-		header := &tar.Header{Name: name, Mode: mode, Uid: uid, Size: int64(len(data))}
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		header := &tar.Header{Name: name, Mode: 0o644, Uid: uid, Size: int64(len(contents[name]))}
+		if name == spawner.TokenFile {
+			header.Mode = 0o600
+		}
 		if err := files.WriteHeader(header); err != nil {
 			return err
 		}
-		_, err := files.Write(data)
-		return err
-	}
-	if d.o.JoinToken != nil {
-		uid, err := userID(user)
-		if err != nil {
+		if _, err := files.Write(contents[name]); err != nil {
 			return err
 		}
-		token, err := d.o.JoinToken(*spec)
-		if err == nil {
-			err = add(tokenFile, 0o600, uid, []byte(token))
-		}
-		if err != nil {
-			return fmt.Errorf("make the agent's join token: %w", err)
-		}
 	}
-	if d.o.HubCA != nil {
-		if err := add(caFile, 0o644, 0, d.o.HubCA); err != nil {
-			return fmt.Errorf("write the hubs' authority: %w", err)
-		}
-	}
-	if err := files.Close(); err != nil || d.o.JoinToken == nil && d.o.HubCA == nil {
+	if err := files.Close(); err != nil {
 		return err
 	}
-	_, err := d.engine.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: filesDir,
+	_, err = d.engine.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: spawner.FilesDir,
 		Content: io.Reader(&archive)})
 	return refusal("copy the agent's files", err)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
@@ -29,40 +28,19 @@ const (
 	settleTime = time.Second
 	// goneLimit is how much longer than its grace a stop may take.
 	goneLimit = 10 * time.Second
-	// defaultKeep is longer than a start of an agent is repeated.
-	defaultKeep = 3 * time.Minute
 )
 
 // Options describe a spawner of containers.
 type Options struct {
-	// Name is the spawner's own; no other spawner of the engine may have it.
-	Name string
+	spawner.Options
 	// Engine is the address of the engine, such as unix:///run/docker.sock or tcp://10.0.0.5:2376; empty: as
 	// DOCKER_HOST and the like say, else the default socket. CA, Cert and Key are the files with which it is reached
 	// over TLS; empty: without.
 	Engine, CA, Cert, Key string
-	// HubURLs are handed to the agents.
-	HubURLs []string
-	// Image is that of agents whose cluster names none; empty: such agents are refused.
-	Image string
 	// Network is the network of the containers; empty: the engine's default.
 	Network string
-	// Command is the command line of an agent, program first; an empty program is the image's entrypoint. nil, or no
-	// command: what the image runs. The agent finds its settings in its environment too.
-	Command func(spec fleet.SpawnSpec) []string
 	// Program is a file of the engine's machine that containers see as ProgramPath; empty: none.
 	Program string
-	// HubCA is the certificate authority of the hubs, in PEM; nil: agents trust those of their image.
-	HubCA []byte
-	// JoinToken makes the token with which an agent registers; it reaches the container as a file. nil: none.
-	JoinToken spawner.JoinToken
-	// Slots is how many tasks an agent runs at a time when its cluster does not say. 0 means 1.
-	Slots int
-	// StopGrace is how long a container has between SIGTERM and SIGKILL. 0 means spawner.DefaultStopGrace.
-	StopGrace time.Duration
-	// Keep is how long an ended container stays, with its log. 0 means 3 minutes.
-	Keep   time.Duration
-	Logger *zap.Logger // nil: nothing is logged
 }
 
 // Docker is a Spawner of containers. They live on when it ends.
@@ -70,25 +48,13 @@ type Docker struct {
 	o      Options
 	engine *client.Client
 	turns  spawner.Turns
-	ends   ends
+	ends   spawner.Ends
 }
 
 // New makes a spawner. It does not call the engine, which may be away.
 func New(o Options) (*Docker, error) {
-	if err := fleet.ValidateID("the spawner's name", o.Name); err != nil {
+	if err := o.Fill(); err != nil {
 		return nil, err
-	}
-	if o.Slots == 0 {
-		o.Slots = 1
-	}
-	if o.StopGrace == 0 {
-		o.StopGrace = spawner.DefaultStopGrace
-	}
-	if o.Keep == 0 {
-		o.Keep = defaultKeep
-	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
 	}
 	options := []client.Opt{client.WithUserAgent("mainstay")}
 	if o.CA != "" {
@@ -232,8 +198,8 @@ func (d *Docker) Terminate(ctx context.Context, id string, graceful bool) error 
 	if err != nil {
 		return err
 	}
-	defer d.ends.forget(c.ID)
-	defer d.ends.ask(id)()
+	defer d.ends.Forget(c.ID)
+	defer d.ends.Ask(id)()
 	if graceful && c.State.Running {
 		grace := int(d.o.StopGrace.Seconds() + 0.5)
 		ctx, cancel := context.WithTimeout(ctx, d.o.StopGrace+goneLimit)

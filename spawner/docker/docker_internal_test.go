@@ -13,7 +13,8 @@ import (
 // lonely is a spawner whose engine does not answer.
 func lonely(t *testing.T) *Docker {
 	t.Helper()
-	d, err := New(Options{Name: "d", Engine: "unix://" + t.TempDir() + "/none.sock", Image: "agent:1"})
+	d, err := New(Options{Engine: "unix://" + t.TempDir() + "/none.sock",
+		Options: spawner.Options{Name: "d", Image: "agent:1"}})
 	require.NoError(t, err)
 	t.Cleanup(d.Close)
 	return d
