@@ -32,13 +32,14 @@ func (a *Control) EndedRuns(ctx context.Context, runs []string) ([]string, error
 func (a *Control) ScheduleJob(ctx context.Context, in contract.ScheduleJob) error {
 	jobs, want := a.store().Jobs(), 0
 	if in.Definition != nil {
-		want = len(in.Definition.On)
+		schedules := in.Definition.Schedules()
+		want = len(schedules)
 		plan, err := flow.PlanOf(in.Name, in.Version, in.Definition)
 		if err != nil {
 			return temporal.NewNonRetryableApplicationError("the definition cannot be used", contract.Refused, err)
 		}
-		for n := range in.Definition.On {
-			if err := jobs.Schedule(ctx, plan, n, in.Definition.On[n].Schedule, in.Paused); err != nil {
+		for n, schedule := range schedules {
+			if err := jobs.Schedule(ctx, plan, n, schedule, in.Paused); err != nil {
 				return fmt.Errorf("schedule %d of job %s: %w", n, in.Name, err)
 			}
 		}

@@ -26,6 +26,7 @@ type JobEntry struct {
 	Version   int        `json:"version"`
 	Steps     int        `json:"steps"`
 	Schedules int        `json:"schedules,omitempty"`
+	Events    []string   `json:"events,omitempty" doc:"The types of the events that start its runs."`
 	Paused    bool       `json:"paused,omitempty"`
 	CreatedAt *time.Time `json:"created_at,omitempty"`
 }

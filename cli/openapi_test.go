@@ -121,6 +121,13 @@ resume-array: array resume x
 cancel-array: array cancel x
 retry-array: array retry x
 set-array-priority: array priority x high
+send-event: event send EVENT
+list-inbound: inbound list
+get-inbound: inbound get x
+list-quarantine: quarantine list
+get-quarantined: quarantine get x
+replay-event: quarantine replay x
+discard-event: quarantine discard x --reason why
 list-runs: run list
 get-run: run get x
 pause-run: run pause x
@@ -178,6 +185,8 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(settings, []byte("clusters: [{name: x, membership: {minimum_agents: 2}}]"), 0o600))
 	job := filepath.Join(dir, "job.yaml")
 	require.NoError(t, os.WriteFile(job, []byte("{job: x, cluster: c, steps: {a: {task: {type: t}}}}"), 0o600))
+	event := filepath.Join(dir, "event.json")
+	require.NoError(t, os.WriteFile(event, []byte(`{"specversion":"1.0"}`), 0o600))
 	seen, commandOf := map[string]bool{}, map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(commandLines)) {
 		id, command, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -195,7 +204,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 			}
 			t.Run(id, func(t *testing.T) {
 				t.Parallel()
-				args := strings.Fields(strings.NewReplacer("TASKS", tasks, "CONFIG", settings, "JOB", job).Replace(line))
+				args := strings.Fields(strings.NewReplacer("TASKS", tasks, "CONFIG", settings, "JOB", job, "EVENT", event).Replace(line))
 				wanted := regexp.MustCompile("^" + strings.ToUpper(method) +
 					" " + regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(path, "[^/]+") + "$")
 				require.True(t, asks(t, args, wanted), "%q does not ask %s %s", line, method, path)

@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/cli/cluster"
 	"mainstay.dev/mainstay/cli/event"
 	"mainstay.dev/mainstay/cli/healing"
+	"mainstay.dev/mainstay/cli/inbound"
 	"mainstay.dev/mainstay/cli/job"
 	"mainstay.dev/mainstay/cli/mcp"
 	"mainstay.dev/mainstay/cli/run"
@@ -59,6 +60,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		task.Command(a), array.Command(a), job.Command(a), run.Command(a), schedule.Command(a), event.Command(a),
 		token.Command(a), mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a),
 		controlplane.OpenAPICommand(a), versionCommand(a))
+	root.AddCommand(inbound.Commands(a)...)
 	addCompletion(a, root)
 	return root
 }

@@ -50,6 +50,7 @@ type Client struct {
 	Jobs      Jobs
 	Runs      Runs
 	Arrays    Arrays
+	Inbound   Inbound
 	Healing   Healing
 	Tokens    Tokens
 
@@ -86,6 +87,8 @@ type (
 	Runs struct{ c *Client }
 	// Arrays are many small tasks in one.
 	Arrays struct{ c *Client }
+	// Inbound are events from outside.
+	Inbound struct{ c *Client }
 	// Healing is the healing cycle.
 	Healing struct{ c *Client }
 	// Tokens are tokens of the API and of agents.
@@ -97,7 +100,7 @@ func (c *Client) withSubjects() *Client {
 	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
 	c.Clusters, c.Scalings, c.Schedules = Clusters{c}, Scalings{c}, Schedules{c}
 	c.Jobs, c.Runs, c.Arrays = Jobs{c}, Runs{c}, Arrays{c}
-	c.Healing, c.Tokens = Healing{c}, Tokens{c}
+	c.Inbound, c.Healing, c.Tokens = Inbound{c}, Healing{c}, Tokens{c}
 	return c
 }
 
@@ -235,7 +238,7 @@ func (c *Client) open(ctx context.Context, r *request, body []byte) (*http.Respo
 	if c.token != "" {
 		sent.Header.Set("Authorization", "Bearer "+c.token)
 	}
-	if body != nil {
+	if body != nil && sent.Header.Get("Content-Type") == "" {
 		sent.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.http.Do(sent)

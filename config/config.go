@@ -17,6 +17,7 @@ type Config struct {
 	// Spawner is what the role spawner does.
 	Spawner  Spawner  `yaml:"spawner"`
 	Security Security `yaml:"security"`
+	Mesh     Mesh     `yaml:"mesh"`
 	// Clusters are the clusters that should exist. Default: none.
 	Clusters []Cluster `yaml:"clusters"`
 	// AgentCluster is one more cluster, in the long form. Default: none.
@@ -28,6 +29,13 @@ type HTTP struct {
 	// Listen is host:port. Without a host it listens on all interfaces; port 0 takes a free one. Default
 	// 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
+}
+
+// Mesh is what events from outside start.
+type Mesh struct {
+	// AssignmentTypes are the types of events whose data is a task. Default AgentTaskAssigned and
+	// dev.mainstay.task.assigned.
+	AssignmentTypes []string `yaml:"assignment_types"`
 }
 
 // Temporal says which Temporal the serve command uses. TEMPORAL_* environment variables win over it.

@@ -49,6 +49,7 @@ type JobNote struct {
 	Version   int      `json:"version"`
 	Steps     int      `json:"steps"`
 	Schedules int      `json:"schedules,omitempty"`
+	Events    []string `json:"events,omitempty"`
 	Paused    bool     `json:"paused,omitempty"`
 }
 

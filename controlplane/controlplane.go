@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
@@ -99,6 +100,7 @@ type Options struct {
 	Key       []byte
 	Hub       hub.Config
 	Clusters  []fleet.ClusterConfig
+	Mesh      config.Mesh
 	Listener  net.Listener
 	spawner   *SpawnerOptions // nil without the role
 	Gate      *guard.Gate     // nil: security is off
@@ -162,7 +164,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	})
 	if o.Roles.worker {
 		if p.stopWorker, err = worker.Start(o.Temporal, worker.Options{Namespace: o.Namespace,
-			Registerer: registry}); err != nil {
+			Registerer: registry, AssignmentTypes: o.Mesh.AssignmentTypes}); err != nil {
 			return nil, err
 		}
 		if err := worker.EnsureHealing(ctx, o.Temporal); err != nil {

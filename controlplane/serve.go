@@ -92,7 +92,7 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 		return app.WithExit(app.ExitUsage, err)
 	}
 	o := Options{Version: a.Version, Roles: roles, Logger: log, Hub: HubConfig(settings),
-		Clusters: settings.ClusterConfigs()}
+		Clusters: settings.ClusterConfigs(), Mesh: settings.Mesh}
 	if o.HubID, err = serveHubID(s.hubID, settings); err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ const (
 	EventScaling         EventType = EventPrefix + "scaling.action"
 	EventStateSync       EventType = EventPrefix + "state_sync.ended"
 	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
+	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
 
 	EventClusterCreated    EventType = EventPrefix + "cluster.created"
 	EventClusterConfigured EventType = EventPrefix + "cluster.configured"
@@ -102,6 +103,7 @@ var EventTypes = []EventMeaning{
 	{EventScaling, "the number of agents is being changed to count, or has been; outcome says which"},
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
+	{EventQuarantined, "an event from outside (id) could not be dispatched, and waits for a person; reason says why"},
 	{EventClusterCreated, "a cluster was created"},
 	{EventClusterConfigured, "a cluster's configuration was changed"},
 	{EventClusterDeleted, "a cluster was deleted"},

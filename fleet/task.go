@@ -74,6 +74,8 @@ const (
 	AttemptBackstop = 60 * time.Second
 	// MaxPayloadBytes bounds a task's payload and an attempt's result, each as JSON text.
 	MaxPayloadBytes = 1 << 20
+	// MaxLabels bounds the labels of a task.
+	MaxLabels = 16
 	// MaxCheckpointBytes bounds a checkpoint.
 	MaxCheckpointBytes = 64 << 10
 )
@@ -148,8 +150,8 @@ func (s *TaskSpec) Validate() error {
 	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
 		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
 	}
-	if len(s.Labels) > 16 {
-		return fmt.Errorf("a task may have at most 16 labels")
+	if len(s.Labels) > MaxLabels {
+		return fmt.Errorf("a task may have at most %d labels", MaxLabels)
 	}
 	for k, v := range s.Labels {
 		if err := ValidateID("label name", k); err != nil {

@@ -197,7 +197,12 @@ func (c *checker) triggers() {
 	for i, trigger := range c.definition.On {
 		at := fmt.Sprintf("on[%d]", i)
 		s := trigger.Schedule
-		if !c.check(s != nil, at, "must say when, like {schedule: {cron: \"0 3 * * *\"}}") {
+		if trigger.Event != nil {
+			c.check(s == nil, at, "has schedule and event: make two triggers of them")
+			c.eventTrigger(at+".event", trigger.Event)
+			continue
+		}
+		if !c.check(s != nil, at, "must say when, like {schedule: {cron: \"0 3 * * *\"}}, or {event: {type: …}}") {
 			continue
 		}
 		plan := fleet.SchedulePlan{Cron: s.Cron, TimeZone: s.TimeZone, Interval: s.Interval}
@@ -213,6 +218,24 @@ func (c *checker) triggers() {
 			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)
 		}
 	}
+}
+
+// eventTrigger checks what an event starts.
+func (c *checker) eventTrigger(at string, t *job.EventTrigger) {
+	c.check(t.Type != "" && len(t.Type) <= 255, at+".type", "is missing, or longer than 255 bytes")
+	if t.Where != "" {
+		if e := c.expression(at+".where", t.Where, "", varEvent); e != nil {
+			got := e.kind.TypeName()
+			c.check(got == "bool" || got == "dyn", at+".where", "must give true or false, and gives %s", got)
+		}
+	}
+	if t.Key != "" {
+		c.expression(at+".key", t.Key, "", varEvent)
+	}
+	value, err := decode(t.Inputs)
+	c.check(err == nil && (t.Inputs == nil || len(t.Inputs) <= job.MaxInputsBytes), at+".inputs",
+		"must be JSON of at most 64 KiB")
+	walk(at+".inputs", value, func(field, text string) { c.pieces(field, text, "", varEvent) })
 }
 
 // dependencies checks after, and orders the steps.
@@ -466,14 +489,19 @@ func (c *checker) outputs(id string, s *job.Step) {
 
 // text checks the expressions in a text of a step.
 func (c *checker) text(field, text, step string) {
+	variables := []string{varInputs, varSteps, varRun}
+	if c.definition.Steps[step].ForEach != nil {
+		variables = append(variables, varItem, varIndex)
+	}
+	c.pieces(field, text, step, variables...)
+}
+
+// pieces checks the expressions in a text.
+func (c *checker) pieces(field, text, step string, variables ...string) {
 	parts, err := pieces(text)
 	if err != nil {
 		c.report(field, "%s", err)
 		return
-	}
-	variables := []string{varInputs, varSteps, varRun}
-	if c.definition.Steps[step].ForEach != nil {
-		variables = append(variables, varItem, varIndex)
 	}
 	for _, p := range parts {
 		if p.source != "" {
@@ -501,6 +529,7 @@ var onlyIn = map[string]string{
 	varResult:  ": only output can, of a step without for_each",
 	varResults: ": only output can, of a step with for_each",
 	varFailed:  ": only output can, of a step with for_each",
+	varEvent:   ": only a trigger by event can; hand on what is needed with its inputs",
 }
 
 // stepFields are what expressions may read of a step.

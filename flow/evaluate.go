@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,8 @@ type Facts map[string]any
 
 // FactsOf reads JSON: the inputs of a run, its steps by id, and the run itself.
 func FactsOf(inputs, steps, run json.RawMessage) (Facts, error) {
-	facts := Facts{varItem: nil, varIndex: int64(0), varResult: nil, varResults: []any{}, varFailed: []any{}}
+	facts := Facts{varItem: nil, varIndex: int64(0), varResult: nil, varResults: []any{}, varFailed: []any{},
+		varEvent: nil}
 	for name, text := range map[string]json.RawMessage{varInputs: inputs, varSteps: steps, varRun: run} {
 		value, err := decode(text)
 		if err != nil {
@@ -59,6 +61,46 @@ func FactsOf(inputs, steps, run json.RawMessage) (Facts, error) {
 		facts[name] = value
 	}
 	return facts, nil
+}
+
+// Trigger says whether an event starts a run, with which key, and with which inputs. Event is its attributes, and its
+// data as "data".
+func (v *Evaluator) Trigger(
+	ctx context.Context, t *job.EventTrigger, event json.RawMessage,
+) (starts bool, key string, inputs json.RawMessage, err error) {
+	value, err := decode(event)
+	if err != nil {
+		return false, "", nil, fmt.Errorf("read the event: %w", err)
+	}
+	facts, err := FactsOf(nil, nil, nil)
+	if err != nil {
+		return false, "", nil, err
+	}
+	facts[varEvent] = value
+	if t.Where != "" {
+		if starts, err = v.Bool(ctx, t.Where, facts); err != nil || !starts {
+			return false, "", nil, errIn("where", err)
+		}
+	}
+	if t.Key != "" {
+		if key, err = v.Message(ctx, "${"+t.Key+"}", facts); err != nil || key == "" {
+			return false, "", nil, errIn("key", cmp.Or(err, errors.New("gives an empty text")))
+		}
+	}
+	if value, err = decode(t.Inputs); err == nil && value != nil {
+		if value, err = v.render(ctx, "inputs", value, facts); err == nil {
+			inputs, err = json.Marshal(value)
+		}
+	}
+	return true, key, inputs, err
+}
+
+// errIn says in which field an error is; nil for none.
+func errIn(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", field, err)
 }
 
 // with is the facts and some more.

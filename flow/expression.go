@@ -41,6 +41,7 @@ const (
 	varResult  = "result"
 	varResults = "results"
 	varFailed  = "failed"
+	varEvent   = "event"
 )
 
 // environment is CEL with JSON's types; no clock and no randomness.
@@ -49,7 +50,7 @@ var environment = func() *cel.Env {
 		cel.Variable(varInputs, cel.DynType), cel.Variable(varSteps, cel.DynType), cel.Variable(varRun, cel.DynType),
 		cel.Variable(varItem, cel.DynType), cel.Variable(varIndex, cel.IntType),
 		cel.Variable(varResult, cel.DynType), cel.Variable(varResults, cel.ListType(cel.DynType)),
-		cel.Variable(varFailed, cel.ListType(cel.DynType)),
+		cel.Variable(varFailed, cel.ListType(cel.DynType)), cel.Variable(varEvent, cel.DynType),
 		ext.Math(ext.MathVersion(2)), cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxSource), cel.ParserRecursionLimit(maxNesting))...)
 	if err != nil {

@@ -66,7 +66,15 @@ func TestMistakes(t *testing.T) {
 		"join of nothing": {head + "steps: {a: {task: {type: echo}, join: 2, output: {x: result}}}",
 			"f.yaml:3:33: steps.a.join: needs after: name there the steps of which so many must be through"},
 		"a trigger without a time": {head + "on: [{}]\nsteps: {a: {task: {type: echo}}}",
-			`f.yaml:3:6: on[0]: must say when, like {schedule: {cron: "0 3 * * *"}}`},
+			`f.yaml:3:6: on[0]: must say when, like {schedule: {cron: "0 3 * * *"}}, or {event: {type: …}}`},
+		"an event without a type": {head + "on: [{event: {where: 'true'}}]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:6: on[0].event.type: is missing, or longer than 255 bytes"},
+		"a trigger that reads steps": {head + "on: [{event: {type: t, inputs: {x: '${steps.a.output}'}}}]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:33: on[0].event.inputs.x: cannot use steps here; there are event"},
+		"a condition that is none": {head + "on: [{event: {type: t, where: event.data + '1' == 3 ? 1 : 2}}]\nsteps: {a: {task: {type: echo}}}",
+			"f.yaml:3:24: on[0].event.where: must give true or false, and gives int"},
+		"an event in a step": {head + "steps: {a: {task: {type: echo, payload: '${event.data}'}}}",
+			"f.yaml:3:32: steps.a.task.payload: cannot use event here: only a trigger by event can; hand on what is needed with its inputs; there are inputs, steps, run"},
 		"no join": {head + "steps: {a: {task: {type: echo}, join: some}}",
 			"f.yaml:3:39: steps.a.join: must be all, any, or how many of after must be through"},
 		"wrong CEL": {head + "steps: {a: {task: {type: echo}, if: 'inputs.x =='}}",
@@ -338,4 +346,46 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%v, %v", plan, err)
 		}
 	})
+}
+
+// An event starts a run where its condition holds, with the key and the inputs that it gives.
+func TestTriggers(t *testing.T) {
+	t.Parallel()
+	var v Evaluator
+	const event = `{"id":"7","source":"/desk","type":"opened","data":{"ticket":"T-7","severity":4}}`
+	for name, c := range map[string]struct {
+		trigger job.EventTrigger
+		starts  bool
+		key     string
+		inputs  string
+		problem string
+	}{
+		"always":        {trigger: job.EventTrigger{}, starts: true},
+		"holds":         {trigger: job.EventTrigger{Where: "event.data.severity >= 3"}, starts: true},
+		"does not hold": {trigger: job.EventTrigger{Where: "event.data.severity > 4"}},
+		"no such data":  {trigger: job.EventTrigger{Where: "event.data.color == 'red'"}, problem: "where: there is no color"},
+		"key": {trigger: job.EventTrigger{Key: "event.source + event.data.ticket"}, starts: true,
+			key: "/deskT-7"},
+		"a key of a number": {trigger: job.EventTrigger{Key: "event.data.severity"}, starts: true, key: "4"},
+		"an empty key":      {trigger: job.EventTrigger{Key: "''"}, problem: "key: gives an empty text"},
+		"inputs": {trigger: job.EventTrigger{Inputs: []byte(`{"t":"${event.data.ticket}","n":"${event.data.severity}"}`)},
+			starts: true, inputs: `{"t":"T-7","n":4}`},
+		"wrong inputs": {trigger: job.EventTrigger{Inputs: []byte(`{"t":"${event.data.x}"}`)}, starts: true,
+			problem: "inputs.t: there is no x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			starts, key, inputs, err := v.Trigger(t.Context(), &c.trigger, []byte(event))
+			if c.problem != "" {
+				require.ErrorContains(t, err, c.problem)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.starts, starts)
+			require.Equal(t, c.key, key)
+			if c.inputs != "" {
+				require.JSONEq(t, c.inputs, string(inputs))
+			}
+		})
+	}
 }

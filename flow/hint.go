@@ -32,7 +32,6 @@ var elsewhere = map[string]string{
 	"check":                      "this version checks no results; let the task fail, or use a step after it with if",
 	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
 	"place":                      "this version places by required_capabilities, agent and affinity of the task",
-	"event":                      "this version starts runs by schedule and by dispatch, not by events",
 }
 
 // hint explains keys that people may bring from elsewhere.

@@ -194,6 +194,8 @@ func TestFleetMetricsMove(t *testing.T) {
 			count("review"), 0, 5},
 		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a run needs a decision", fleet.Cluster{},
 			count("blocked"), 0, 5},
+		{"mainstay_events_quarantined{}", "an event cannot be dispatched", fleet.Cluster{},
+			count("quarantined"), 0, 5},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
 		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},

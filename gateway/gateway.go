@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/gateway/failover"
 	"mainstay.dev/mainstay/gateway/healing"
+	"mainstay.dev/mainstay/gateway/inbound"
 	"mainstay.dev/mainstay/gateway/job"
 	"mainstay.dev/mainstay/gateway/overview"
 	"mainstay.dev/mainstay/gateway/queue"
@@ -102,6 +103,7 @@ func (g *Gateway) Register(routes huma.API) {
 		&job.Handlers{Core: g.core},
 		&run.Handlers{Core: g.core},
 		&array.Handlers{Core: g.core},
+		&inbound.Handlers{Core: g.core},
 		g.clusters,
 		&agent.Handlers{Core: g.core},
 		&failover.Handlers{Core: g.core},

@@ -53,7 +53,7 @@ func tenants(
 func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
-		"discard-task": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
+		"discard-task": `{"reason":"x"}`, "discard-event": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
 		"replace-schedule": `{"interval":"1h","task":{"type":"exec","cluster":"default"}}`,
 		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "apply-job": `job: named`, "plan-job": `job: named`,
 	}

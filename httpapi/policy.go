@@ -154,7 +154,7 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
 	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
 	taken := Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID, Held: streaming(op)}
-	if body != nil {
+	if op.RequestBody != nil {
 		taken.MaxBody = bodyLimit(op)
 	}
 	a.api.server.addRoute(taken)

@@ -35,6 +35,7 @@ var statuses = map[string]int{
 	protocol.CodeUnknownJob:       http.StatusNotFound,
 	protocol.CodeUnknownRun:       http.StatusNotFound,
 	protocol.CodeUnknownArray:     http.StatusNotFound,
+	protocol.CodeUnknownEvent:     http.StatusNotFound,
 	protocol.CodeUnknownScaling:   http.StatusNotFound,
 	protocol.CodeMethodNotAllowed: http.StatusMethodNotAllowed,
 	protocol.CodeUnknownSession:   http.StatusConflict,

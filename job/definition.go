@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,9 +61,10 @@ type Definition struct {
 	Steps       map[string]*Step  `json:"steps" doc:"The steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
 }
 
-// Trigger starts runs by itself.
+// Trigger starts runs by itself. Exactly one of its fields is given.
 type Trigger struct {
 	Schedule *ScheduleTrigger `json:"schedule,omitempty" doc:"Starts a run at times."`
+	Event    *EventTrigger    `json:"event,omitempty" doc:"Starts a run for each event from outside that it matches."`
 }
 
 // ScheduleTrigger starts a run at times.
@@ -71,6 +73,36 @@ type ScheduleTrigger struct {
 	TimeZone string          `json:"time_zone,omitempty" doc:"An IANA name, for cron. Default UTC."`
 	Interval fleet.Duration  `json:"interval,omitempty" doc:"Counted from 1970-01-01 UTC."`
 	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
+}
+
+// EventTrigger starts a run for each event from outside that it matches.
+type EventTrigger struct {
+	Type   string          `json:"type" maxLength:"255" doc:"The event's type."`
+	Source string          `json:"source,omitempty" maxLength:"2048" doc:"The event's source. Left out: any."`
+	Where  string          `json:"where,omitempty" doc:"CEL over event: only events for which it is true."`
+	Key    string          `json:"key,omitempty" doc:"CEL over event: all events with the same value start one run. Left out: each event starts one."`
+	Inputs json.RawMessage `json:"inputs,omitempty" doc:"The inputs of the run. \"${event.data.x}\" holds CEL over event."`
+}
+
+// Schedules are the triggers that start runs at times.
+func (d *Definition) Schedules() (schedules []*ScheduleTrigger) {
+	for i := range d.On {
+		if d.On[i].Schedule != nil {
+			schedules = append(schedules, d.On[i].Schedule)
+		}
+	}
+	return schedules
+}
+
+// Events are the types of the events that start runs, sorted.
+func (d *Definition) Events() (types []string) {
+	for i := range d.On {
+		if t := d.On[i].Event; t != nil {
+			types = append(types, t.Type)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // Concurrency bounds the runs of a job that go at a time.

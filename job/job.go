@@ -18,6 +18,7 @@ type Job struct {
 	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
 	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
 	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
+	Events    []string  `json:"events,omitempty" doc:"The types of the events that start its runs."`
 	CreatedAt time.Time `json:"created_at"`
 }
 

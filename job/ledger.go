@@ -67,6 +67,7 @@ type Ledger struct {
 type Origin struct {
 	By       string `json:"by,omitempty" doc:"Who dispatched it, or ran it again."`
 	Schedule bool   `json:"schedule,omitempty" doc:"Its job's schedule started it."`
+	Event    string `json:"event,omitempty" doc:"The inbound event that started it."`
 	RetryOf  string `json:"retry_of,omitempty" doc:"The run that it repeats from the steps that had not succeeded."`
 }
 

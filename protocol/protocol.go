@@ -264,6 +264,7 @@ const (
 	CodeUnknownJob      = "unknown_job"      // 404
 	CodeUnknownRun      = "unknown_run"      // 404
 	CodeUnknownArray    = "unknown_array"    // 404
+	CodeUnknownEvent    = "unknown_event"    // 404
 	CodeUnknownScaling  = "unknown_scaling"  // 404
 	CodeUnknownSession  = "unknown_session"  // 409: register again with the same instance_id; running work is kept
 	// 403: the agent's join token was revoked, and with it this session; stop

@@ -128,6 +128,7 @@ func (s Jobs) Page(
 		attributes := info.GetSearchAttributes().GetIndexedFields()
 		jobs = append(jobs, api.JobEntry{
 			Name: name, Type: note.Type, Version: note.Version, Steps: note.Steps, Schedules: note.Schedules,
+			Events:    note.Events,
 			Paused:    note.Paused,
 			Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 			Tenant:    contract.Keyword(attributes, contract.AttrTenant),

@@ -54,7 +54,7 @@ func TestEveryNameIsHandled(t *testing.T) {
 // isMethod reports whether a struct that the worker registers has an activity of this name. Hubs poll RunTask by hand.
 func isMethod(name string) bool {
 	for _, registered := range []any{&activities.Control{}, &activities.FailoverMetrics{},
-		&activities.HealingMetrics{}, &activities.Evaluator{}} {
+		&activities.HealingMetrics{}, &activities.Evaluator{}, &activities.Dispatcher{}} {
 		if _, found := reflect.TypeOf(registered).MethodByName(name); found {
 			return true
 		}

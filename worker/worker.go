@@ -31,6 +31,8 @@ type Options struct {
 	// A task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read
 	// back from its history. 0 means 1000.
 	WorkflowCache int
+	// AssignmentTypes are the types of events from outside whose data is a task. nil means activities.AssignmentTypes.
+	AssignmentTypes []string
 }
 
 // RegisterWorkflows registers all workflows under their contract names. Worker, tests and replayer share it.
@@ -48,6 +50,7 @@ func RegisterWorkflows(r sdkworker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(workflows.Bulk, workflow.RegisterOptions{Name: contract.BulkWorkflow})
 	registerHealingWorkflows(r)
 	r.RegisterWorkflowWithOptions(job.Workflow, workflow.RegisterOptions{Name: contract.JobWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.Inbound, workflow.RegisterOptions{Name: contract.InboundWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.Scaling, workflow.RegisterOptions{Name: contract.ScalingWorkflow})
 	r.RegisterWorkflowWithOptions(workflows.ScalingSweep, workflow.RegisterOptions{Name: contract.ScalingSweepWorkflow})
 }
@@ -85,7 +88,9 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	metrics := NewMetrics(o.Registerer)
 	control := &activities.Control{Client: c, Namespace: o.Namespace, Lost: metrics.HubsLost, Cycles: metrics.Healing}
 	w.RegisterActivity(control)
-	w.RegisterActivity(activities.NewEvaluator(&activities.ClusterPlaces{Control: control}))
+	places := &activities.ClusterPlaces{Control: control}
+	w.RegisterActivity(activities.NewEvaluator(places))
+	w.RegisterActivity(activities.NewDispatcher(places, o.AssignmentTypes))
 	w.RegisterActivity(metrics.Failovers)
 	w.RegisterActivity(metrics.Healing)
 	if err := w.Start(); err != nil {

@@ -145,6 +145,7 @@ func (f *flags) options(c *config.Config, changed func(string) bool) (Options, e
 		tokenKeyFile: c.Hub.TokenKeyFile,
 		Hub:          controlplane.HubConfig(c),
 		Clusters:     withDevCluster(c.ClusterConfigs()),
+		Mesh:         c.Mesh,
 		allowExec:    f.allowExec,
 		execEnv:      f.execEnv,
 		security:     c.Security,

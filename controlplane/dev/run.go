@@ -51,6 +51,7 @@ type Options struct {
 	tokenKeyFile string // empty: as hubID
 	Hub          hub.Config
 	Clusters     []fleet.ClusterConfig
+	Mesh         config.Mesh
 	allowExec    bool     // although security is on
 	execEnv      []string // variables that commands see
 	security     config.Security
@@ -293,6 +294,7 @@ func (d *Run) planeOptions(
 		HubID:     o.hubID,
 		Hub:       o.Hub,
 		Clusters:  o.Clusters,
+		Mesh:      o.Mesh,
 		Listener:  listener,
 		Page:      page.Options{TemporalUI: d.ui.address(), Namespace: d.Temporal.Namespace()},
 		Registry:  d.registry,

@@ -50,6 +50,8 @@ func subjectOf(e *fleet.Event) string {
 		return "lanes/" + e.Lane
 	case e.ID != "" && (what == "failover" || what == "drain" || what == "schedule"):
 		return what + "s/" + e.ID
+	case what == "inbound":
+		return "inbound/" + e.ID
 	case e.AgentID != "":
 		return "agents/" + e.AgentID
 	}

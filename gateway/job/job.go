@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -317,11 +318,32 @@ func (h *Handlers) apply(ctx context.Context, name string, d *job.Definition, ex
 	if err != nil {
 		return nil, h.Answer(err, "apply a job", protocol.CodeUnknownJob)
 	}
+	h.awaitTriggers(ctx, name, d)
 	out, err := h.answer(ctx, name, &j, 0)
 	if err == nil && j.Version == 1 && len(j.Versions) == 1 {
 		out.Status = http.StatusCreated
 	}
 	return out, err
+}
+
+// triggersSeen is how long a trigger is in lists until all workers know it: they look for triggers once a second.
+const triggersSeen = time.Second
+
+// awaitTriggers waits until the next event finds the job, or some seconds.
+func (h *Handlers) awaitTriggers(ctx context.Context, name string, d *job.Definition) {
+	tenant, plain := fleet.CutTenant(name)
+	for _, kind := range d.Events() {
+		query := contract.JobsOn(tenant, kind) + " AND " + contract.Equals(contract.AttrJob.GetName(), plain)
+		_ = h.WaitUntil(ctx, rest.QueryTimeout, "look for a job", func(ctx context.Context, _ bool) (bool, error) {
+			n, err := h.Store.Count(ctx, query)
+			return n > 0, err
+		})
+	}
+	if len(d.Events()) > 0 {
+		_ = h.WaitUntil(ctx, triggersSeen, "wait for a job", func(_ context.Context, last bool) (bool, error) {
+			return last, nil
+		})
+	}
 }
 
 func (h *Handlers) plan(ctx context.Context, in *definitionInput) (api.JobPlan, error) {

@@ -33,7 +33,8 @@ type fleetReading struct {
 	live     store.Live
 	took     time.Duration
 	clusters []clusterReading
-	unread   int // clusters that did not answer
+	unread   int   // clusters that did not answer
+	held     int64 // events in quarantine
 }
 
 // clusterReading is one cluster, with what only Temporal knows of its tasks.
@@ -121,6 +122,9 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 		if err := h.countIn(ctx, reading.clusters, count.query, count.of); err != nil {
 			return nil, err
 		}
+	}
+	if reading.held, err = h.Store.Count(ctx, contract.QuarantinedEvents()); err != nil {
+		return nil, err
 	}
 	reading.took = time.Since(now)
 	return reading, nil

@@ -27,7 +27,7 @@ type fleetMetrics struct {
 	up, leases, partitionLeader, leaseEpoch, handovers     *prometheus.Desc
 	live, partitions, orphaned                             *prometheus.Desc
 	desired, minimum, oldest, reviews, paused, brake, lost *prometheus.Desc
-	unread, scalings, scalingBlocked                       *prometheus.Desc
+	unread, scalings, scalingBlocked, held                 *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of the fleet, which read it when they are asked for.
@@ -102,6 +102,8 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		),
 		scalingBlocked: desc("mainstay_cluster_scaling_blocked",
 			"1 while scaling cannot start wanted agents (up) or stop surplus ones (down).", "cluster_id", "change"),
+		held: desc("mainstay_events_quarantined",
+			"Events from outside that could not be dispatched, and wait for a person."),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
 			"Clusters that did not answer when the fleet was last read; their metrics are missing."),
 	}
@@ -111,7 +113,7 @@ func (m *fleetMetrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader,
 		m.leaseEpoch, m.handovers,
 		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost,
-		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked}
+		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked, m.held}
 }
 
 // Describe implements prometheus.Collector.
@@ -167,6 +169,7 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	gauge(m.partitions, float64(partitions))
 	gauge(m.orphaned, float64(orphaned))
 	gauge(m.unread, float64(reading.unread))
+	gauge(m.held, float64(reading.held))
 }
 
 // collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.

@@ -90,6 +90,8 @@ func notFoundDetail(code string) string {
 		return "there is no run with this id, or its retention has ended"
 	case protocol.CodeUnknownArray:
 		return "there is no array with this id, or its retention has ended"
+	case protocol.CodeUnknownEvent:
+		return "there is no such event, or its retention has ended"
 	case protocol.CodeUnknownBulk:
 		return "there is no bulk operation with this id, or its retention has ended"
 	}

@@ -87,7 +87,7 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 	if !e.job.Apply(in.Definition, in.By, workflow.Now(ctx).UTC()) {
 		return *e.job, nil
 	}
-	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.On) > 0
+	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.Schedules()) > 0
 	return *e.job, e.publish(ctx)
 }
 
@@ -111,10 +111,15 @@ func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, 
 // publish shows in lists what they tell of the job.
 func (e *entity) publish(ctx workflow.Context) error {
 	d := e.job.Definition()
-	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps), Schedules: len(d.On),
-		Paused: e.job.Paused != nil}
+	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps),
+		Schedules: len(d.Schedules()), Events: d.Events(), Paused: e.job.Paused != nil}
+	attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster)}
+	if len(note.Events)+len(e.job.Events) > 0 { // events find the job by these
+		attributes = append(attributes, contract.TriggerTerms(note.Events))
+	}
+	e.job.Events = note.Events
 	return errors.Join(workflow.UpsertMemo(ctx, map[string]any{contract.MemoJob: note}),
-		workflow.UpsertTypedSearchAttributes(ctx, contract.AttrCluster.ValueSet(d.Cluster)))
+		workflow.UpsertTypedSearchAttributes(ctx, attributes...))
 }
 
 // loop answers runs, until the job is deleted or the history is long.
@@ -215,7 +220,7 @@ func (e *entity) keepSchedules(ctx workflow.Context) {
 	}
 	want := 0
 	if in.Definition != nil {
-		want = len(in.Definition.On)
+		want = len(in.Definition.Schedules())
 	}
 	if want == 0 && in.Had == 0 {
 		return

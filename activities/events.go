@@ -1,0 +1,254 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/store"
+)
+
+// AssignmentTypes are the types of events whose data is a task, where nobody says which.
+var AssignmentTypes = []string{"AgentTaskAssigned", "dev.mainstay.task.assigned"}
+
+// Dispatcher starts what events from outside ask for.
+type Dispatcher struct {
+	places *ClusterPlaces
+	types  []string // of events whose data is a task
+	flows  flow.Evaluator
+
+	reading sync.Mutex // one looks for jobs at a time; the others find what it found
+	mu      sync.Mutex
+	jobs    map[jobsOn]triggered
+}
+
+// jobsOn are the jobs of a tenant with a trigger for a type of event.
+type jobsOn struct{ tenant, eventType string }
+
+// triggered are jobs, for a moment.
+type triggered struct {
+	jobs  []triggeredJob
+	until time.Time
+}
+
+// triggeredJob is a job that an event may start; nil plan: it is paused.
+type triggeredJob struct {
+	name       string
+	definition *job.Definition
+	plan       *job.Plan
+}
+
+// triggersKept is how long a change of a job's triggers may be unknown.
+const triggersKept = time.Second
+
+// NewDispatcher starts tasks at places; types are those of events whose data is a task, nil: AssignmentTypes.
+func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
+	if types == nil {
+		types = AssignmentTypes
+	}
+	return &Dispatcher{places: places, types: types, jobs: map[jobsOn]triggered{}}
+}
+
+// DispatchEvent starts what asks for an event: the task in its data, and a run for each trigger that it matches. What
+// was started before is found by its id. What cannot be started does not keep the rest from it.
+func (d *Dispatcher) DispatchEvent(
+	ctx context.Context, in contract.DispatchEvent,
+) (answer contract.EventDispatched, err error) {
+	e := &in.Event
+	if tenant, _ := fleet.CutTenant(in.ID); mesh.AssertTenant(e.Tenant(), tenant) != nil {
+		return answer, mesh.ErrTenant
+	}
+	if in.Data == nil {
+		in.Data = e.Data()
+	}
+	take := func(what, cluster string, started *mesh.Dispatch, err error) {
+		if started != nil {
+			answer.Dispatches = append(answer.Dispatches, *started)
+		}
+		if err != nil && answer.Problem == "" {
+			answer.Problem, answer.Cluster = what+": "+err.Error(), cluster
+		}
+	}
+	if slices.Contains(d.types, e.Attr("type")) {
+		id, spec, err := mesh.ReadAssignment(e, in.Data)
+		var started *mesh.Dispatch
+		if err == nil {
+			started, err = d.task(ctx, &in, id, spec)
+		}
+		take("the task in its data", spec.Cluster, started, err)
+	}
+	jobs, err := d.triggered(ctx, jobsOn{e.Tenant(), e.Attr("type")})
+	if err != nil {
+		return answer, fmt.Errorf("find the jobs that the event starts: %w", err)
+	}
+	event := map[string]any{}
+	for name, value := range e.Attributes {
+		event[name] = value
+	}
+	event["data"] = in.Data
+	facts, err := json.Marshal(event)
+	if err != nil {
+		return answer, fmt.Errorf("encode the event: %w", err)
+	}
+	ctx = flow.WithLimit(ctx)
+	for i := range jobs {
+		for _, trigger := range jobs[i].definition.On {
+			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" || t.Source == e.Attr("source")) {
+				started, err := d.trigger(ctx, &in, &jobs[i], t, facts)
+				take("job "+jobs[i].name, jobs[i].definition.Cluster, started, err)
+			}
+		}
+	}
+	return answer, nil
+}
+
+// trigger starts the run that a trigger asks for; nil: it does not match.
+func (d *Dispatcher) trigger(
+	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts json.RawMessage,
+) (*mesh.Dispatch, error) {
+	tenant, _ := fleet.CutTenant(j.name)
+	if err := mesh.AssertTenant(in.Event.Tenant(), tenant); err != nil {
+		return nil, err
+	}
+	starts, key, inputs, err := d.flows.Trigger(ctx, t, facts)
+	switch {
+	case err != nil || !starts:
+		return nil, err
+	case j.plan == nil:
+		return nil, errors.New("the job is paused: resume it, and replay the event")
+	}
+	if err := flow.CheckInputs(j.definition.Inputs, inputs); err != nil {
+		return nil, fmt.Errorf("inputs: %w", err)
+	}
+	plan := *j.plan
+	plan.Labels, plan.Steps = in.Event.Label(plan.Labels), slices.Clone(plan.Steps)
+	for i := range plan.Steps {
+		if s := &plan.Steps[i]; s.Task != nil {
+			task := *s.Task
+			task.Labels = in.Event.Label(task.Labels)
+			s.Task = &task
+		}
+	}
+	cluster, err := d.places.views.get(ctx, plan.Cluster, d.places.Control.view)
+	if store.KindOf(err) == store.NotFound {
+		return nil, errors.New("there is no cluster " + plan.Cluster)
+	} else if err != nil {
+		return nil, err
+	}
+	id := mesh.RunID(j.name, &in.Event, key)
+	runs := d.places.Control.store().Runs()
+	err = runs.Start(ctx, id, in.ID, &contract.RunInput{Plan: plan, Inputs: inputs,
+		Origin: job.Origin{Event: in.ID}}, cluster.Config.TenantWeights[tenant])
+	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindRun, ID: id, Job: j.name}, err, func() (string, error) {
+		_, digest, err := runs.Describe(ctx, id)
+		return digest, err
+	})
+}
+
+// task starts the task in an event's data.
+func (d *Dispatcher) task(
+	ctx context.Context, in *contract.DispatchEvent, id string, spec fleet.TaskSpec,
+) (*mesh.Dispatch, error) {
+	digest, err := spec.Digest()
+	if err != nil {
+		return nil, err
+	}
+	place, problem, err := d.places.Place(ctx, id, spec)
+	if err != nil || problem != "" {
+		return nil, errors.Join(err, told(problem))
+	}
+	input := place.Input(id, spec)
+	input.By = "event " + in.ID
+	tasks := d.places.Control.tasks()
+	_, err = tasks.Start(ctx, &store.Submission{TaskInput: input, Digest: digest, Weight: place.TenantWeight})
+	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindTask, ID: id}, err, func() (string, error) {
+		task, err := tasks.Describe(ctx, id)
+		return task.Labels[mesh.LabelEvent], err
+	})
+}
+
+func told(problem string) error {
+	if problem == "" {
+		return nil
+	}
+	return errors.New(problem)
+}
+
+// started is what was started with the error err; by tells which event has started what was there before.
+func (d *Dispatcher) started(
+	ctx context.Context, in *contract.DispatchEvent, started mesh.Dispatch, err error, by func() (string, error),
+) (*mesh.Dispatch, error) {
+	started.Key, started.Outcome = mesh.DispatchKey(in.Event.Attr("id"), started.ID), "started"
+	if store.KindOf(err) == store.Exists {
+		event, err := by()
+		if err != nil {
+			return nil, err
+		}
+		if event != in.ID {
+			started.Outcome = "already_exists"
+		}
+		return &started, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &started, nil
+}
+
+// triggered finds the jobs that a type of event may start.
+func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, error) {
+	if known, fresh := d.known(on); fresh {
+		return known.jobs, nil
+	}
+	d.reading.Lock()
+	defer d.reading.Unlock()
+	known, fresh := d.known(on)
+	if fresh {
+		return known.jobs, nil
+	}
+	s := d.places.Control.store()
+	known = triggered{until: time.Now().Add(triggersKept)}
+	for info, err := range s.Workflows(ctx, contract.JobsOn(on.tenant, on.eventType)) {
+		if err != nil {
+			return nil, err
+		}
+		name, _ := contract.JobOfWorkflowID(info.GetExecution().GetWorkflowId())
+		j, err := s.Jobs().Get(ctx, name)
+		if store.KindOf(err) == store.NotFound {
+			continue // it was deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		found := triggeredJob{name: name, definition: j.Definition()}
+		if j.Paused == nil {
+			if found.plan, err = flow.PlanOf(name, j.Version, found.definition); err != nil {
+				return nil, err
+			}
+		}
+		known.jobs = append(known.jobs, found)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.jobs) > 1000 {
+		d.jobs = map[jobsOn]triggered{}
+	}
+	d.jobs[on] = known
+	return known.jobs, nil
+}
+
+func (d *Dispatcher) known(on jobsOn) (known triggered, fresh bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known = d.jobs[on]
+	return known, time.Now().Before(known.until)
+}

@@ -1,0 +1,124 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/mesh"
+)
+
+// InboundWorkflow is an event from outside: its id drops repetitions, its input keeps the event as it was received, and
+// while it is open, the event can be replayed.
+const InboundWorkflow = "Inbound"
+
+const inboundPrefix = "event/"
+
+// InboundWorkflowID is the id of the workflow of an inbound event: "event/<tenant>/<hash>".
+func InboundWorkflowID(id string) string { return inboundPrefix + strings.Replace(id, ":", "/", 1) }
+
+// InboundOfWorkflowID is the inverse of InboundWorkflowID.
+func InboundOfWorkflowID(id string) (string, bool) {
+	rest, ok := strings.CutPrefix(id, inboundPrefix)
+	return strings.Replace(rest, "/", ":", 1), ok && rest != ""
+}
+
+// InboundInput starts an Inbound workflow.
+type InboundInput struct {
+	Event mesh.Envelope `json:"event"`
+}
+
+// Messages of the Inbound workflow.
+var (
+	// InboundQuery answers what has become of the event; the workflow returns the same.
+	InboundQuery = Query[mesh.InboundEvent]{"inbound"}
+	// ReplayEventUpdate has an event that waits dispatched again. It answers after the first try.
+	ReplayEventUpdate  = Update[ReplayEvent, mesh.InboundEvent]{"replay-event"}
+	DiscardEventUpdate = Update[RunRequest, mesh.InboundEvent]{"discard-event"}
+	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded.
+	DispatchEventActivity = Activity[DispatchEvent, EventDispatched]{"DispatchEvent"}
+)
+
+// ReplayEvent has an event dispatched again.
+type ReplayEvent struct {
+	RunRequest
+	Data json.RawMessage `json:"data,omitempty"` // instead of the event's own
+}
+
+// DispatchEvent is the input of DispatchEventActivity.
+type DispatchEvent struct {
+	ID    string          `json:"id"`
+	Event mesh.Envelope   `json:"event"`
+	Data  json.RawMessage `json:"data,omitempty"`
+}
+
+// EventDispatched is what an event has started. Problem says why not all of it was; Cluster is where, if that is known.
+type EventDispatched struct {
+	Dispatches []mesh.Dispatch `json:"dispatches,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+	Cluster    string          `json:"cluster,omitempty"`
+}
+
+// StartOfInbound makes the start of the workflow of an event.
+func StartOfInbound(id string, e *mesh.Envelope, digest string) TaskStart {
+	attributes := []temporal.SearchAttributeUpdate{AttrTaskType.ValueSet(e.Attr("type"))}
+	if e.Tenant() != "" {
+		attributes = append(attributes, AttrTenant.ValueSet(e.Tenant()))
+	}
+	if correlation := e.Attr(mesh.AttrCorrelation); correlation != "" {
+		attributes = append(attributes, AttrLabels.ValueSet(LabelList(map[string]string{
+			mesh.LabelCorrelation: correlation})))
+	}
+	return TaskStart{WorkflowID: InboundWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),
+		Memo: map[string]any{MemoDigest: digest}, Summary: "event " + e.Attr("type"),
+		Priority: temporal.Priority{FairnessKey: e.Tenant()}}
+}
+
+// InboundTerm is the term of a visibility query for the events with a status; empty for any.
+func InboundTerm(s mesh.Status) string {
+	marked := AttrStatus.GetName()
+	switch s {
+	case "":
+		return ""
+	case mesh.Received:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " AND " + marked + " IS NULL"
+	case mesh.Dispatched:
+		return ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) + " AND " + marked + " IS NULL"
+	}
+	return Equals(marked, string(s))
+}
+
+// QuarantinedEvents is the visibility query for the events in quarantine.
+func QuarantinedEvents() string {
+	return Equals("WorkflowType", InboundWorkflow) + " AND " + openWithMark(string(mesh.Quarantined))
+}
+
+// TriggerTerm is an event's type as the search attribute AttrLabels of the jobs has it whose runs it starts: a hash,
+// since types have characters that queries do not take. Unlike a label it has no "=".
+func TriggerTerm(eventType string) string {
+	sum := sha256.Sum256([]byte(eventType))
+	return "on/#" + hex.EncodeToString(sum[:16])
+}
+
+// TriggerTerms is the search attribute of a job whose runs events of these types start.
+func TriggerTerms(types []string) temporal.SearchAttributeUpdate {
+	terms := make([]string, len(types))
+	for i, t := range types {
+		terms[i] = TriggerTerm(t)
+	}
+	return AttrLabels.ValueSet(terms)
+}
+
+// JobsOn is the visibility query for the jobs of a tenant with a trigger for a type of event.
+func JobsOn(tenant, eventType string) string {
+	query := Equals("WorkflowType", JobWorkflow) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) +
+		" AND " + Equals(AttrLabels.GetName(), TriggerTerm(eventType))
+	if tenant == "" {
+		return query + " AND " + AttrTenant.GetName() + " IS NULL"
+	}
+	return query + " AND " + Equals(AttrTenant.GetName(), tenant)
+}

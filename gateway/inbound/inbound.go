@@ -1,0 +1,260 @@
+// Package inbound takes events from outside, and answers what clients ask about them: list, read, replay and discard.
+package inbound
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.opentelemetry.io/otel/propagation"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
+)
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+// IDInput names an event. It is exported because huma reads parameters of exported parts only.
+type IDInput struct {
+	ID string `path:"id" maxLength:"128" doc:"The id that the event was given when it was received."`
+}
+
+type sendInput struct {
+	RawBody []byte `contentType:"application/cloudevents+json"`
+	header  http.Header
+}
+
+// Resolve keeps the headers: an event in binary mode has its attributes there.
+func (in *sendInput) Resolve(ctx huma.Context) []error {
+	in.header = http.Header{}
+	ctx.EachHeader(func(name, value string) { in.header.Add(name, value) })
+	return nil
+}
+
+type listInput struct {
+	Type   string      `query:"type" maxLength:"255" doc:"Only of this type."`
+	Tenant string      `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Status mesh.Status `query:"status" enum:"received,dispatched,unmatched,quarantined,discarded"`
+	rest.RecordPageInput
+}
+
+type quarantineInput struct {
+	Type   string `query:"type" maxLength:"255" doc:"Only of this type."`
+	Tenant string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	rest.RecordPageInput
+}
+
+type listOutput struct {
+	Body struct {
+		Events        []mesh.InboundEvent `json:"events"`
+		NextPageToken string              `json:"next_page_token,omitempty"`
+	}
+}
+
+type replayInput struct {
+	IDInput
+	Body *api.ReplayRequest `doc:"May be left out."`
+}
+
+type discardInput struct {
+	IDInput
+	Body api.DiscardEventRequest
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	schemas := routes.OpenAPI().Components.Schemas
+	answer := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{OneOf: []*huma.Schema{
+		schemas.Schema(reflect.TypeFor[api.Inbound](), true, "Inbound"),
+		schemas.Schema(reflect.TypeFor[api.InboundBatch](), true, "InboundBatch")}}}}
+	send := op("send-event", "POST /events", "Send an event, or a batch of up to 100",
+		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with \"duplicate\": true for an event whose source and id came before; with other content that is 409 idempotency_conflict. A batch is answered as a whole with 202, each event by itself. The attribute tenant must be the caller's.")
+	send.MaxBodyBytes, send.DefaultStatus = mesh.MaxBatchBytes, http.StatusAccepted
+	send.Responses = map[string]*huma.Response{
+		"200": {Description: "It came before", Content: answer},
+		"202": {Description: "It is durable", Content: answer},
+	}
+	httpapi.Register(routes, access.Operate.Scoped(), send, h.send)
+	httpapi.Register(routes, access.View.Scoped(), op("list-inbound", "GET /inbound", "List events from outside",
+		"Newest first. An event appears within about a second of its change."), h.list)
+	httpapi.Register(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
+		"With what became of it, and as it was received, byte for byte."),
+		func(ctx context.Context, in *IDInput) (*rest.Output[api.Inbound], error) {
+			return rest.Reply(h.get(ctx, in.ID, false))
+		})
+	httpapi.Register(routes, access.View.Scoped(), op("list-quarantine", "GET /quarantine",
+		"List events that could not be dispatched", "Newest first. They wait until a person replays or discards them."),
+		func(ctx context.Context, in *quarantineInput) (*listOutput, error) {
+			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
+				RecordPageInput: in.RecordPageInput})
+		})
+	httpapi.Register(routes, access.View.Scoped(), op("get-quarantined", "GET /quarantine/{id}",
+		"Get an event that is or was in quarantine", "As GET /inbound/{id} does."),
+		func(ctx context.Context, in *IDInput) (*rest.Output[api.Inbound], error) {
+			return rest.Reply(h.get(ctx, in.ID, true))
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
+		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for. "+
+			"Answers after the first try, or 409 conflict for an event that does not wait."),
+		func(ctx context.Context, in *replayInput) (*rest.Output[api.Inbound], error) {
+			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
+			if in.Body != nil {
+				r.Data, r.Reason = in.Body.Data, in.Body.Reason
+			}
+			return change(ctx, h, in.ID, contract.ReplayEventUpdate, r)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("discard-event", "POST /quarantine/{id}/discard",
+		"Give an event up", "It is kept as long as the namespace keeps closed workflows. Answers 409 conflict for an "+
+			"event that does not wait."),
+		func(ctx context.Context, in *discardInput) (*rest.Output[api.Inbound], error) {
+			return change(ctx, h, in.ID, contract.DiscardEventUpdate,
+				contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Reason})
+		})
+}
+
+func op(id, at, summary, description string) huma.Operation {
+	return rest.Op("Inbound events", id, at, summary, description)
+}
+
+// send takes events. Before anything is read or written for one of them, all of them are the caller's.
+func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[any], error) {
+	events, batch, err := read(in.header, in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	for i := range events {
+		tenant, err := rest.OwnTenant(ctx, events[i].Tenant())
+		if err != nil {
+			return nil, err
+		}
+		if tenant != "" {
+			events[i].Attributes[mesh.AttrTenant] = tenant
+		}
+		if err := events[i].Validate(); err != nil {
+			return nil, rest.Invalid("body", err)
+		}
+	}
+	if !batch {
+		one, err := h.take(ctx, &events[0])
+		status := http.StatusAccepted
+		if one.Duplicate {
+			status = http.StatusOK
+		}
+		return &rest.StatusOutput[any]{Status: status, Body: one}, err
+	}
+	answer := api.InboundBatch{Events: make([]api.InboundItem, len(events))}
+	parallel.Each(len(events), rest.FanOut, func(i int) {
+		one, err := h.take(ctx, &events[i])
+		if err == nil {
+			answer.Events[i] = api.InboundItem{ID: one.ID, Status: one.Status, Duplicate: one.Duplicate}
+			return
+		}
+		problem, ok := httpapi.Body(err)
+		if !ok {
+			problem = protocol.Problem{Code: protocol.CodeInternal, Detail: rest.InternalDetail}
+		}
+		answer.Events[i].Error = &api.BatchError{Code: problem.Code, Detail: problem.Detail}
+	})
+	return &rest.StatusOutput[any]{Status: http.StatusAccepted, Body: answer}, nil
+}
+
+// take makes an event durable, or answers what became of it when it came before.
+func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound, err error) {
+	digest, err := e.Digest()
+	if err != nil {
+		return one, rest.Invalid("body.data", err)
+	}
+	access.Touch(ctx, "event", e.InboundID())
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if trace := e.Attr(mesh.AttrTraceParent); trace != "" { // what the event starts is in its sender's trace
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": trace,
+			"tracestate": e.Attr(mesh.AttrTraceState)})
+	}
+	one.InboundEvent, err = h.Store.StartInbound(ctx, e, digest)
+	if store.KindOf(err) != store.Exists {
+		return one, h.Answer(err, "start the workflow of an event", protocol.CodeInternal)
+	}
+	first := ""
+	if one.InboundEvent, first, err = h.Store.FirstInbound(ctx, e.InboundID()); err != nil {
+		return one, h.Answer(err, "describe an event", protocol.CodeUnknownEvent)
+	}
+	if first != digest {
+		return api.Inbound{}, httpapi.Problem(protocol.CodeIdempotency,
+			"an event with this source and id was sent before with other content: send the same, or use another id")
+	}
+	one.Duplicate = true
+	return one, nil
+}
+
+func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	var err error
+	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
+		return nil, err
+	}
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.InboundWorkflow),
+		rest.Filter(contract.AttrTaskType.GetName(), in.Type), rest.Filter(contract.AttrTenant.GetName(), in.Tenant),
+		contract.InboundTerm(in.Status))
+	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.Inbound().Page, query, in.RecordPageInput)
+	if err != nil {
+		return nil, err
+	}
+	out := &listOutput{}
+	out.Body.Events, out.Body.NextPageToken = append([]mesh.InboundEvent{}, events...), next
+	return out, nil
+}
+
+// own is the full id of an event that the request may touch.
+func own(ctx context.Context, id string) (string, error) {
+	full, ok := rest.OwnID(ctx, id)
+	if tenant, _ := fleet.CutTenant(full); !ok || !fleet.IsTaskID(full) || !rest.Sees(ctx, tenant) {
+		return "", rest.Unknown(protocol.CodeUnknownEvent)
+	}
+	return full, nil
+}
+
+// get is an event with its envelope; held: only one that is or was in quarantine.
+func (h *Handlers) get(ctx context.Context, id string, held bool) (one api.Inbound, err error) {
+	id, err = own(ctx, id)
+	if err != nil {
+		return one, err
+	}
+	one.InboundEvent, err = rest.RecordOf(ctx, h.Core, h.Store.Inbound(), contract.InboundWorkflowID(id), true,
+		protocol.CodeUnknownEvent)
+	if err == nil && held && one.QuarantinedAt == nil {
+		err = rest.Unknown(protocol.CodeUnknownEvent)
+	}
+	if err != nil {
+		return api.Inbound{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	envelope, err := h.Store.Envelope(ctx, id)
+	one.Event = &envelope
+	return one, h.Answer(err, "read an event", protocol.CodeUnknownEvent)
+}
+
+// change runs an update of an event.
+func change[In any](
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, mesh.InboundEvent], in In,
+) (*rest.Output[api.Inbound], error) {
+	id, err := own(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	access.Touch(ctx, "event", id)
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	record, err := store.Update(ctx, h.Store, update, contract.InboundWorkflowID(id), in)
+	return rest.Reply(api.Inbound{InboundEvent: record}, h.Answer(err, "change an event", protocol.CodeUnknownEvent))
+}

@@ -1,0 +1,169 @@
+// Package mesh is the domain of events from outside and of what they start. Like package fleet it holds types and pure
+// decisions.
+package mesh
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Limits of an event and of a batch.
+const (
+	MaxEvents     = 100       // of a batch
+	MaxEventBytes = 256 << 10 // of one event, as it is received
+	MaxBatchBytes = 2 << 20
+	maxAttributes = 64
+	maxAttribute  = 2048 // bytes
+	maxName       = 255  // bytes of a type, which lists are searched by
+	maxLabel      = 128  // bytes of a correlation id, which is a label
+)
+
+// The attributes of events that have a meaning here, by their names in CloudEvents.
+const (
+	AttrTenant      = "tenant"
+	AttrCorrelation = "correlationid"
+	AttrCausation   = "causationid"
+	AttrTraceParent = "traceparent"
+	AttrTraceState  = "tracestate"
+)
+
+// Envelope is an event from outside as it was received: a CloudEvent.
+type Envelope struct {
+	// Attributes are id, source, type, all others that the event has, and the tenant.
+	Attributes  map[string]string `json:"attributes" doc:"Its attributes by their names: id, source, type, and all others."`
+	ContentType string            `json:"content_type,omitempty" doc:"Of body. application/cloudevents+json: body is the whole event."`
+	Headers     map[string]string `json:"headers,omitempty" doc:"The headers with the attributes of an event in binary mode, as they were received."`
+	Body        []byte            `json:"body,omitempty" doc:"The event, or its data in binary mode, as it was received, byte for byte (base64)."`
+}
+
+// Attr is an attribute; empty: the event does not have it.
+func (e *Envelope) Attr(name string) string { return e.Attributes[name] }
+
+// Tenant is whose event it is; empty: nobody's in particular.
+func (e *Envelope) Tenant() string { return e.Attr(AttrTenant) }
+
+// InboundID is the id of what becomes of the event. Events with one source and id have the same.
+func (e *Envelope) InboundID() string {
+	sum := sha256.Sum256([]byte(e.Attr("source") + "\x00" + e.Attr("id")))
+	return fleet.Qualify(e.Tenant(), hex.EncodeToString(sum[:16]))
+}
+
+// Data is the event's data as JSON; nil: it has none, or other data than JSON.
+func (e *Envelope) Data() json.RawMessage {
+	data, isJSON := e.data()
+	if !isJSON || len(data) == 0 {
+		return nil
+	}
+	return data
+}
+
+func (e *Envelope) data() (data []byte, isJSON bool) {
+	if len(e.Headers) > 0 {
+		return e.Body, json.Valid(e.Body)
+	}
+	var event struct {
+		Data   json.RawMessage `json:"data"`
+		Binary []byte          `json:"data_base64"`
+	}
+	_ = json.Unmarshal(e.Body, &event) // it was read before
+	if event.Binary != nil {
+		return event.Binary, json.Valid(event.Binary)
+	}
+	return event.Data, true
+}
+
+// Digest tells events with one id apart. How an event was sent, and in which trace, does not count.
+func (e *Envelope) Digest() (string, error) {
+	attributes := map[string]string{}
+	for name, value := range e.Attributes {
+		if name != AttrTraceParent && name != AttrTraceState && name != "datacontenttype" {
+			attributes[name] = value
+		}
+	}
+	data, isJSON := e.data()
+	var value any = data
+	if isJSON && len(data) > 0 {
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.UseNumber()
+		if err := decoder.Decode(&value); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal([]any{attributes, value})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), err
+}
+
+// Complete takes tenant, correlation and causation from the data where the attributes lack them: some senders have them
+// there, by other names.
+func (e *Envelope) Complete() {
+	var data map[string]json.RawMessage
+	if json.Unmarshal(e.Data(), &data) != nil {
+		return
+	}
+	for attribute, name := range map[string]string{AttrTenant: "tenantId", AttrCorrelation: "correlationId",
+		AttrCausation: "causationId"} {
+		var value string
+		if e.Attr(attribute) == "" && json.Unmarshal(data[name], &value) == nil && value != "" {
+			e.Attributes[attribute] = value
+		}
+	}
+}
+
+// Validate checks what CloudEvents leaves open. Its errors do not repeat values.
+func (e *Envelope) Validate() error {
+	if len(e.Attributes) > maxAttributes {
+		return fmt.Errorf("the event has more than %d attributes", maxAttributes)
+	}
+	for name, value := range e.Attributes {
+		if len(value) > maxAttribute || strings.ContainsRune(value, 0) {
+			return fmt.Errorf("attribute %s has more than %d bytes, or a zero byte", name, maxAttribute)
+		}
+	}
+	switch {
+	case len(e.Attr("type")) > maxName:
+		return fmt.Errorf("attribute type has more than %d bytes", maxName)
+	case len(e.Attr(AttrCorrelation)) > maxLabel:
+		return fmt.Errorf("attribute %s has more than %d bytes", AttrCorrelation, maxLabel)
+	case e.Tenant() != "":
+		return fleet.ValidateID("tenant", e.Tenant())
+	}
+	return nil
+}
+
+// Label adds to labels those of what the event starts, as far as there is room.
+func (e *Envelope) Label(labels map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, labels)
+	for _, own := range [][2]string{{LabelEvent, e.InboundID()}, {LabelCorrelation, e.Attr(AttrCorrelation)}} {
+		if own[1] != "" && len(all) < fleet.MaxLabels {
+			all[own[0]] = own[1]
+		}
+	}
+	return all
+}
+
+// The labels of what events start.
+const (
+	LabelEvent       = "event"          // the id of the inbound event
+	LabelCorrelation = "correlation_id" // its attribute correlationid
+)
+
+// ErrTenant is an event, and what it would touch, of two tenants.
+var ErrTenant = errors.New("tenant_mismatch: the event is of another tenant than what it is for")
+
+// AssertTenant is called before anything is read or changed for an event: both tenants must be the same.
+func AssertTenant(event, target string) error {
+	if event != target {
+		return ErrTenant
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package mesh_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mesh"
+)
+
+func structured(attributes map[string]string, body string) *mesh.Envelope {
+	return &mesh.Envelope{Attributes: attributes, Body: []byte(body)}
+}
+
+// One event is the same in each mode, however it is written; another is not.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	digest := func(e *mesh.Envelope) string {
+		text, err := e.Digest()
+		require.NoError(t, err)
+		return text
+	}
+	own := func(more ...string) map[string]string {
+		all := map[string]string{"id": "1", "source": "/s", "type": "t"}
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	first := digest(structured(own(), `{"id":"1","data":{"a":1,"b":[2]}}`))
+	for name, e := range map[string]*mesh.Envelope{
+		"spaces":    structured(own(), `{"data": {"b": [2], "a": 1}, "id": "1"}`),
+		"binary":    {Attributes: own("datacontenttype", "application/json"), Headers: map[string]string{"Ce-Id": "1"}, Body: []byte(`{"a":1,"b":[2]}`)},
+		"base64":    structured(own(), `{"data_base64":"eyJhIjoxLCJiIjpbMl19"}`),
+		"the trace": structured(own("traceparent", "00-1-2-01"), `{"data":{"a":1,"b":[2]}}`),
+	} {
+		require.Equal(t, first, digest(e), name)
+	}
+	for name, e := range map[string]*mesh.Envelope{
+		"data":      structured(own(), `{"data":{"a":1.0,"b":[2]}}`),
+		"no data":   structured(own(), `{}`),
+		"subject":   structured(own("subject", "x"), `{"data":{"a":1,"b":[2]}}`),
+		"extension": structured(own("region", "x"), `{"data":{"a":1,"b":[2]}}`),
+	} {
+		require.NotEqual(t, first, digest(e), name)
+	}
+}
+
+func TestEnvelope(t *testing.T) {
+	t.Parallel()
+	e := structured(map[string]string{"id": "1", "source": "/s", "type": "t"},
+		`{"data":{"tenantId":"acme","correlationId":"c-1"}}`)
+	e.Complete()
+	require.Equal(t, "acme", e.Tenant())
+	require.Equal(t, "c-1", e.Attr(mesh.AttrCorrelation))
+	require.NoError(t, e.Validate())
+	sum := sha256.Sum256([]byte("/s\x001"))
+	require.Equal(t, "acme:"+hex.EncodeToString(sum[:16]), e.InboundID())
+	require.Equal(t, map[string]string{"x": "y", "event": e.InboundID(), "correlation_id": "c-1"},
+		e.Label(map[string]string{"x": "y"}))
+	e.Attributes["tenant"] = "Not A Tenant"
+	require.Error(t, e.Validate())
+	require.ErrorIs(t, mesh.AssertTenant("acme", "beta"), mesh.ErrTenant)
+	require.NoError(t, mesh.AssertTenant("acme", "acme"))
+
+	binary := &mesh.Envelope{Headers: map[string]string{"Ce-Id": "1"}, Body: []byte("\x00\x01")}
+	require.Nil(t, binary.Data(), "other data than JSON")
+}
+
+func TestAssignments(t *testing.T) {
+	t.Parallel()
+	e := structured(map[string]string{"id": "1", "source": "/s", "type": "t", "tenant": "acme"}, `{}`)
+	for name, c := range map[string]struct{ data, id, problem string }{
+		"its id":                   {`{"id":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
+		"the other name":           {`{"taskId":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
+		"without an id":            {`{"type":"exec","cluster":"c"}`, "acme:e-" + e.InboundID()[len("acme:"):], ""},
+		"another tenant's":         {`{"type":"exec","cluster":"c","tenant":"beta"}`, "", "tenant_mismatch"},
+		"an id of another tenant":  {`{"id":"beta:x","type":"exec","cluster":"c"}`, "", "tenant_mismatch"},
+		"no task":                  {`[1]`, "", "no task"},
+		"nothing":                  {``, "", "no task"},
+		"a task without a cluster": {`{"type":"exec"}`, "", "cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id, spec, err := mesh.ReadAssignment(e, json.RawMessage(c.data))
+			if c.problem != "" {
+				require.ErrorContains(t, err, c.problem)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.id, id)
+			require.True(t, fleet.IsTaskID(id))
+			require.Equal(t, "acme", spec.Tenant)
+			require.Equal(t, e.InboundID(), spec.Labels["event"])
+		})
+	}
+}
+
+func TestRunIDs(t *testing.T) {
+	t.Parallel()
+	event := func(source, id string) *mesh.Envelope {
+		return structured(map[string]string{"id": id, "source": source, "tenant": "acme"}, `{}`)
+	}
+	one := mesh.RunID("acme:triage", event("/s", "1"), "")
+	require.Regexp(t, `^acme:triage-[0-9a-f]{24}$`, one)
+	require.True(t, fleet.IsTaskID(one))
+	require.Equal(t, one, mesh.RunID("acme:triage", event("/s", "1"), ""))
+	require.NotEqual(t, one, mesh.RunID("acme:triage", event("/t", "1"), ""))
+	require.NotEqual(t, one, mesh.RunID("acme:other", event("/s", "1"), ""))
+	keyed := mesh.RunID("acme:triage", event("/s", "1"), "T-7")
+	require.Equal(t, keyed, mesh.RunID("acme:triage", event("/s", "2"), "T-7"), "one key is one run")
+	require.NotEqual(t, one, keyed)
+}
+
+// Five tries, each wait twice as long as the one before.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	var waits []time.Duration
+	for n := 1; ; n++ {
+		wait, again := mesh.NextTry(n)
+		if !again {
+			require.Equal(t, 5, n)
+			break
+		}
+		waits = append(waits, wait)
+	}
+	require.Equal(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, waits)
+	record := mesh.InboundEvent{}
+	record.Add([]mesh.Dispatch{{ID: "a", Outcome: "started"}})
+	record.Add([]mesh.Dispatch{{ID: "a", Outcome: "already_exists"}, {ID: "b"}})
+	require.Len(t, record.Dispatches, 2)
+	require.Equal(t, "started", record.Dispatches[0].Outcome, "what was known stays")
+	for range 30 {
+		record.Failed("disk full", time.Time{})
+	}
+	require.Len(t, record.Tries, 20)
+}

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/mesh"
+)
+
+// Inbound are the events from outside of a namespace.
+func (s Store) Inbound() Records[mesh.InboundEvent] {
+	return Records[mesh.InboundEvent]{Store: s, Query: contract.InboundQuery, Partial: partialInbound}
+}
+
+// partialInbound is what Temporal's record of a workflow tells of an event.
+func partialInbound(info *workflowpb.WorkflowExecutionInfo, why string) (mesh.InboundEvent, bool) {
+	id, ok := contract.InboundOfWorkflowID(info.GetExecution().GetWorkflowId())
+	attributes := info.GetSearchAttributes().GetIndexedFields()
+	i := mesh.InboundEvent{ID: id, Why: why, EndedAt: TimeOf(info.GetCloseTime()),
+		Tenant: contract.Keyword(attributes, contract.AttrTenant),
+		Type:   contract.Keyword(attributes, contract.AttrTaskType),
+		Status: mesh.Status(contract.Keyword(attributes, contract.AttrStatus)),
+	}
+	if at := TimeOf(info.GetStartTime()); at != nil {
+		i.ReceivedAt = *at
+	}
+	switch {
+	case i.Status != "":
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		i.Status = mesh.Dispatched
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		i.Status = mesh.Received
+	default:
+		i.Status = mesh.Discarded // somebody ended its workflow
+	}
+	return i, ok
+}
+
+// StartInbound starts the workflow of an event. One with the same source and id is an error of the kind Exists.
+func (s Store) StartInbound(ctx context.Context, e *mesh.Envelope, digest string) (mesh.InboundEvent, error) {
+	id := e.InboundID()
+	start := contract.StartOfInbound(id, e, digest)
+	_, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
+	return mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"), Source: e.Attr("source"),
+		Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation), Status: mesh.Received,
+		ReceivedAt: time.Now().UTC()}, err
+}
+
+// FirstInbound is what has become of an event that came before, and the digest of what was sent then.
+func (s Store) FirstInbound(ctx context.Context, id string) (first mesh.InboundEvent, digest string, err error) {
+	info, err := s.Describe(ctx, contract.InboundWorkflowID(id))
+	if err != nil {
+		return first, "", err
+	}
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &digest)
+	first, _ = s.Inbound().Of(ctx, info)
+	return first, digest, nil
+}
+
+// Envelope is an event as it was received, from the first event of its workflow's history; it needs no worker.
+func (s Store) Envelope(ctx context.Context, id string) (mesh.Envelope, error) {
+	var payload *commonpb.Payload
+	payload, err := s.firstInput(ctx, contract.InboundWorkflowID(id), "")
+	var in contract.InboundInput
+	if err == nil {
+		contract.Decode(payload, &in)
+	}
+	return in.Event, err
+}

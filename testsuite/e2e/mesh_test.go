@@ -1,0 +1,327 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// senders are two tenants that send events, with an agent that echoes, and a client of each.
+type senders struct {
+	*secured
+	acme, beta string // tenants
+	of         map[string]*client.Client
+	tokens     map[string]string
+}
+
+func newSenders(t *testing.T) *senders {
+	t.Helper()
+	s := &senders{secured: newSecured(t, plane.NodeOptions{}), acme: plane.UniqueID("acme"), beta: plane.UniqueID("beta"),
+		of: map[string]*client.Client{}, tokens: map[string]string{}}
+	for _, tenant := range []string{s.acme, s.beta} {
+		token := s.token(t, api.TokenRequest{Name: "sender", Role: access.Operator, Tenant: tenant})
+		c, err := client.New(client.Options{URL: s.URL, Token: token.Secret})
+		require.NoError(t, err)
+		s.of[tenant], s.tokens[tenant] = c, token.Secret
+	}
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
+		JoinToken: join.Secret, TracerProvider: plane.Tracer()}, map[string]agent.Handler{"echo": echo})
+	return s
+}
+
+// apply makes a job that events of a type start.
+func (s *senders) apply(t *testing.T, tenant, name, trigger, more string) {
+	t.Helper()
+	definition := fmt.Sprintf("job: %s\ncluster: %s\nsafety: idempotent\non: [{event: {%s}}]\n%s\n"+
+		"steps: {a: {task: {type: echo, payload: \"${inputs}\"}}}\n", name, s.cluster, trigger, more)
+	_, err := s.of[tenant].Jobs.Apply(t.Context(), name, []byte(definition), "")
+	require.NoError(t, err)
+}
+
+// become waits until an event has a status.
+func (s *senders) become(t *testing.T, tenant, id string, status mesh.Status) *api.Inbound {
+	t.Helper()
+	var e *api.Inbound
+	require.Eventually(t, func() bool {
+		var err error
+		e, err = s.of[tenant].Inbound.Get(t.Context(), id)
+		return err == nil && e.Status == status
+	}, patience, 50*time.Millisecond, "event %s becomes %s", id, status)
+	return e
+}
+
+// inboundEvent is one of a tenant, as JSON in structured mode.
+func inboundEvent(tenant, kind, id, more string) []byte {
+	return fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/desk","type":%q,"tenant":%q%s}`, id, kind, tenant, more)
+}
+
+// post sends an event as the CloudEvents SDK makes it.
+func (s *senders) post(t *testing.T, tenant, kind string, header http.Header, body io.Reader) (int, api.Inbound) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/api/v1/agents/events", body)
+	require.NoError(t, err)
+	r.Header = header
+	r.Header.Set("Authorization", "Bearer "+s.tokens[tenant])
+	if kind != "" {
+		r.Header.Set("Content-Type", kind)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	var got struct {
+		api.Inbound
+		Events []api.Inbound
+	}
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &got), "%s", text)
+	if len(got.Events) > 0 {
+		return answer.StatusCode, got.Events[0]
+	}
+	return answer.StatusCode, got.Inbound
+}
+
+// TestEventsStartRunsOnce sends one event many times at once, in all three modes.
+func TestEventsStartRunsOnce(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	kind := plane.UniqueID("com.acme.opened")
+	s.apply(t, s.acme, "triage", `type: `+kind+`, source: /desk, where: event.data.severity >= 3, inputs: {ticket: "${event.data.ticket}"}`, "")
+	const trace = "5cf92f3577b34da6a3ce929d0e0e4799"
+	e := cloudevents.NewEvent()
+	e.SetID("one")
+	e.SetSource("/desk")
+	e.SetType(kind)
+	e.SetTime(time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC))
+	e.SetExtension("tenant", s.acme)
+	e.SetExtension("correlationid", "ticket-7")
+	e.SetExtension("traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	require.NoError(t, e.SetData(cloudevents.ApplicationJSON, map[string]any{"severity": 4, "ticket": "T-7"}))
+	text, err := json.Marshal(e)
+	require.NoError(t, err)
+	send := []func() (int, api.Inbound){
+		func() (int, api.Inbound) {
+			return s.post(t, s.acme, "application/cloudevents+json", http.Header{}, bytes.NewReader(text))
+		},
+		func() (int, api.Inbound) {
+			return s.post(t, s.acme, "application/cloudevents-batch+json", http.Header{},
+				strings.NewReader("["+string(text)+"]"))
+		},
+		func() (int, api.Inbound) {
+			r, err := cloudevents.NewHTTPRequestFromEvent(t.Context(), s.URL, e)
+			require.NoError(t, err)
+			return s.post(t, s.acme, "", r.Header, r.Body)
+		},
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	ids, first := map[string]int{}, 0
+	for i := range 51 {
+		group.Go(func() {
+			_, one := send[i%3]()
+			mu.Lock()
+			defer mu.Unlock()
+			ids[one.ID]++
+			if !one.Duplicate {
+				first++
+			}
+		})
+	}
+	group.Wait()
+	require.Len(t, ids, 1)
+	require.Equal(t, 1, first, "all others are duplicates")
+	var id string
+	for id = range ids {
+	}
+	done := s.become(t, s.acme, id, mesh.Dispatched)
+	require.Len(t, done.Dispatches, 1)
+	d := done.Dispatches[0]
+	key := sha256.Sum256([]byte("one:AgentTaskDispatch:" + d.ID))
+	require.Equal(t, mesh.Dispatch{Kind: mesh.KindRun, ID: d.ID, Job: s.acme + ":triage", Key: hex.EncodeToString(key[:]),
+		Outcome: "started"}, d)
+	status, again := send[0]()
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, again.Duplicate)
+	require.Equal(t, done.Dispatches, again.Dispatches, "a repetition has the first outcome")
+
+	c := s.of[s.acme]
+	run := (&runsOf{Client: c}).awaitRun(t, d.ID, job.RunCompleted)
+	require.Equal(t, id, run.Origin.Event)
+	require.JSONEq(t, `{"ticket": "T-7"}`, string(run.Entry("a").Output))
+	task, err := c.Tasks.Get(t.Context(), run.Entry("a").TaskID)
+	require.NoError(t, err)
+	require.Equal(t, "ticket-7", task.Labels["correlation_id"])
+	require.Eventually(t, func() bool {
+		for _, span := range plane.Spans(trace) {
+			if span.Name == "run echo" {
+				return true
+			}
+		}
+		return false
+	}, patience, 50*time.Millisecond, "the agent's span is in the sender's trace")
+
+	_, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, kind, "one", `,"data":{"severity":5}`))
+	require.ErrorContains(t, err, "idempotency_conflict")
+	before := s.workflows(t)
+	_, err = s.of[s.beta].Inbound.Send(t.Context(), inboundEvent(s.acme, kind, "two", ""))
+	require.ErrorContains(t, err, "forbidden")
+	_, err = s.of[s.beta].Inbound.Get(t.Context(), id)
+	require.ErrorContains(t, err, "unknown_event")
+	require.Equal(t, before, s.workflows(t), "nothing of the tenant exists more than before")
+	log, err := os.ReadFile(s.audit)
+	require.NoError(t, err)
+	require.Contains(t, string(log), `"send-event"`)
+	require.Contains(t, string(log), `403`)
+}
+
+// workflows counts all of the tenant acme.
+func (s *senders) workflows(t *testing.T) int64 {
+	t.Helper()
+	n, err := plane.Temporal(t).CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
+		Query: "MainstayTenant = '" + s.acme + "'"})
+	require.NoError(t, err)
+	return n.GetCount()
+}
+
+// TestEventsAssignTasks: the data of some events is a task; a task that is there is not started again.
+func TestEventsAssignTasks(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	c := s.of[s.acme]
+	data := fmt.Sprintf(`,"data":{"taskId":"job-1","type":"echo","cluster":%q,"payload":{"n":1}}`, s.cluster)
+	sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "a", data))
+	require.NoError(t, err)
+	require.Equal(t, "started", s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0].Outcome)
+	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "b", data))
+	require.NoError(t, err)
+	second := s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0]
+	require.Equal(t, "already_exists", second.Outcome)
+	require.Equal(t, s.acme+":job-1", second.ID)
+	key := sha256.Sum256([]byte("b:AgentTaskDispatch:" + second.ID))
+	require.Equal(t, hex.EncodeToString(key[:]), second.Key)
+	task, err := c.Tasks.Wait(t.Context(), "job-1", patience)
+	require.NoError(t, err)
+	require.Equal(t, fleet.TaskCompleted, task.Status)
+
+	t.Log("the task of another tenant is refused where it is started")
+	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", "c",
+		fmt.Sprintf(`,"data":{"taskId":"%s:x","type":"echo","cluster":%q}`, s.beta, s.cluster)))
+	require.NoError(t, err)
+	require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "tenant_mismatch")
+}
+
+// TestQuarantine: an event that cannot be dispatched is kept byte for byte, and is dispatched once its job is mended.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	c, kind := s.of[s.acme], plane.UniqueID("com.acme.poison")
+	const wants = "inputs: {type: object, required: [severity]}"
+	trigger := `type: ` + kind + `, inputs: {ticket: "${event.data.ticket}"}`
+	s.apply(t, s.acme, "poisoned", trigger, wants)
+	odd := inboundEvent(s.acme, kind, "odd", `,   "data" : {"ticket": "\u0041" , "n": 1.50}`)
+	sent, err := c.Inbound.Send(t.Context(), odd)
+	require.NoError(t, err)
+	held := s.become(t, s.acme, sent.ID, mesh.Quarantined)
+	require.Len(t, held.Tries, 5)
+	require.Contains(t, held.Why, "severity")
+	require.Equal(t, string(odd), string(held.Event.Body))
+	require.Eventually(t, func() bool { return metric(t, s.Registry, "mainstay_events_quarantined", nil) >= 1 }, patience,
+		50*time.Millisecond)
+	listed, err := c.Inbound.Quarantine(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	require.Equal(t, sent.ID, listed[0].ID)
+
+	again, err := c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "perhaps it works now"})
+	require.NoError(t, err)
+	require.Equal(t, mesh.Received, again.Status, "it is being tried again")
+	s.become(t, s.acme, sent.ID, mesh.Quarantined)
+	s.apply(t, s.acme, "poisoned", trigger, "")
+	again, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "the job is mended"})
+	require.NoError(t, err)
+	require.Equal(t, mesh.Dispatched, again.Status, again.Why)
+	(&runsOf{Client: c}).awaitRun(t, again.Dispatches[0].ID, job.RunCompleted)
+	done, err := c.Inbound.Quarantined(t.Context(), sent.ID)
+	require.NoError(t, err)
+	require.Len(t, done.Decisions, 2)
+	require.Equal(t, string(odd), string(done.Event.Body))
+
+	t.Log("an event that nothing asks for is kept, and can be replayed with other data; one may be given up")
+	sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "nobody.wants", "x", ""))
+	require.NoError(t, err)
+	s.become(t, s.acme, sent.ID, mesh.Unmatched)
+	_, err = c.Inbound.Discard(t.Context(), sent.ID, "")
+	require.ErrorContains(t, err, "invalid_request")
+	given, err := c.Inbound.Discard(t.Context(), sent.ID, "sent by mistake")
+	require.NoError(t, err)
+	require.Equal(t, mesh.Discarded, given.Status)
+	_, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{})
+	require.Error(t, err)
+}
+
+// TestEveryEventHasOneEnd sends events of two tenants: each ends as one of the statuses, and the sums match.
+func TestEveryEventHasOneEnd(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	kind := plane.UniqueID("com.example.counted")
+	tenants := []string{s.acme, s.beta}
+	for _, tenant := range tenants {
+		s.apply(t, tenant, "counted", `type: `+kind+`, where: event.data.n % 2 == 0, inputs: {n: "${event.data.n}"}`, "")
+	}
+	const each = 60
+	var group sync.WaitGroup
+	for _, tenant := range tenants {
+		group.Go(func() {
+			var batch []string
+			for n := range each {
+				data := fmt.Sprintf(`,"data":{"n":%d}`, n)
+				if n%20 == 19 {
+					data = "" // where fails without data
+				}
+				batch = append(batch, string(inboundEvent(tenant, kind, fmt.Sprint(n), data)))
+			}
+			for range 2 { // each event twice
+				_, err := s.of[tenant].Inbound.Send(t.Context(), []byte("["+strings.Join(batch, ",")+"]"))
+				require.NoError(t, err)
+			}
+		})
+	}
+	group.Wait()
+	for _, tenant := range tenants {
+		counts := map[mesh.Status]int{}
+		require.Eventually(t, func() bool {
+			events, err := s.of[tenant].Inbound.List(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
+			clear(counts)
+			for _, e := range events {
+				require.Equal(t, tenant, e.Tenant)
+				counts[e.Status]++
+			}
+			return err == nil && len(events) == each && counts[mesh.Received] == 0
+		}, patience, 200*time.Millisecond, "%v", counts)
+		require.Equal(t, map[mesh.Status]int{mesh.Dispatched: each / 2, mesh.Unmatched: each/2 - each/20,
+			mesh.Quarantined: each / 20}, counts)
+	}
+}

@@ -1,0 +1,60 @@
+package replay
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// TestRecordInbound records events from outside with each end. It only runs when asked.
+func TestRecordInbound(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "mesh", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "mesh", MinAgents: 1})
+	defer runAgent(t, node, cluster, "m-1", map[string]agent.Handler{
+		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil }})()
+	send := func(id, kind, data string) string {
+		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": kind},
+			Body: []byte(`{"data":` + data + `}`)}
+		start := contract.StartOfInbound(e.InboundID(), e, "digest")
+		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
+		require.NoError(t, err)
+		return start.WorkflowID
+	}
+	become := func(workflowID string, status mesh.Status) {
+		require.Eventually(t, func() bool {
+			e, err := contract.InboundQuery.Ask(t.Context(), c, workflowID)
+			return err == nil && e.Status == status
+		}, time.Minute, 20*time.Millisecond)
+	}
+	const assigned, good = "AgentTaskAssigned", `{"id":"from-event","type":"echo","cluster":"mesh"}`
+	ids := map[string]string{"dispatched": send("1", assigned, good), "replayed": send("2", assigned, `{"type":"echo"}`),
+		"discarded": send("3", "nobody.wants", `{}`)}
+	become(ids["discarded"], mesh.Unmatched)
+	_, err := contract.DiscardEventUpdate.Send(t.Context(), c, ids["discarded"],
+		contract.RunRequest{By: "ann", Reason: "sent by mistake"})
+	require.NoError(t, err)
+	become(ids["replayed"], mesh.Quarantined)
+	for _, data := range []string{`{"type":"echo"}`, `{"id":"corrected","type":"echo","cluster":"mesh"}`} {
+		become(ids["replayed"], mesh.Quarantined)
+		_, err = contract.ReplayEventUpdate.Send(t.Context(), c, ids["replayed"], contract.ReplayEvent{
+			RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}, Data: []byte(data)})
+		require.NoError(t, err)
+	}
+	for name, id := range ids {
+		closed(t, c, id)
+		save(t, c, contract.InboundWorkflow, name, id)
+	}
+}

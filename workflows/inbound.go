@@ -1,0 +1,166 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mesh"
+)
+
+const (
+	// dispatchTimeout bounds one try to dispatch an event.
+	dispatchTimeout = 30 * time.Second
+	// unmatchedKept is how long an event that nothing asked for can be replayed.
+	unmatchedKept = 7 * 24 * time.Hour
+)
+
+// Inbound is an event from outside. It starts what asks for the event. An event that cannot be dispatched stays in
+// quarantine until a person replays or discards it: in this workflow, so that it is not taken for a repetition.
+func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent, error) {
+	e := &in.Event
+	id, _ := contract.InboundOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
+	i := &inbound{event: e, record: mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"),
+		Source: e.Attr("source"), Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation),
+		Status: mesh.Received, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()}}
+	if tenant, _ := fleet.CutTenant(id); mesh.AssertTenant(e.Tenant(), tenant) != nil {
+		return i.record, temporal.NewNonRetryableApplicationError(mesh.ErrTenant.Error(), "tenant_mismatch", nil, i.record)
+	}
+	err := errors.Join(
+		contract.InboundQuery.Handle(ctx, func() mesh.InboundEvent { return i.record }),
+		contract.ReplayEventUpdate.Handle(ctx, i.replay, func(contract.ReplayEvent) error { return i.mayAct() }),
+		contract.DiscardEventUpdate.Handle(ctx, i.discard, func(contract.RunRequest) error { return i.mayAct() }))
+	if err != nil {
+		return i.record, err
+	}
+	for !i.ended(ctx) {
+		if i.record.Status == mesh.Received {
+			i.dispatch(ctx)
+		}
+		i.show(ctx)
+		i.wait(ctx)
+	}
+	now := workflow.Now(ctx).UTC()
+	i.record.EndedAt = &now
+	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	return i.record, ctx.Err()
+}
+
+// inbound is one run of an Inbound workflow.
+type inbound struct {
+	event  *mesh.Envelope
+	record mesh.InboundEvent
+	tries  int         // since the event came, or was replayed
+	marked mesh.Status // the status search attribute as last set
+	over   bool        // it has been unmatched for long
+}
+
+func (i *inbound) ended(ctx workflow.Context) bool {
+	return i.over || ctx.Err() != nil || i.record.Status == mesh.Dispatched || i.record.Status == mesh.Discarded
+}
+
+// dispatch tries until all that asks for the event is started, or its tries are used up.
+func (i *inbound) dispatch(ctx workflow.Context) {
+	for i.tries = 1; ctx.Err() == nil; i.tries++ {
+		answer := i.try(ctx)
+		i.record.Add(answer.Dispatches)
+		if answer.Problem == "" {
+			i.record.Status, i.record.Why = mesh.Dispatched, ""
+			if len(i.record.Dispatches) == 0 {
+				i.record.Status, i.record.Why = mesh.Unmatched, "no job has a trigger for it, and its type assigns no task"
+			}
+			return
+		}
+		now := workflow.Now(ctx).UTC()
+		i.record.Why = answer.Problem
+		i.record.Failed(answer.Problem, now)
+		wait, again := mesh.NextTry(i.tries)
+		if !again {
+			i.record.Status, i.record.QuarantinedAt = mesh.Quarantined, &now
+			if answer.Cluster != "" {
+				announce(ctx, answer.Cluster, fleet.Event{Type: fleet.EventQuarantined, EventData: fleet.EventData{
+					Cluster: answer.Cluster, Tenant: i.record.Tenant, ID: i.record.ID, Reason: answer.Problem}})
+			}
+			return
+		}
+		_ = workflow.Sleep(ctx, wait)
+	}
+}
+
+// try tries once to start what asks for the event.
+func (i *inbound) try(ctx workflow.Context) contract.EventDispatched {
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: dispatchTimeout,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                "dispatch the event",
+	})
+	answer, err := contract.DispatchEventActivity.ExecuteLocal(ctx, contract.DispatchEvent{
+		ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
+	if err != nil {
+		answer.Problem = ReasonOf(err)
+	}
+	return answer
+}
+
+// wait waits until a person decides, or nobody has for long.
+func (i *inbound) wait(ctx workflow.Context) {
+	decided := func() bool { return !i.record.Status.Waits() }
+	if i.record.Status == mesh.Unmatched {
+		found, err := workflow.AwaitWithOptions(ctx, Named(unmatchedKept, "unmatched"), decided)
+		i.over = !found && err == nil
+		return
+	}
+	_ = workflow.Await(ctx, decided)
+}
+
+// show sets the search attribute where the workflow's own status does not tell that of the event.
+func (i *inbound) show(ctx workflow.Context) {
+	mark := i.record.Status
+	if mark == mesh.Dispatched || mark == mesh.Received {
+		mark = ""
+	}
+	if mark == i.marked {
+		return
+	}
+	update := contract.AttrStatus.ValueUnset()
+	if mark != "" {
+		update = contract.AttrStatus.ValueSet(string(mark))
+	}
+	i.marked = mark
+	err := workflow.UpsertTypedSearchAttributes(ctx, update, contract.AttrStatusAt.ValueSet(workflow.Now(ctx)))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The status search attribute was not set", "error", err)
+	}
+}
+
+func (i *inbound) mayAct() error {
+	if !i.record.Status.Waits() {
+		return Refuse("only an event that is quarantined or unmatched can be replayed or discarded; it is %s", i.record.Status)
+	}
+	return nil
+}
+
+func (i *inbound) decide(ctx workflow.Context, action string, in contract.RunRequest) {
+	i.record.Decide(mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()})
+}
+
+func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (mesh.InboundEvent, error) {
+	i.decide(ctx, "replay", in.RunRequest)
+	if in.Data != nil {
+		i.record.Corrected = in.Data
+	}
+	i.record.Status, i.tries = mesh.Received, 1
+	err := workflow.Await(ctx, func() bool { return i.record.Status != mesh.Received || i.tries > 1 })
+	return i.record, err
+}
+
+func (i *inbound) discard(ctx workflow.Context, in contract.RunRequest) (mesh.InboundEvent, error) {
+	i.decide(ctx, "discard", in)
+	i.record.Status, i.record.Why = mesh.Discarded, in.Reason
+	i.show(ctx)
+	return i.record, nil
+}
