@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"mainstay.dev/mainstay/protocol"
@@ -46,7 +47,8 @@ func newClient(o Options) *client {
 func httpClient(o Options) *http.Client {
 	dial := o.DialContext
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAliveConfig: protocol.KeepAlive,
+			Control: protocol.NoticeUnreachable}).DialContext
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -95,7 +97,7 @@ type request struct {
 func (c *client) send(ctx context.Context, via *http.Client, q request, out any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	slow := time.AfterFunc(q.timeout, func() { cancel(fmt.Errorf("no answer within %s", q.timeout)) })
+	slow := time.AfterFunc(q.timeout, func() { cancel(fmt.Errorf("%w within %s", errNoAnswer, q.timeout)) })
 	defer slow.Stop()
 
 	var body io.Reader
@@ -190,6 +192,18 @@ func isFinal(err error) bool {
 		return false
 	}
 	return refused.status >= 400 && refused.status < 500
+}
+
+// errNoAnswer: the hub took the connection, and then too long.
+var errNoAnswer = errors.New("no answer")
+
+// broke reports whether a connection to a hub broke that may well be back at once: not one that could not be opened, and
+// not one whose other end is silent or out of reach.
+func broke(err error) bool {
+	var refused *refusal
+	var operation *net.OpError
+	return err != nil && !errors.As(err, &refused) && !errors.Is(err, errNoAnswer) &&
+		!errors.Is(err, syscall.ETIMEDOUT) && (!errors.As(err, &operation) || operation.Op != "dial")
 }
 
 // heard reports whether a hub answered, other than with a failure of its own.

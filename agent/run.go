@@ -116,10 +116,13 @@ func (r *run) loop() error {
 				retry.Pause(r.loopCtx)
 			}
 		default:
-			hub := r.sessionNow().hub
+			hub, wait := r.sessionNow().hub, retry.Next()
 			r.reconnecting(hub, err)
+			if broke(err) && wait <= reconnectFirst {
+				continue // at once, and at the same hub, as the registration promises
+			}
 			r.client.rotate(hub)
-			retry.Pause(r.loopCtx)
+			backoff.Pause(r.loopCtx, wait)
 			if !isFinal(err) {
 				r.moveTo(r.client.current())
 				continue // the same session: it may still be good

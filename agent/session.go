@@ -101,6 +101,7 @@ func (r *run) registration() protocol.Register {
 			Version:          o.Version,
 			Metadata:         o.Metadata,
 			EndsProcessTrees: endsProcessTrees(),
+			Reconnects:       true,
 		},
 		Providers: r.agent.ownProviders(),
 		Bundles:   true,

@@ -81,15 +81,19 @@ type Hub struct {
 	// TokenKeyFile holds the key that seals session and attempt tokens, at least 32 characters; all hubs of a
 	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
 	TokenKeyFile string `yaml:"token_key_file"`
-	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 5s.
+	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 2s.
 	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"`
-	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default 10s.
+	// CrowdInterval is the same for agents that register while the hub has so many others that it would answer 1,000
+	// polls a second; they are given up after three of these and a second. Default 5s.
+	CrowdInterval fleet.Duration `yaml:"crowd_interval"`
+	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default two of
+	// these: 4s.
 	WarningThreshold fleet.Duration `yaml:"warning_threshold"`
 	// FailureThreshold is the silence after which an agent is lost and its tasks move; fenced tasks also wait as long.
-	// Longer than WarningThreshold. Default 15s.
+	// Longer than WarningThreshold. Default three heartbeat intervals and a second: 7s.
 	FailureThreshold fleet.Duration `yaml:"failure_threshold"`
 	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
-	// FailureThreshold. Default 1s.
+	// FailureThreshold. An agent that promises to reconnect at once has a few of its round trips. Default 1s.
 	DisconnectGrace fleet.Duration `yaml:"disconnect_grace"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
 	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
@@ -126,6 +130,7 @@ func blank() *Config {
 func (c *Config) fill() {
 	timing := c.Timing()
 	c.Hub.HeartbeatInterval = fleet.Duration(timing.HeartbeatInterval)
+	c.Hub.CrowdInterval = fleet.Duration(timing.CrowdInterval)
 	c.Hub.WarningThreshold = fleet.Duration(timing.WarningThreshold)
 	c.Hub.FailureThreshold = fleet.Duration(timing.FailureThreshold)
 	c.Hub.DisconnectGrace = fleet.Duration(timing.DisconnectGrace)
@@ -152,16 +157,17 @@ func orDefault[T comparable](field *T, value T) {
 }
 
 // Timing is the hub's failure detector. What the hub section leaves out comes from agent_cluster's health_monitoring,
-// else from fleet.DefaultTiming.
+// else from the other times.
 func (c *Config) Timing() fleet.Timing {
 	var health HealthMonitoring
 	if c.AgentCluster != nil {
 		health = c.AgentCluster.HealthMonitoring
 	}
-	timing := fleet.DefaultTiming()
-	timing.HeartbeatInterval = c.Hub.HeartbeatInterval.Or(health.HeartbeatInterval.Or(timing.HeartbeatInterval))
-	timing.WarningThreshold = c.Hub.WarningThreshold.Or(health.WarningThreshold.Or(timing.WarningThreshold))
-	timing.FailureThreshold = c.Hub.FailureThreshold.Or(health.FailureThreshold.Or(timing.FailureThreshold))
-	timing.DisconnectGrace = c.Hub.DisconnectGrace.Or(timing.DisconnectGrace)
-	return timing
+	return fleet.Timing{
+		HeartbeatInterval: c.Hub.HeartbeatInterval.Or(health.HeartbeatInterval.Std()),
+		CrowdInterval:     c.Hub.CrowdInterval.Std(),
+		WarningThreshold:  c.Hub.WarningThreshold.Or(health.WarningThreshold.Std()),
+		FailureThreshold:  c.Hub.FailureThreshold.Or(health.FailureThreshold.Std()),
+		DisconnectGrace:   c.Hub.DisconnectGrace.Std(),
+	}.WithDefaults()
 }

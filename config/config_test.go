@@ -83,7 +83,7 @@ func TestDocumentsAgentCluster(t *testing.T) {
 			LeaseDuration: seconds(30)},
 		Brake: fleet.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, WarningThreshold: time.Minute,
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second, WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents",
@@ -107,7 +107,7 @@ agent_cluster:
   self_healing: {enabled: false}
 `))
 	require.NoError(t, err)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, WarningThreshold: 20 * time.Second,
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second, WarningThreshold: 20 * time.Second,
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.False(t, c.AgentCluster.SelfHealing.Enabled)
 	require.True(t, *c.AgentCluster.LeaderElection.Enabled)

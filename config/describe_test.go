@@ -56,7 +56,7 @@ agent_cluster:
 			":3"},
 		"hub.warning_threshold": {Value: fleet.Duration(70 * time.Second), Source: FromFile, From: path +
 			":9"},
-		"hub.heartbeat_interval":              {Value: fleet.Duration(5 * time.Second), Source: FromDefault},
+		"hub.heartbeat_interval":              {Value: fleet.Duration(2 * time.Second), Source: FromDefault},
 		"temporal.address":                    {Value: "t:1", Source: FromFile, From: path + ":4"},
 		"temporal.namespace":                  {Value: "prod", Source: FromEnv, From: "TEMPORAL_NAMESPACE"},
 		"http.listen":                         {Value: ":9", Source: FromFlag, From: "--http"},

@@ -120,6 +120,7 @@ func TestEveryKeyOfTheDocumentHasAnEffect(t *testing.T) {
 				_, err := Parse("f.yaml", left)
 				require.ErrorContains(t, err, "agent_cluster.name")
 			case "replication_mode", "failover.selection_strategy", "failover.task_transfer_timeout",
+				"health_monitoring.warning_threshold", // two heartbeat intervals
 				"failover.max_transfer_retries",
 				"task_queue.max_delivery_attempts", "task_queue.default_expiration", "task_queue.dead_letter_retention",
 				"self_healing.enabled", "self_healing.cycle_interval", "self_healing.drain_timeout", "leader_election.enabled":

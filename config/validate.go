@@ -121,6 +121,7 @@ func (k *checker) hub(c *Config) {
 	ok := k.duration(heartbeat, fleet.Duration(timing.HeartbeatInterval), minTiming, maxTiming)
 	ok = k.duration(warning, fleet.Duration(timing.WarningThreshold), minTiming, maxTiming) && ok
 	ok = k.duration(failure, fleet.Duration(timing.FailureThreshold), minTiming, maxTiming) && ok
+	ok = k.duration("hub.crowd_interval", fleet.Duration(timing.CrowdInterval), minTiming, maxTiming) && ok
 	ok = k.duration("hub.disconnect_grace", fleet.Duration(timing.DisconnectGrace), minTiming, maxTiming) && ok
 	if !ok {
 		return

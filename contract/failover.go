@@ -51,8 +51,11 @@ type FailoverInput struct {
 	// Attempts were under way on the agent.
 	Attempts []fleet.HeldAttempt `json:"attempts,omitempty"`
 	// NoticedAt is when the hub gave the agent up, or the failover was asked for.
-	NoticedAt time.Time      `json:"noticed_at"`
-	Timeout   fleet.Duration `json:"timeout,omitempty"`
+	NoticedAt time.Time `json:"noticed_at"`
+	// Evidence and NoticedAfter are those of the record.
+	Evidence     fleet.Evidence `json:"evidence,omitempty"`
+	NoticedAfter fleet.Duration `json:"noticed_after,omitempty"`
+	Timeout      fleet.Duration `json:"timeout,omitempty"`
 	// StateKept says that members keep state, which is synced when one is promoted.
 	StateKept bool `json:"state_kept,omitempty"`
 }

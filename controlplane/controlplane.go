@@ -200,7 +200,11 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	}
 	p.http.TLSConfig = o.tls
 	p.audit = o.Audit
-	go func() { p.served <- p.serve(o.Listener) }()
+	listener := o.Listener
+	if p.hub != nil {
+		listener = hub.Watch(listener)
+	}
+	go func() { p.served <- p.serve(listener) }()
 	if o.spawner != nil { // last: its agents dial in
 		if p.spawner, err = StartSpawner(ctx, o.Temporal, o.Namespace, *o.spawner, o.Logger); err != nil {
 			return nil, err

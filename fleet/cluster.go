@@ -52,6 +52,8 @@ type AgentProfile struct {
 	Metadata     map[string]string `json:"metadata,omitempty" maxProperties:"64" doc:"At most 64 entries, and 4 KiB of JSON in all."`
 	// EndsProcessTrees: no process that an exec task started outlives its attempt or its agent.
 	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced, at_most_once or unmarked."`
+	// Reconnects: it polls again at once, on a new connection to the same hub, when its connection breaks.
+	Reconnects bool `json:"reconnects,omitempty" doc:"When its connection breaks, it polls again at once, on a new connection to the same hub. Its hub then waits for a few round trips instead of disconnect_grace before it gives the agent up."`
 }
 
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.
@@ -75,6 +77,8 @@ type Member struct {
 	// Relieved: a failover by hand took its shards. It gets none while others are online, until a rebalance, the end
 	// of its maintenance, or a new process.
 	Relieved bool `json:"relieved,omitempty"`
+	// Mistakes counts how often this process came back after it had been given up.
+	Mistakes int `json:"given_up_wrongly,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 }
@@ -170,6 +174,9 @@ type Joined struct {
 	Replaced string `json:"replaced,omitempty"`
 	// ReplacedHub is the hub with the replaced instance's session, if it is another; it must be notified.
 	ReplacedHub string `json:"replaced_hub,omitempty"`
+	// Mistakes counts how often this process came back after it had been given up; GivenUp: now it does.
+	Mistakes int  `json:"given_up_wrongly,omitempty"`
+	GivenUp  bool `json:"given_up,omitempty"`
 }
 
 // Reasons to refuse a join.
@@ -203,6 +210,9 @@ type Transition struct {
 	Left bool `json:"left,omitempty"`
 	// LeaseRemaining is how long after the report the agent may go on with its roles; absent: a whole role lease.
 	LeaseRemaining *Duration `json:"lease_remaining,omitempty"`
+	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life.
+	Evidence     Evidence `json:"evidence,omitempty"`
+	NoticedAfter Duration `json:"noticed_after,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
 	// Health is the new health; nil: unchanged.

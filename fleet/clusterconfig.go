@@ -76,7 +76,7 @@ type ClusterConfig struct {
 
 // DefaultRoleLease and DefaultTransferTimeout are the defaults of a cluster's configuration.
 const (
-	DefaultRoleLease       = 5 * time.Second
+	DefaultRoleLease       = 3 * time.Second
 	DefaultTransferTimeout = 5 * time.Minute
 )
 

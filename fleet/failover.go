@@ -73,8 +73,12 @@ type FailoverRecord struct {
 	Targets []string `json:"targets,omitempty"`
 	// StateSync is the outcome of the state sync after a promotion; empty: this failover made none.
 	StateSync SyncStatus `json:"state_sync,omitempty"`
-	NoticedAt time.Time  `json:"noticed_at"`
-	StartedAt time.Time  `json:"started_at"`
+	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life: its last poll,
+	// or the close of its connection.
+	Evidence     Evidence  `json:"evidence,omitempty" enum:"connection_closed,unreachable,silence,proof,hub_lost"`
+	NoticedAfter Duration  `json:"noticed_after,omitempty" doc:"How long after the agent's last sign of life that was."`
+	NoticedAt    time.Time `json:"noticed_at"`
+	StartedAt    time.Time `json:"started_at"`
 	// ResumedAt is when all that moved was running elsewhere and the new leader led. The record is completed later,
 	// when that was seen.
 	ResumedAt   *time.Time `json:"resumed_at,omitempty"`

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Liveness is a hub's judgement of a session.
 type Liveness string
@@ -13,35 +16,99 @@ const (
 	Lost    Liveness = "lost"
 )
 
+// Evidence is what an agent was given up on.
+type Evidence string
+
+// The kinds of evidence.
+const (
+	EvidenceClosed      Evidence = "connection_closed" // its connection closed, and it did not come back in time
+	EvidenceUnreachable Evidence = "unreachable"       // the kernel found that its host does not answer
+	EvidenceSilence     Evidence = "silence"           // its connection is open and it does not poll
+	EvidenceProof       Evidence = "proof"             // who started it, or a person, says that it has ended
+	EvidenceHubLost     Evidence = "hub_lost"          // it did not come back after its hub was lost, or restarted
+)
+
 // Timing holds the failure detector's thresholds.
 type Timing struct {
 	// HeartbeatInterval is the longest a poll is held.
 	HeartbeatInterval time.Duration
+	// CrowdInterval is the longest a poll is held for agents that come when the hub has so many that it would answer
+	// CrowdRate polls a second; at least HeartbeatInterval.
+	CrowdInterval time.Duration
 	// WarningThreshold and FailureThreshold bound silence.
 	WarningThreshold time.Duration
 	FailureThreshold time.Duration
-	// DisconnectGrace bounds the time between a closed connection and the next poll.
+	// DisconnectGrace bounds the time between a closed connection and the next poll; Grace may be shorter.
 	DisconnectGrace time.Duration
 }
+
+const (
+	// CrowdRate is how many polls a hub may answer in a second before new agents' are held for CrowdInterval.
+	CrowdRate = 1000
+	// graceLeast is the least time that an agent has to come back after its connection closed, and graceMargin what it
+	// needs beside round trips.
+	graceLeast  = 150 * time.Millisecond
+	graceMargin = 100 * time.Millisecond
+	// graceTrips are the round trips of coming back: to learn of it, to connect, to agree on TLS, and to poll.
+	graceTrips = 4
+	// graceDoublings bounds how often the grace is doubled.
+	graceDoublings = 10
+)
 
 // DefaultTiming is the timing of a hub without settings of its own.
 func DefaultTiming() Timing {
 	return Timing{
-		HeartbeatInterval: 5 * time.Second,
-		WarningThreshold:  10 * time.Second,
-		FailureThreshold:  15 * time.Second,
+		HeartbeatInterval: 2 * time.Second,
+		CrowdInterval:     5 * time.Second,
+		WarningThreshold:  4 * time.Second,
+		FailureThreshold:  7 * time.Second,
 		DisconnectGrace:   time.Second,
 	}
 }
 
+// WithDefaults fills what was left out: an agent is silent for two held polls when that shows, and lost after three and
+// a margin.
+func (t Timing) WithDefaults() Timing {
+	d := DefaultTiming()
+	t.HeartbeatInterval = cmp.Or(t.HeartbeatInterval, d.HeartbeatInterval)
+	t.CrowdInterval = max(cmp.Or(t.CrowdInterval, d.CrowdInterval), t.HeartbeatInterval)
+	t.WarningThreshold = cmp.Or(t.WarningThreshold, 2*t.HeartbeatInterval)
+	t.FailureThreshold = cmp.Or(t.FailureThreshold, max(3*t.HeartbeatInterval,
+		t.WarningThreshold+t.HeartbeatInterval)+time.Second)
+	t.DisconnectGrace = cmp.Or(t.DisconnectGrace, d.DisconnectGrace)
+	return t
+}
+
+// For is the timing of an agent that comes when its hub has so many others.
+func (t Timing) For(others int) Timing {
+	if float64(others) < CrowdRate*t.HeartbeatInterval.Seconds() || t.CrowdInterval <= t.HeartbeatInterval {
+		return t
+	}
+	crowd := Timing{HeartbeatInterval: t.CrowdInterval}.WithDefaults()
+	t.HeartbeatInterval = t.CrowdInterval
+	t.WarningThreshold = max(t.WarningThreshold, crowd.WarningThreshold)
+	t.FailureThreshold = max(t.FailureThreshold, crowd.FailureThreshold)
+	return t
+}
+
+// Grace is how long an agent has to come back after its connection closed: a few of its round trips if it promises to
+// reconnect at once, twice as long for each time that it was given up wrongly, and DisconnectGrace at most.
+func (t Timing) Grace(promises bool, roundTrip time.Duration, mistakes int) time.Duration {
+	if !promises {
+		return t.DisconnectGrace
+	}
+	grace := max(graceLeast, graceTrips*roundTrip+graceMargin) << min(mistakes, graceDoublings)
+	return min(grace, t.DisconnectGrace)
+}
+
 // Judge judges a session whose last poll came at lastContact and whose connection closed at disconnectedAt (zero: it is
-// open).
-func (t Timing) Judge(lastContact, disconnectedAt, now time.Time) Liveness {
+// open), with grace to come back.
+func (t Timing) Judge(grace time.Duration, lastContact, disconnectedAt, now time.Time) Liveness {
 	silence := now.Sub(lastContact)
 	switch {
 	case silence > t.FailureThreshold:
 		return Lost
-	case !disconnectedAt.IsZero() && now.Sub(disconnectedAt) > t.DisconnectGrace:
+	case !disconnectedAt.IsZero() && now.Sub(disconnectedAt) > grace:
 		return Lost
 	case silence > t.WarningThreshold:
 		return Warning

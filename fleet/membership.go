@@ -63,6 +63,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	case m.Instance == j.Instance && j.Registration != 0 && j.Registration < m.Registration:
 		return Joined{AgentID: j.AgentID, Refused: RefusedLate}
 	case m.Instance == j.Instance:
+		if answer.GivenUp = m.Status == AgentOffline; answer.GivenUp {
+			m.Mistakes++
+		}
 	case slices.Contains(m.FencedInstances, j.Instance):
 		return Joined{AgentID: j.AgentID, Refused: RefusedFenced}
 	default:
@@ -77,13 +80,13 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 			}
 		}
 		c.LastEpoch++
-		m.Instance, m.Epoch, m.Relieved = j.Instance, c.LastEpoch, false
+		m.Instance, m.Epoch, m.Relieved, m.Mistakes = j.Instance, c.LastEpoch, false, 0
 	}
 	m.JoinToken, m.Revoked, m.Registration = j.Token.ID, false, j.Registration
 	if !j.Resume {
 		c.countUse(j.Token, j.AgentID, now)
 	}
-	answer.Epoch, m.Health = m.Epoch, nil // its hub reports its health again
+	answer.Epoch, answer.Mistakes, m.Health = m.Epoch, m.Mistakes, nil // its hub reports its health again
 	m.Hub, m.AgentProfile = hub, j.AgentProfile
 	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {

@@ -27,7 +27,7 @@ func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool
 	if a.beacon <= 0 {
 		return false
 	}
-	allowed := a.beacon + h.config.Timing.HeartbeatInterval
+	allowed := a.beacon + a.session.timing.HeartbeatInterval
 	if r.State != "" {
 		allowed += endingAllowance
 	}

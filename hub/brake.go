@@ -117,8 +117,9 @@ func (c activities) releaseBrake(_ context.Context, request contract.ReleaseBrak
 	now := time.Now()
 	for _, s := range c.hub.sessions {
 		if s.cluster == request.Cluster && s.held {
-			c.hub.endLocked(s, ending{reason: "lost; the mass-loss brake was released by hand",
-				lease: c.hub.leaseLeftLocked(s, now), at: now})
+			e := c.hub.givenUpLocked(s, now)
+			e.reason += "; the mass-loss brake was released by hand"
+			c.hub.endLocked(s, e)
 		}
 	}
 	return nil

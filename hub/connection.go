@@ -2,11 +2,17 @@ package hub
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // connection is one TCP connection to the hub. When it closes, the session that last polled on it becomes suspect, and
@@ -14,6 +20,60 @@ import (
 type connection struct {
 	host    string   // the other end's address
 	session *session // guarded by the hub's mutex
+	watched *watchedConn
+	probe   sync.Once
+}
+
+// Watch makes a listener whose connections tell the hub why they end. It belongs below TLS.
+func Watch(l net.Listener) net.Listener { return watchedListener{l} }
+
+type watchedListener struct{ net.Listener }
+
+func (l watchedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{Conn: c}, nil
+}
+
+// watchedConn records whether the kernel has found that the other end's host cannot be reached.
+type watchedConn struct {
+	net.Conn
+	unreachable atomic.Bool
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, c.note(err)
+}
+
+func (c *watchedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.note(err)
+}
+
+func (c *watchedConn) note(err error) error {
+	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		c.unreachable.Store(true)
+	}
+	return err
+}
+
+// noticeUnreachable has the kernel probe the other end from now on: it is an agent's, whose polls keep it open.
+func (c *connection) noticeUnreachable() {
+	if c == nil || c.watched == nil {
+		return
+	}
+	c.probe.Do(func() {
+		tcp, ok := c.watched.Conn.(*net.TCPConn)
+		if !ok || tcp.SetKeepAliveConfig(protocol.KeepAlive) != nil {
+			return
+		}
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = protocol.NoticeUnreachable("", "", raw) // without it, silence shows it
+		}
+	})
 }
 
 type connectionKey struct{}
@@ -21,6 +81,11 @@ type connectionKey struct{}
 // ConnContext belongs in http.Server.ConnContext: it lets a poll find the connection it came on.
 func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	conn := &connection{host: c.RemoteAddr().String()}
+	below := c
+	if secure, ok := c.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	conn.watched, _ = below.(*watchedConn)
 	if host, _, err := net.SplitHostPort(conn.host); err == nil {
 		conn.host = host
 	}
@@ -55,6 +120,7 @@ func (h *Hub) ConnState(c net.Conn, state http.ConnState) {
 	}
 	if s := conn.session; s.conn == conn {
 		h.disconnectedLocked(s, time.Now())
+		s.unreachable = conn.watched != nil && conn.watched.unreachable.Load()
 	}
 }
 
@@ -64,7 +130,7 @@ func (h *Hub) disconnectedLocked(s *session, now time.Time) {
 	if s.gone || h.stopping {
 		return
 	}
-	s.disconnectedAt = now
+	s.disconnectedAt, s.unreachable = now, false
 	s.repeat()
 	h.slotsChangedLocked(s)
 }

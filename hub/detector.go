@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,21 +39,17 @@ func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
 	braked := d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
-		s.countMissed(h.config.Timing.Hold(h.leaseOfLocked(s)), now)
+		s.countMissed(s.timing.Hold(h.leaseOfLocked(s)), now)
 		judged := h.judgeLocked(s, now)
 		if judged == fleet.Lost {
 			if braked[s.cluster] {
 				d.holdLocked(s, now)
 				continue
 			}
-			reason := "silent for longer than the failure threshold"
-			if !s.disconnectedAt.IsZero() {
-				reason = "its connection closed and it did not come back"
-			}
-			h.endLocked(s, ending{reason: reason, lease: h.leaseLeftLocked(s, now), at: now})
+			h.endLocked(s, h.givenUpLocked(s, now))
 			continue
 		}
-		if judged == fleet.Suspect && now.Sub(s.disconnectedAt) < h.config.Timing.DisconnectGrace/briefly {
+		if judged == fleet.Suspect && now.Sub(s.disconnectedAt) < s.grace()/briefly {
 			judged = s.judged
 		}
 		if judged != s.judged {
@@ -70,8 +67,24 @@ func (d detector) judgeAllLocked(now time.Time) {
 	}
 }
 
+// givenUpLocked is the end of a lost session.
+func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
+	e := ending{evidence: fleet.EvidenceSilence, after: now.Sub(s.lastContact), lease: h.leaseLeftLocked(s, now), at: now}
+	text := "silent for longer than the failure threshold: for %s"
+	switch {
+	case s.unreachable:
+		e.evidence, text = fleet.EvidenceUnreachable, "its host does not answer; it last polled %s before"
+	case !s.disconnectedAt.IsZero():
+		e.evidence, e.after = fleet.EvidenceClosed, now.Sub(s.disconnectedAt)
+		text = "its connection closed and it did not come back within %s"
+	}
+	e.after = e.after.Round(time.Millisecond)
+	e.reason = fmt.Sprintf(text, e.after)
+	return e
+}
+
 func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
-	judged := h.config.Timing.Judge(s.lastContact, s.disconnectedAt, now)
+	judged := s.timing.Judge(s.grace(), s.lastContact, s.disconnectedAt, now)
 	if judged == fleet.Lost && now.Before(s.reprieve) {
 		return fleet.Suspect
 	}
@@ -97,8 +110,11 @@ type ending struct {
 	fenced bool // a newer process has its id
 	// revoked: a person ended the session together with its join token.
 	revoked bool
-	lease   time.Duration // how long the agent may go on with fenced work
-	at      time.Time
+	// evidence and after say of a session that was given up on what, and how long after the last sign of life.
+	evidence fleet.Evidence
+	after    time.Duration
+	lease    time.Duration // how long the agent may go on with fenced work
+	at       time.Time
 }
 
 // endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is notified.
@@ -109,6 +125,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 	h.log.Info("A session ended", zap.String("agent", s.agent), zap.String("cluster", s.cluster),
 		zap.String("reason", e.reason), zap.Int("attempts", len(s.attempts)))
 	h.metrics.ended.WithLabelValues(endKind(e)).Inc()
+	if e.evidence != "" {
+		h.metrics.givenUp.WithLabelValues(string(e.evidence)).Inc()
+	}
 	s.gone, s.fenced = true, e.fenced
 	if s.state != nil {
 		h.states.Changed()
@@ -141,6 +160,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held
+		t.Evidence, t.NoticedAfter = e.evidence, fleet.Duration(e.after)
 		h.notices.Notify(s.cluster, t)
 	}
 	h.registry.Remove(s.workerGone())

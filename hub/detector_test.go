@@ -14,14 +14,17 @@ import (
 )
 
 func TestLostSessions(t *testing.T) {
-	timing := fleet.DefaultTiming()
+	timing := testTiming
 	for name, c := range map[string]struct {
-		hangUp bool
-		after  time.Duration
-		reason string
+		hangUp   bool
+		after    time.Duration
+		evidence fleet.Evidence
+		reason   string
 	}{
-		"silent":       {false, timing.FailureThreshold, "silent for longer than the failure threshold"},
-		"disconnected": {true, timing.DisconnectGrace, "its connection closed and it did not come back"},
+		"silent": {false, timing.FailureThreshold, fleet.EvidenceSilence,
+			"silent for longer than the failure threshold: for "},
+		"disconnected": {true, timing.DisconnectGrace, fleet.EvidenceClosed,
+			"its connection closed and it did not come back within "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -41,7 +44,7 @@ func TestLostSessions(t *testing.T) {
 				require.Len(t, b.reported(), 1)
 				require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
 				require.True(t, b.reported()[0].Begun)
-				require.Equal(t, c.reason, b.reported()[0].Reason)
+				require.Contains(t, b.reported()[0].Reason, c.reason)
 				lease := time.Until(answered.Add(timing.FailureThreshold))
 				require.InDelta(t, lease, b.reported()[0].LeaseRemaining.Std(), float64(3*detectEvery),
 					"the agent counts its lease from the last answer")
@@ -49,6 +52,9 @@ func TestLostSessions(t *testing.T) {
 				require.Len(t, changed, 1)
 				require.Equal(t, fleet.AgentOffline, changed[0].Status)
 				require.False(t, changed[0].Left)
+				require.Equal(t, c.evidence, changed[0].Evidence)
+				require.InDelta(t, c.after, changed[0].NoticedAfter.Std(), float64(3*detectEvery))
+				require.Equal(t, 1.0, b.counted("mainstay_hub_agents_given_up_total"))
 				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
 			})
 		})
@@ -67,6 +73,51 @@ func TestComingBackWithinTheGrace(t *testing.T) {
 		require.NotNil(t, a.session())
 		require.Empty(t, b.reported())
 		require.Empty(t, b.changed(), "nothing of that is written anywhere")
+	})
+}
+
+// An agent that promises to reconnect at once has a few of its round trips for it, and more after a mistake.
+func TestLearntGrace(t *testing.T) {
+	for name, c := range map[string]struct {
+		roundTrip time.Duration
+		mistakes  int
+		grace     time.Duration
+	}{
+		"near":      {time.Millisecond, 0, 150 * time.Millisecond},
+		"far":       {100 * time.Millisecond, 0, 500 * time.Millisecond},
+		"very far":  {time.Second, 0, time.Second},
+		"a mistake": {30 * time.Millisecond, 1, 440 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", Mistakes: c.mistakes,
+					GivenUp: c.mistakes > 0}
+				a := b.register("a", 1, func(r *protocol.Register) { r.Reconnects = true })
+				for range 3 {
+					<-a.poll()
+					b.pass(c.roundTrip)
+				}
+				a.poll()
+				require.Equal(t, c.roundTrip, a.session().roundTrip)
+				a.hangUp()
+				b.pass(c.grace - detectEvery)
+				require.NotNil(t, a.session(), "not yet")
+				b.pass(3 * detectEvery)
+				require.Nil(t, a.session())
+				require.Equal(t, float64(c.mistakes), b.counted("mainstay_hub_agents_given_up_wrongly_total"))
+			})
+		})
+	}
+}
+
+// A poll that crosses an answer tells nothing of the round trip.
+func TestRoundTripOfCrossingPolls(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		<-a.poll()
+		b.pass(time.Second)
+		a.poll(func(p *protocol.Poll) { p.Answered = new(int64(0)) })
+		require.Zero(t, a.session().roundTrip)
 	})
 }
 

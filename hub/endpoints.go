@@ -209,6 +209,7 @@ func (e endpoints) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, e
 		}
 	}
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	conn.noticeUnreachable()
 	answer, err := e.hub.holdPoll(ctx, claims, conn, in.Body)
 	if err != nil {
 		return nil, err

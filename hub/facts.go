@@ -214,6 +214,7 @@ func (f facts) giveUpMissing(view *contract.ClusterView, held map[string][]fleet
 			At:           time.Now().UTC(),
 			Reason:       "it did not come back after its hub restarted",
 			Attempts:     held[m.AgentID],
+			Evidence:     fleet.EvidenceHubLost,
 		})
 	}
 	return all

@@ -47,8 +47,8 @@ func wire(f testing.TB) wired {
 	temporal := newFakeTemporal()
 	temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
 	temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance"}
-	timing := fleet.DefaultTiming()
-	timing.HeartbeatInterval = time.Millisecond // polls are held no longer
+	timing := testTiming
+	timing.HeartbeatInterval, timing.CrowdInterval = time.Millisecond, time.Millisecond // polls are held no longer
 	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: temporal}, Namespace: "default",
 		Key: []byte("0123456789abcdef"), Config: Config{Timing: timing}})
 	require.NoError(f, err)

@@ -52,7 +52,7 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			a.poll(func(p *protocol.Poll) { p.Metrics.DiskPercent = 100 })
 			a.b.pass(0)
 		}, .85, fleet.HealthDegraded},
-		"it is silent": {func(a *peer) { a.b.pass(3 * fleet.DefaultTiming().HeartbeatInterval) }, .7,
+		"it is silent": {func(a *peer) { a.b.pass(3 * testTiming.HeartbeatInterval) }, .7,
 			fleet.HealthDegraded},
 	} {
 		t.Run(name, func(t *testing.T) {

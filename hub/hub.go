@@ -34,7 +34,7 @@ import (
 
 // Config sizes and times a hub. Zero fields take their defaults.
 type Config struct {
-	// Timing holds the failure detector's thresholds. Default: fleet.DefaultTiming.
+	// Timing holds the failure detector's thresholds.
 	Timing fleet.Timing
 	// AcceptTimeout is how long an agent has to list an assignment as running. Default 5 s.
 	AcceptTimeout time.Duration
@@ -53,7 +53,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Timing = cmp.Or(c.Timing, fleet.DefaultTiming())
+	c.Timing = c.Timing.WithDefaults()
 	c.AcceptTimeout = cmp.Or(c.AcceptTimeout, 5*time.Second)
 	c.Park = cmp.Or(c.Park, 2*time.Second)
 	c.HealthInterval = cmp.Or(c.HealthInterval, time.Second)
@@ -180,7 +180,7 @@ func (h *Hub) makeParts() {
 	}, facts{h}
 	h.lease = lease.New(self, facts.rejoin)
 	h.notices = notice.New(h.run, self, facts.brake, func(cluster string) { h.events.Hint(cluster) })
-	h.registry = registry.New(self, h.config.Timing.HeartbeatInterval, facts.entries)
+	h.registry = registry.New(self, h.config.Timing.CrowdInterval, facts.entries)
 	h.states = statesync.New(self, facts, h.config.StateSpacing)
 	h.events = event.NewLog(self, h.notices.Busy)
 	h.logs = tasklog.New(facts)

@@ -48,7 +48,7 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 			l.stuck, l.occupies = true, true
 			continue
 		}
-		if l.toldAt.IsZero() || now.Sub(l.toldAt) >= h.config.Timing.FailureThreshold {
+		if l.toldAt.IsZero() || now.Sub(l.toldAt) >= s.timing.FailureThreshold {
 			l.toldAt = now
 			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt,
 				Reason: "the attempt no longer counts"})

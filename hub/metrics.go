@@ -13,6 +13,8 @@ type metrics struct {
 	ended       *prometheus.CounterVec // kind: left, lost, fenced, revoked
 	reattached  prometheus.Counter
 	results     *prometheus.CounterVec // outcome
+	givenUp     *prometheus.CounterVec // evidence
+	mistakes    prometheus.Counter
 	stale       prometheus.Counter
 	lost        prometheus.Counter
 	returned    prometheus.Counter
@@ -82,6 +84,10 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 		registered: counter("mainstay_hub_sessions_opened_total", "Sessions opened."),
 		ended: vector("mainstay_hub_sessions_ended_total",
 			"Sessions ended, by kind: left, lost, fenced or revoked.", "kind"),
+		givenUp: vector("mainstay_hub_agents_given_up_total",
+			"Agents given up, by evidence: connection_closed, unreachable, silence or proof.", "evidence"),
+		mistakes: counter("mainstay_hub_agents_given_up_wrongly_total",
+			"Agents that came back as the same process after they had been given up."),
 		reattached: counter("mainstay_hub_attempts_reattached_total",
 			"Running attempts taken over from agents that re-attached."),
 		results: vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),

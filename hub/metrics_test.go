@@ -48,7 +48,7 @@ func equalLabels(a, b map[string]string) bool {
 func TestMetricsMove(t *testing.T) {
 	agent := map[string]string{"agent_id": "a"}
 	cluster := map[string]string{"cluster_id": "c"}
-	interval := fleet.DefaultTiming().HeartbeatInterval
+	interval := testTiming.HeartbeatInterval
 	for _, c := range []struct {
 		name   string
 		labels map[string]string

@@ -73,7 +73,7 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 		a.deliveredIn, a.deliveredOn = s.sequence, s.conn
 		answer.Assignments = append(answer.Assignments, a.assignment())
 	}
-	s.told, s.toldIn = s.commands, s.sequence
+	s.told, s.toldIn, s.repliedAt = s.commands, s.sequence, now
 	s.outbox, s.commands, s.answerNow = nil, nil, false
 	if !answer.LeaseHeld {
 		s.answeredAt = now
@@ -84,6 +84,7 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 // applyPollLocked brings the session up to date with a poll.
 func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
 	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
+	s.measure(&poll, now)
 	if poll.Answered != nil && *poll.Answered < s.toldIn {
 		s.repeat()
 	}

@@ -62,7 +62,7 @@ func (e endpoints) openSession(
 	if e.hub.stopping {
 		return protocol.Registered{}, stoppingProblem()
 	}
-	s, err := e.hub.admitLocked(reg, token.ID, joined.Epoch, time.Now())
+	s, err := e.hub.admitLocked(reg, token.ID, &joined, time.Now())
 	if err != nil {
 		return protocol.Registered{}, err
 	}
@@ -71,8 +71,8 @@ func (e endpoints) openSession(
 			Instance: s.instance, Epoch: s.epoch, Token: s.token}),
 		Epoch:             s.epoch,
 		HubID:             e.hub.id,
-		HeartbeatInterval: fleet.Duration(e.hub.config.Timing.HeartbeatInterval),
-		FailureThreshold:  fleet.Duration(e.hub.config.Timing.FailureThreshold),
+		HeartbeatInterval: fleet.Duration(s.timing.HeartbeatInterval),
+		FailureThreshold:  fleet.Duration(s.timing.FailureThreshold),
 		Lease:             fleet.Duration(fleet.AgentLease(e.hub.leaseOfLocked(s))),
 	}, nil
 }
@@ -184,7 +184,10 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 }
 
 // admitLocked opens the session of a joined agent, or brings an existing one up to date.
-func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now time.Time) (*session, error) {
+func (h *Hub) admitLocked(
+	reg protocol.Register, token string, joined *fleet.Joined, now time.Time,
+) (*session, error) {
+	epoch := joined.Epoch
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
 	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) ||
 		directive.Fenced(reg.AgentID, epoch) {
@@ -200,6 +203,10 @@ func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now 
 	}
 	if s == nil {
 		s = newSession(reg, epoch, now)
+		s.timing = h.config.Timing.For(len(h.sessions))
+		if joined.GivenUp {
+			h.metrics.mistakes.Inc()
+		}
 		s.health = h.health.Open(s.agent)
 		h.sessions[s.agent] = s
 		h.metrics.registered.Inc()
@@ -207,11 +214,11 @@ func (h *Hub) admitLocked(reg protocol.Register, token string, epoch int64, now 
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate = reg, fresh.candidate
 		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
-		s.sequence = 0
+		s.sequence, s.repliedAt = 0, time.Time{}
 		s.health.Rejoined()
 		s.repeat()
 	}
-	s.token = token
+	s.token, s.mistakes = token, joined.Mistakes
 	h.states.Rejoined(s.cluster, s.state != nil)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -133,20 +134,26 @@ func (h *Hub) sendRoleLocked(s *session) {
 // leaseOfLocked is how long after the hub's last answer a session's agent has certainly stopped.
 func (h *Hub) leaseOfLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	return h.config.Timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
+	return s.timing.Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease))
 }
 
 // holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
 func (h *Hub) holdTimeLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	hold := h.config.Timing.Hold(h.leaseOfLocked(s))
+	hold := s.timing.Hold(h.leaseOfLocked(s))
 	if d.Mode == fleet.ActiveActive {
 		return hold
 	}
 	return min(hold, d.ElectionInterval.Or(hold))
 }
 
-// leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles.
+// leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles. One that has
+// not polled yet may not know this session, and count on the lease of an earlier one.
 func (h *Hub) leaseLeftLocked(s *session, now time.Time) time.Duration {
-	return max(0, s.answeredAt.Add(h.leaseOfLocked(s)).Sub(now))
+	lease := h.leaseOfLocked(s)
+	if s.sequence == 0 {
+		d := h.directives[s.cluster]
+		lease = max(lease, h.config.Timing.For(math.MaxInt).Lease(d.Mode, d.RoleLease.Or(fleet.DefaultRoleLease)))
+	}
+	return max(0, s.answeredAt.Add(lease).Sub(now))
 }

@@ -24,9 +24,15 @@ type session struct {
 	candidate                fleet.Candidate // its static part; placement sets Running and the load
 	openedAt                 time.Time
 
+	timing    fleet.Timing  // of the hub as it was when the agent came; the agent knows these times
+	mistakes  int           // how often the process came back after it had been given up
+	roundTrip time.Duration // from an answer to the next poll, smoothed; 0: not measured yet
+	repliedAt time.Time     // of the answer to the poll toldIn
+
 	lastContact    time.Time // the newest poll's arrival
 	answeredAt     time.Time // the newest answer; the agent's lease counts from here at the latest
 	disconnectedAt time.Time // zero while its connection is open
+	unreachable    bool      // the kernel closed it: its host does not answer
 	conn           *connection
 	judged         fleet.Liveness
 	judgedAt       time.Time // when that changed
@@ -149,6 +155,26 @@ func (s *session) command(c protocol.Command) {
 func (s *session) repeat() {
 	s.commands = append(s.told, s.commands...)
 	s.told = nil
+}
+
+// measure takes the time from an answer until the agent's next poll into its round trip. A poll that the agent sent
+// before it had read the answer tells nothing.
+func (s *session) measure(poll *protocol.Poll, now time.Time) {
+	if s.repliedAt.IsZero() || poll.Sequence != s.toldIn+1 || poll.Answered != nil && *poll.Answered < s.toldIn {
+		return
+	}
+	taken := now.Sub(s.repliedAt)
+	if s.roundTrip == 0 {
+		s.roundTrip = taken
+		return
+	}
+	const smoothing = 4
+	s.roundTrip += (taken - s.roundTrip) / smoothing
+}
+
+// grace is how long the agent has to come back after its connection closed.
+func (s *session) grace() time.Duration {
+	return s.timing.Grace(s.registration.Reconnects, s.roundTrip, s.mistakes)
 }
 
 // slots is how many more tasks the session may be given now.

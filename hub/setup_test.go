@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -248,10 +249,15 @@ type bench struct {
 	registry *prometheus.Registry
 }
 
+// testTiming is the timing of hubs in tests; the tests count on its numbers.
+var testTiming = fleet.Timing{HeartbeatInterval: 5 * time.Second, CrowdInterval: 5 * time.Second,
+	WarningThreshold: 10 * time.Second, FailureThreshold: 15 * time.Second, DisconnectGrace: time.Second}
+
 // inBubble runs a test with a hub whose detector runs and whose lease is always fresh.
 func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Parallel()
+	config.Timing = cmp.Or(config.Timing, testTiming)
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, temporal: newFakeTemporal(), registry: prometheus.NewRegistry()}
 		var err error

@@ -27,6 +27,8 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 		Reason:        in.Reason,
 		Status:        fleet.FailoverRunning,
 		Targets:       in.Targets,
+		Evidence:      in.Evidence,
+		NoticedAfter:  in.NoticedAfter,
 		NoticedAt:     in.NoticedAt, StartedAt: workflow.Now(ctx),
 	}
 	if err := contract.FailoverQuery.Handle(ctx, func() fleet.FailoverRecord { return record }); err != nil {

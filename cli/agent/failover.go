@@ -53,13 +53,22 @@ func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 	})
 }
 
+// evidenceText is what the agent was given up on, and how long after its last sign of life.
+func evidenceText(r *fleet.FailoverRecord) string {
+	text := strings.ReplaceAll(string(r.Evidence), "_", " ")
+	if r.NoticedAfter > 0 {
+		text += ", after " + r.NoticedAfter.String()
+	}
+	return text
+}
+
 // printFailover shows a failover and its timeline.
 func printFailover(a *app.App, r *fleet.FailoverRecord) error {
 	err := a.Facts([][2]string{
 		{"Failover", r.ID},
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 		{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
-		{"Target", r.TargetAgentID},
+		{"Evidence", evidenceText(r)}, {"Target", r.TargetAgentID},
 		{"Moved", r.Moved()}, {"Noticed", a.Ago(&r.NoticedAt)},
 		{"Running again", after(r, r.ResumedAt)}, {"Closed", after(r, r.CompletedAt)},
 	})

@@ -174,9 +174,10 @@ func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
 	return own
 }
 
-// QuickTiming keeps the proportions of the defaults at a quarter of their length.
+// QuickTiming has the proportions of three held polls and a margin.
 func QuickTiming() fleet.Timing {
-	return fleet.Timing{HeartbeatInterval: 1250 * time.Millisecond, WarningThreshold: 2500 * time.Millisecond,
+	return fleet.Timing{HeartbeatInterval: 1250 * time.Millisecond, CrowdInterval: 1250 * time.Millisecond,
+		WarningThreshold: 2500 * time.Millisecond,
 		FailureThreshold: 3750 * time.Millisecond, DisconnectGrace: 250 * time.Millisecond}
 }
 
@@ -233,7 +234,7 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 		n.URL, n.http.TLSConfig = "https://"+listener.Addr().String(), o.TLS
 		serve = func(l net.Listener) error { return n.http.ServeTLS(l, "", "") }
 	}
-	go func() { _ = serve(listener) }()
+	go func() { _ = serve(hub.Watch(listener)) }()
 	t.Cleanup(n.Stop)
 	return n
 }

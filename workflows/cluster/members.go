@@ -107,7 +107,7 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		held := r.roles.vacate(was.AgentID, lease, now)
 		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
 			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason,
-				Attempts: t.Attempts, NoticedAt: t.At})
+				Attempts: t.Attempts, NoticedAt: t.At, Evidence: t.Evidence, NoticedAfter: t.NoticedAfter})
 		}
 	}
 }
@@ -123,6 +123,7 @@ func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 				Trigger:   fleet.TriggerHubLost,
 				Reason:    "hub " + lost.Hub + " was lost",
 				NoticedAt: lost.At,
+				Evidence:  fleet.EvidenceHubLost,
 				Attempts:  lost.Attempts[agent],
 			})
 		}

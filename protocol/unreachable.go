@@ -1,0 +1,24 @@
+package protocol
+
+import (
+	"net"
+	"syscall"
+	"time"
+)
+
+// KeepAlive has the kernel probe an idle connection each second. An end whose host, cable or route is gone shows after
+// about four seconds, at both ends; while all is well, no program does any work for it.
+var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
+
+// unreachable is how long data or probes may stay without an answer until the kernel gives the connection up.
+const unreachable = 3 * time.Second
+
+// NoticeUnreachable has the kernel give a connection up when what was sent on it stays without an answer. It has the
+// form of net.Dialer.Control.
+func NoticeUnreachable(_, _ string, c syscall.RawConn) error {
+	var failed error
+	if err := c.Control(func(fd uintptr) { failed = setUserTimeout(fd, unreachable) }); err != nil {
+		return err
+	}
+	return failed
+}
