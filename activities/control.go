@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -51,9 +50,8 @@ func watchUntil(ctx context.Context, most time.Duration, look func() (done bool,
 	}
 }
 
-// heldAt lists the attempts of a cluster's agents at a lost hub, for the records of their failovers. Not to know them
-// must not hold the failovers up.
-func (a *Control) heldAt(ctx context.Context, cluster, hub string) map[string][]fleet.HeldAttempt {
+// heldAt finds the attempts of a cluster at a lost hub. Not to know them must not hold the failovers up.
+func (a *Control) heldAt(ctx context.Context, cluster, hub string) store.Held {
 	view, err := a.view(ctx, cluster)
 	if err != nil || !slices.Contains(view.Hubs(), hub) {
 		return nil
@@ -63,6 +61,23 @@ func (a *Control) heldAt(ctx context.Context, cluster, hub string) map[string][]
 		activity.GetLogger(ctx).Info("The work of a lost hub's agents is not known", "cluster", cluster, "error", err)
 	}
 	return held
+}
+
+// endHeld ends the attempts that a lost hub had, but for those of agents that are with another hub now: it need not wait
+// for their backstop. Until when fenced work may go on is not known.
+func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.Held) {
+	view, err := a.view(ctx, cluster)
+	if err == nil {
+		held = slices.DeleteFunc(held, func(t store.Task) bool {
+			m := view.Member(t.Running().AgentID)
+			return m != nil && m.Serving()
+		})
+		_, err = a.tasks().EndHeld(ctx, held, "worker", "its hub was lost", nil)
+	}
+	if err != nil {
+		activity.GetLogger(ctx).Info("Attempts of a lost hub wait for their backstop", "cluster", cluster, "hub", hub,
+			"error", err)
+	}
 }
 
 // AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
@@ -75,10 +90,14 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 	search, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
 	for _, name := range names {
-		lost.Attempts = a.heldAt(search, name, lost.Hub)
+		held := a.heldAt(search, name, lost.Hub)
+		lost.Attempts = held.Attempts()
 		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
 		if err != nil && store.KindOf(err) != store.NotFound {
 			return fmt.Errorf("signal cluster %s: %w", name, err)
+		}
+		if len(held) > 0 {
+			a.endHeld(search, name, lost.Hub, held)
 		}
 	}
 	if a.Lost != nil {

@@ -6,9 +6,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	failurepb "go.temporal.io/api/failure/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
@@ -85,29 +82,11 @@ func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (st
 	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true,
 		EndedAt: &ended,
 		Reason:  "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
-	details, err := converter.GetDefaultDataConverter().ToPayloads(report)
-	if err != nil {
-		return "", fmt.Errorf("encode an attempt report: %w", err)
-	}
-	_, err = a.Client.WorkflowService().RespondActivityTaskFailedById(ctx,
-		&workflowservice.RespondActivityTaskFailedByIdRequest{
-			Namespace:  a.Namespace,
-			WorkflowId: id,
-			RunId:      o.RunID,
-			ActivityId: contract.AttemptActivityID(o.TaskID, o.Attempt),
-			Identity:   "healing",
-			Failure: &failurepb.Failure{
-				Message: "lost: " + report.Reason, Source: "mainstay-healing",
-				FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
-						Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
-			},
-		})
-	switch {
-	case store.KindOf(err) == store.NotFound:
-		return "the attempt has ended meanwhile", nil
+	switch here, err := a.tasks().EndAttempt(ctx, o.TaskID, o.RunID, o.Attempt, "healing", report); {
 	case err != nil:
-		return "", fmt.Errorf("end %s of task %s: %w", contract.AttemptActivityID(o.TaskID, o.Attempt), o.TaskID, err)
+		return "", err
+	case !here:
+		return "the attempt has ended meanwhile", nil
 	}
 	return "the attempt was ended; the task goes on as its retry_safety says", nil
 }

@@ -91,6 +91,9 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 	defer closeAll(writers)
 	g.process.Args = []string{proctree.Name}
 	g.process.Env = []string{"GOGC=off", "GOMAXPROCS=1"} // it hardly allocates
+	if id := os.Getenv(fleet.EnvSpawnID); id != "" {     // its spawner sees by it whether anything of the agent is left
+		g.process.Env = append(g.process.Env, fleet.EnvSpawnID+"="+id)
+	}
 	g.process.Stdout, g.process.Stderr, g.process.ExtraFiles = writers[0], writers[1], []*os.File{theirs}
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}
 	if err := g.process.Start(); err != nil {

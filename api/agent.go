@@ -92,6 +92,12 @@ type FailoverRequest struct {
 	Reason               string   `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
 }
 
+// DeadRequest is a person's proof that an agent has ended.
+type DeadRequest struct {
+	Proof      string `json:"proof" minLength:"1" maxLength:"512" doc:"How it is known that the agent's process, and all that it started, has ended. Kept in the failover's record."`
+	InstanceID string `json:"instance_id,omitempty" maxLength:"64" doc:"The process that it is about. Left out: the newest."`
+}
+
 // FailoverAccepted answers a request for a failover.
 type FailoverAccepted struct {
 	Cluster    string `json:"cluster"`

@@ -52,6 +52,11 @@ func (a Agents) Forget(ctx context.Context, id string) error {
 	return err
 }
 
+// Dead says that an agent's process and all that it started has ended, so that nothing waits for its leases.
+func (a Agents) Dead(ctx context.Context, id string, r api.DeadRequest) (*api.Agent, error) {
+	return post[api.Agent](ctx, a.c, path(id, "dead"), r)
+}
+
 // Drain takes an agent out of service.
 func (a Agents) Drain(ctx context.Context, id string, r api.DrainRequest) (*fleet.DrainRecord, error) {
 	return post[fleet.DrainRecord](ctx, a.c, path(id, "drain"), r)

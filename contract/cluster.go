@@ -28,6 +28,8 @@ var (
 	DeleteUpdate = Update[DeleteRequest, None]{"delete"}
 	// ForgetUpdate is refused while the agent is connected.
 	ForgetUpdate = Update[ForgetRequest, None]{"forget-agent"}
+	// DeadUpdate is refused when the proof is about another process than the agent's newest.
+	DeadUpdate = Update[fleet.DeathProof, None]{"agent-dead"}
 	// PauseUpdate answers once the hubs have heard.
 	PauseUpdate        = Update[PauseRequest, ClusterView]{"pause"}
 	ResumeUpdate       = Update[PauseRequest, ClusterView]{"resume"}
@@ -126,6 +128,8 @@ type Directive struct {
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
 	// Fences are the newest takeovers of agent ids, sorted by agent: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
+	// Deaths are the newest proofs of death: these sessions end, and nothing waits for their leases.
+	Deaths fleet.Deaths `json:"deaths,omitempty"`
 	// EndedTokens are the join tokens whose agents' sessions must end, sorted.
 	EndedTokens []string `json:"ended_tokens,omitempty"`
 	// Paused says that nothing is taken from any lane, also not from those of the cluster's agents.

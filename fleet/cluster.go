@@ -151,6 +151,8 @@ type Cluster struct {
 	TokenLedger
 	// Departures are the newest agents that said goodbye, oldest first.
 	Departures Departures `json:"departures,omitempty"`
+	// Deaths are the newest proofs that agents have ended, oldest first.
+	Deaths Deaths `json:"deaths,omitempty"`
 }
 
 // Join is a request of one agent process for membership.
@@ -177,6 +179,8 @@ type Joined struct {
 	// Mistakes counts how often this process came back after it had been given up; GivenUp: now it does.
 	Mistakes int  `json:"given_up_wrongly,omitempty"`
 	GivenUp  bool `json:"given_up,omitempty"`
+	// Refuted is the reason of the proof of death of this very process, which lives.
+	Refuted string `json:"refuted,omitempty"`
 }
 
 // Reasons to refuse a join.

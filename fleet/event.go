@@ -27,6 +27,7 @@ const (
 	EventAgentInService   EventType = EventPrefix + "agent.in_service"
 	EventAgentHealth      EventType = EventPrefix + "agent.health"
 	EventAgentEnded       EventType = EventPrefix + "agent.ended"
+	EventProofRefuted     EventType = EventPrefix + "agent.proof_refuted"
 	EventLoadReduced      EventType = EventPrefix + "agent.load_reduced"
 	EventLoadRestored     EventType = EventPrefix + "agent.load_restored"
 
@@ -88,6 +89,7 @@ var EventTypes = []EventMeaning{
 	{EventAgentInService, "an agent is given work again after a drain or maintenance"},
 	{EventAgentHealth, "an agent's health level changed and stayed so for a while; level is the new one"},
 	{EventAgentEnded, "an agent that a spawner started has ended by itself; reason says how, such as its exit code"},
+	{EventProofRefuted, "an agent lives although a proof said that it had ended; reason is the proof"},
 	{EventLoadReduced, "an agent may use only count slots"},
 	{EventLoadRestored, "an agent may use all its slots again"},
 	{EventLeaderElected, "an agent leads its cluster, under a new epoch"},

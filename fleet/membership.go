@@ -59,6 +59,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	c.Departures.remove(j.AgentID)
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
+	if death := c.Deaths.Of(j.AgentID, j.Instance); death != nil {
+		answer.Refuted = death.Reason
+	}
 	switch {
 	case m.Instance == j.Instance && j.Registration != 0 && j.Registration < m.Registration:
 		return Joined{AgentID: j.AgentID, Refused: RefusedLate}
@@ -82,6 +85,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.LastEpoch++
 		m.Instance, m.Epoch, m.Relieved, m.Mistakes = j.Instance, c.LastEpoch, false, 0
 	}
+	c.Deaths.remove(j.AgentID)
 	m.JoinToken, m.Revoked, m.Registration = j.Token.ID, false, j.Registration
 	if !j.Resume {
 		c.countUse(j.Token, j.AgentID, now)
@@ -201,6 +205,7 @@ func (c *Cluster) Forget(agentID string, now time.Time) error {
 		return fmt.Errorf("the agent is connected: stop it first, or take it out of service with a drain")
 	}
 	c.Members = slices.Delete(c.Members, i, i+1)
+	c.Deaths.remove(agentID)
 	c.Cordons = slices.DeleteFunc(c.Cordons, func(k Cordon) bool { return k.AgentID == agentID })
 	c.Departures.add(Departure{AgentID: agentID, At: now, Forgotten: true})
 	return nil

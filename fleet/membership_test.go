@@ -258,3 +258,74 @@ func TestHealthOfAMember(t *testing.T) {
 		})
 	}
 }
+
+func TestDeclareDead(t *testing.T) {
+	t.Parallel()
+	joined := func() *Cluster {
+		c := newCluster(5)
+		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h",
+			Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
+		return c
+	}
+	for name, tc := range map[string]struct {
+		proof DeathProof
+		want  string
+	}{
+		"its newest process": {DeathProof{Instance: "a1"}, ""},
+		"its spawner":        {DeathProof{Spawner: "s", PID: 7, Host: "h"}, ""},
+		"another process":    {DeathProof{Instance: "a0"}, "another one"},
+		"a wrapper's end":    {DeathProof{Spawner: "s", PID: 8, Host: "h"}, "another one"},
+		"another spawner":    {DeathProof{Spawner: "z"}, "another one"},
+		"no member":          {DeathProof{AgentID: "z"}, "not a member"},
+	} {
+		c := joined()
+		if tc.proof.AgentID == "" {
+			tc.proof.AgentID = "a"
+		}
+		tc.proof.By, tc.proof.Proof = "ops", "no power"
+		err := c.DeclareDead(tc.proof, noon)
+		if tc.want != "" {
+			require.ErrorContains(t, err, tc.want, name)
+			require.Empty(t, c.Deaths, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, "proof of death by ops: no power", c.Deaths.Of("a", "a1").Reason, name)
+	}
+
+	c := joined()
+	require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a", By: "ops", Proof: "x"}, noon))
+	require.Empty(t, c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon).Refuted, "a new process")
+	require.Empty(t, c.Deaths)
+	require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a", By: "ops", Proof: "x"}, noon))
+	require.NotEmpty(t, c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon).Refuted, "it lives")
+}
+
+// What waits for the lease of an agent that was given up is free at once when its death is proved.
+func TestProofFreesRoles(t *testing.T) {
+	t.Parallel()
+	c := newCluster(5)
+	c.Config.ReplicationMode = ActivePassive
+	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+	c.Leader = "a"
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon}, "h1"))
+	c.VacateLeader(3*time.Second, noon)
+	c.Shards = Shards{{From: "a", FreeAt: noon.Add(time.Minute)}, {From: "b", FreeAt: noon.Add(time.Minute)}}
+	require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a", By: "ops", Proof: "x"}, noon))
+	require.Equal(t, noon, c.LeaderFreeAt)
+	require.Equal(t, noon, c.Shards[0].FreeAt)
+	require.Equal(t, noon.Add(time.Minute), c.Shards[1].FreeAt, "another agent's")
+}
+
+// A process that comes back after it was given up has more time from then on.
+func TestJoinCountsMistakes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(5)
+	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
+	for n := range 2 {
+		require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon}, "h1"))
+		require.Equal(t, Joined{AgentID: "a", Epoch: 1, GivenUp: true, Mistakes: n + 1},
+			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon))
+	}
+	require.Zero(t, c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon).Mistakes)
+}

@@ -2,15 +2,19 @@ package hub
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 func TestLostSessions(t *testing.T) {
@@ -149,15 +153,15 @@ func TestGoodbyeNeedsNoWaiting(t *testing.T) {
 		a := b.register("a", 1)
 		answer := a.poll()
 		token := b.seal.session(a.claims)
-		_, err := b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "a", Authorization: "Bearer " + token}})
+		_, err := b.goodbye(t.Context(), &goodbyeInput{Authorized: Authorized{ID: "a", Authorization: "Bearer " + token}})
 		require.NoError(t, err)
 		requireCode(t, protocol.CodeUnknownSession, (<-answer).err)
 		b.pass(0)
 		require.True(t, b.changed()[0].Left)
 		require.Zero(t, *b.changed()[0].LeaseRemaining)
-		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "a", Authorization: "Bearer " + token}})
+		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized: Authorized{ID: "a", Authorization: "Bearer " + token}})
 		requireCode(t, protocol.CodeUnknownSession, err)
-		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized{ID: "b", Authorization: "Bearer " + token}})
+		_, err = b.goodbye(t.Context(), &goodbyeInput{Authorized: Authorized{ID: "b", Authorization: "Bearer " + token}})
 		requireCode(t, protocol.CodeUnauthorized, err)
 	})
 }
@@ -349,14 +353,74 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 					Status: fleet.AgentOnline}}}}
 		done, err := b.registers("a")
 		require.NoError(t, err)
-		require.False(t, facts{b.Hub}.giveUpMissing(view, nil), "it registers at this moment")
+		l := &look{hub: b.Hub, began: time.Now()}
+		facts{b.Hub}.giveUpMissing(l, view, nil)
+		require.True(t, l.waits, "it registers at this moment")
 		b.pass(time.Second)
 		require.Empty(t, b.changed())
 
 		done()
-		require.True(t, facts{b.Hub}.giveUpMissing(view, nil))
+		l.waits, l.promisesOnly = false, true
+		facts{b.Hub}.giveUpMissing(l, view, nil)
+		b.pass(time.Second)
+		require.True(t, l.waits, "it has not promised to reconnect at once")
+		require.Empty(t, b.changed())
+
+		view.Members[0].Reconnects, l.waits = true, false
+		facts{b.Hub}.giveUpMissing(l, view, nil)
+		require.False(t, l.waits)
 		b.pass(time.Second)
 		require.Len(t, b.changed(), 1)
 		require.Equal(t, int64(4), b.changed()[0].Registration, "one that registers meanwhile is not meant")
+		require.Equal(t, fleet.EvidenceHubLost, b.changed()[0].Evidence)
 	})
+}
+
+// What a hub had before it was restarted and no agent brought back ends once no member may bring it back any more.
+func TestAttemptsOfAnEarlierRun(t *testing.T) {
+	delivery := func(task, agent string) store.Task {
+		d := &store.Delivery{State: enumspb.PENDING_ACTIVITY_STATE_STARTED}
+		d.Attempt.Number, d.Attempt.AgentID, d.Attempt.Hub = 1, agent, "hub-1"
+		return store.Task{Task: api.Task{ID: task}, Delivery: d}
+	}
+	member := func(id, hub string, reconnects bool) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: id + "-instance", Epoch: 1, Hub: hub, Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{Reconnects: reconnects}}
+	}
+	held := store.Held{delivery("brought", "back"), delivery("dropped", "back"), delivery("died", "gone"),
+		delivery("elsewhere", "moved"), delivery("nobody", ""), delivery("stranger", "forgotten")}
+	for name, c := range map[string]struct {
+		look  look
+		gone  []string // further members that are not back
+		want  []string
+		waits bool
+	}{
+		"all had their time":      {look: look{promisesOnly: true}, want: []string{"dropped", "died", "nobody", "stranger"}},
+		"one has made no promise": {look{promisesOnly: true}, []string{"slow"}, []string{"dropped", "died"}, true},
+		"too many: it may be us":  {look{}, []string{"slow", "slower"}, []string{"dropped"}, true},
+		"too many, for a minute": {look: look{last: true}, gone: []string{"slow", "slower"},
+			want: []string{"dropped", "died", "nobody", "stranger"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("back", 2)
+				a.session().attempts[attemptKey{"brought", 1}] = &attempt{}
+				view := &contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}}
+				view.Members = []fleet.Member{member("back", "hub-1", true), member("gone", "hub-1", true),
+					member("moved", "hub-2", true)}
+				for _, id := range c.gone {
+					view.Members = append(view.Members, member(id, "hub-1", false))
+				}
+				l := c.look
+				l.hub = b.Hub
+				var ended []string
+				for _, task := range (facts{b.Hub}).giveUpMissing(&l, view, slices.Clone(held)) {
+					ended = append(ended, task.ID)
+				}
+				require.Equal(t, c.want, ended)
+				require.Equal(t, c.waits, l.waits)
+				delete(a.session().attempts, attemptKey{"brought", 1})
+			})
+		})
+	}
 }

@@ -9,9 +9,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -60,7 +62,10 @@ type (
 		Body protocol.StateReport
 	}
 	stateOutput  struct{ Body protocol.StateTaken }
-	goodbyeInput struct{ Authorized }
+	goodbyeInput struct {
+		Authorized
+		Died string `query:"died" maxLength:"512" doc:"How the agent's process ended. For its supervisor, once nothing runs any more that the process started: work and roles that wait for leases move at once."`
+	}
 )
 
 // endpoints are the requests of agents.
@@ -98,7 +103,7 @@ func (h *Hub) Register(api huma.API) {
 		"since, and whose hub was restarted. The body is that of registering, by the same process."
 	resume.MaxBodyBytes = maxRegisterBytes
 	httpapi.Register(api, access.Session, resume, e.resumeSession)
-	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath, "Say goodbye")
+	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath, "Say goodbye, or prove that the agent died")
 	goodbye.DefaultStatus = http.StatusNoContent
 	httpapi.Register(api, access.Session, goodbye, e.goodbye)
 }
@@ -218,10 +223,22 @@ func (e endpoints) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, e
 }
 
 // goodbye ends a session at the agent's request. The agent has stopped all its work, so nothing waits for its lease.
-func (e endpoints) goodbye(_ context.Context, in *goodbyeInput) (*struct{}, error) {
+// Its supervisor may say how it died instead.
+func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, error) {
 	claims, err := e.authorize(in.Authorized)
 	if err != nil {
 		return nil, err
+	}
+	if in.Died != "" {
+		_, err := contract.DeadUpdate.Send(ctx, e.hub.client, contract.ClusterWorkflowID(claims.Cluster), fleet.DeathProof{
+			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})
+		switch {
+		case err == nil:
+			return nil, nil
+		case store.KindOf(err) == store.Refused:
+			return nil, httpapi.Problem(protocol.CodeConflict, store.Refusal(err))
+		}
+		return nil, temporalProblem(err)
 	}
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/health"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // facts is the hub as its listeners see it. Each method takes the hub's lock. The hub may hold its lock when it calls a
@@ -181,41 +182,53 @@ func (h *Hub) missingLocked(m *fleet.Member) bool {
 	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
 }
 
-// anyMissing reports whether giveUpMissing would find a member.
-func (f facts) anyMissing(view *contract.ClusterView) bool {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	return slices.ContainsFunc(view.Members, func(m fleet.Member) bool { return f.hub.missingLocked(&m) })
-}
-
-// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, with the
-// attempts that it held. It returns false if it had to skip one: an agent that is registering may be counted already
-// and open its session next.
-func (f facts) giveUpMissing(view *contract.ClusterView, held map[string][]fleet.HeldAttempt) (all bool) {
-	h := f.hub
+// giveUpMissing reports to a cluster each member that it counts on this hub and that has no session here, as far as the
+// look is to give it up. It returns those of the attempts that the hub had before which are to be ended: those of such
+// members, and, unless a member may still bring them back, those that no agent has.
+func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Held) (lost store.Held) {
+	h, now, name := f.hub, time.Now(), view.Config.Name
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all = true
+	brake, present := fleet.Brake{Policy: view.Config.Brake}, 0
+	for i := range view.Members {
+		if m := &view.Members[i]; h.missingLocked(m) {
+			brake.Lost(m.AgentID, now)
+		} else if m.Serving() {
+			present++
+		}
+	}
+	attempts, braked, waits := held.Attempts(), brake.Settle(present, now) && !l.last, false
+	gone := map[string]bool{}
 	for i := range view.Members {
 		m := &view.Members[i]
-		if !h.missingLocked(m) {
+		s := h.sessions[m.AgentID]
+		away := m.Hub == h.id && m.Connected() && (s == nil || s.epoch < m.Epoch)
+		// One that registers now may be counted already and open its session next.
+		if away && (braked || l.promisesOnly && !m.Reconnects || h.registering[m.AgentID] > 0) {
+			waits = true
 			continue
 		}
-		if h.registering[m.AgentID] > 0 {
-			all = false
-			continue
+		gone[m.AgentID] = m.Hub == h.id || !m.Serving() // else it is with another hub, with its work
+		if away && m.Serving() {
+			h.notices.Notify(name, fleet.Transition{
+				AgentID:      m.AgentID,
+				Instance:     m.Instance,
+				Epoch:        m.Epoch,
+				Registration: m.Registration,
+				Status:       fleet.AgentOffline,
+				At:           now.UTC(),
+				Reason:       "it did not come back after its hub restarted",
+				Attempts:     attempts[m.AgentID],
+				Evidence:     fleet.EvidenceHubLost,
+				NoticedAfter: fleet.Duration(now.Sub(l.began).Round(time.Millisecond)),
+			})
 		}
-		h.notices.Notify(view.Config.Name, fleet.Transition{
-			AgentID:      m.AgentID,
-			Instance:     m.Instance,
-			Epoch:        m.Epoch,
-			Registration: m.Registration,
-			Status:       fleet.AgentOffline,
-			At:           time.Now().UTC(),
-			Reason:       "it did not come back after its hub restarted",
-			Attempts:     held[m.AgentID],
-			Evidence:     fleet.EvidenceHubLost,
-		})
 	}
-	return all
+	l.waits = l.waits || waits
+	here := h.attemptsLocked()
+	return slices.DeleteFunc(held, func(t store.Task) bool {
+		a := t.Running()
+		left := gone[a.AgentID] || view.Member(a.AgentID) == nil && !waits
+		return here[attemptKey{t.ID, a.Number}] || !left
+	})
 }

@@ -51,6 +51,22 @@ func compareTimes(a, b fleet.HeldTask) int {
 	return a.StartedAt.Compare(*b.StartedAt)
 }
 
+// attemptsLocked are the attempts in this hub: with its agents, or waiting.
+func (h *Hub) attemptsLocked() map[attemptKey]bool {
+	held := map[attemptKey]bool{}
+	for _, s := range h.sessions {
+		for key := range s.attempts {
+			held[key] = true
+		}
+	}
+	for _, l := range h.lanes {
+		for _, p := range l.parked {
+			held[p.attempt.attemptKey] = true
+		}
+	}
+	return held
+}
+
 // holdsAttempts reports which attempts are in this hub: with its agents, or waiting. Healing ends those that no hub
 // has.
 func (c activities) holdsAttempts(
@@ -58,20 +74,7 @@ func (c activities) holdsAttempts(
 ) (contract.HoldsAttemptsResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	held := map[attemptKey]bool{}
-	for _, s := range c.hub.sessions {
-		if s.cluster != in.Cluster {
-			continue
-		}
-		for key := range s.attempts {
-			held[key] = true
-		}
-	}
-	for _, l := range c.hub.lanes {
-		for _, p := range l.parked {
-			held[p.attempt.attemptKey] = true
-		}
-	}
+	held := c.hub.attemptsLocked()
 	var result contract.HoldsAttemptsResult
 	for _, a := range in.Attempts {
 		if held[attemptKey{a.TaskID, a.Attempt}] {

@@ -15,6 +15,7 @@ type metrics struct {
 	results     *prometheus.CounterVec // outcome
 	givenUp     *prometheus.CounterVec // evidence
 	mistakes    prometheus.Counter
+	refuted     prometheus.Counter
 	stale       prometheus.Counter
 	lost        prometheus.Counter
 	returned    prometheus.Counter
@@ -88,6 +89,8 @@ func newMetrics(r prometheus.Registerer, h *Hub) *metrics {
 			"Agents given up, by evidence: connection_closed, unreachable, silence or proof.", "evidence"),
 		mistakes: counter("mainstay_hub_agents_given_up_wrongly_total",
 			"Agents that came back as the same process after they had been given up."),
+		refuted: counter("mainstay_hub_false_proofs_total",
+			"Agents that live although a proof of death said that they had ended."),
 		reattached: counter("mainstay_hub_attempts_reattached_total",
 			"Running attempts taken over from agents that re-attached."),
 		results: vector("mainstay_hub_results_total", "Results that Temporal accepted, by outcome.", "outcome"),

@@ -3,18 +3,26 @@ package hub
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
 )
 
+// returnTime is how long an agent that promises to reconnect has to come back after a hub's start: its tries are two
+// seconds apart at most.
+const returnTime = 3 * time.Second
+
 // reclaimer gives up the members that the clusters count on this hub and that did not come back after it started, or
-// after it was out of touch with Temporal. No other part would notice that they died meanwhile.
+// after it was out of touch with Temporal. No other part would notice that they died meanwhile. It also ends the
+// attempts that the hub had before and that no agent brought back.
 type reclaimer struct {
 	hub  *Hub
 	soon part.Signal // asks for another look
@@ -22,17 +30,30 @@ type reclaimer struct {
 
 func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewSignal()} }
 
-// Run looks once the agents had the failure threshold to come back, and then after each request.
+// Run looks when agents that promise to reconnect had the time for it, when the others had the failure threshold, and,
+// for those that the brake held, when the backstop has ended their work; and so again after each request.
 func (r *reclaimer) Run(ctx context.Context) {
+	failure := r.hub.config.Timing.FailureThreshold
 	for {
-		backoff.Pause(ctx, r.hub.config.Timing.FailureThreshold)
-		retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
-		for ; ctx.Err() == nil; retry.Pause(ctx) {
-			err := r.giveUpMissing(ctx)
-			if err == nil || ctx.Err() != nil {
+		began := time.Now()
+		looks := []time.Duration{min(returnTime, failure), failure, fleet.AttemptBackstop}
+		for i, after := range looks {
+			backoff.Pause(ctx, time.Until(began.Add(after)))
+			l := look{hub: r.hub, began: began, promisesOnly: after < failure, last: i == len(looks)-1}
+			retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
+			for ; ctx.Err() == nil; retry.Pause(ctx) {
+				err := l.all(ctx)
+				if err == nil || ctx.Err() != nil {
+					break
+				}
+				r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
+			}
+			if !l.waits {
 				break
 			}
-			r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
+			if l.last {
+				r.soon.Send()
+			}
 		}
 		select {
 		case <-r.soon:
@@ -42,36 +63,55 @@ func (r *reclaimer) Run(ctx context.Context) {
 	}
 }
 
-func (r *reclaimer) giveUpMissing(ctx context.Context) error {
+// look is one look at what an earlier run of the hub left.
+type look struct {
+	hub          *Hub
+	began        time.Time // of the hub, or when it was in touch with Temporal again
+	promisesOnly bool      // give up only agents that promise to reconnect
+	last         bool      // the brake holds nobody any more
+	waits        bool      // it left members or attempts for the next look
+}
+
+func (l *look) all(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	clusters := store.Store{Client: r.hub.client, Namespace: r.hub.namespace}.Clusters()
-	names, err := clusters.Names(ctx)
+	l.waits = false
+	all := store.Store{Client: l.hub.client, Namespace: l.hub.namespace}
+	names, err := all.Clusters().Names(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		view, err := clusters.View(ctx, name)
+		view, err := all.Clusters().View(ctx, name)
 		if store.KindOf(err) == store.NotFound {
 			continue // deleted since it was listed
 		}
 		if err != nil {
 			return fmt.Errorf("query cluster %s: %w", name, err)
 		}
-		var held map[string][]fleet.HeldAttempt
-		if (facts{r.hub}).anyMissing(&view) {
-			held, err = (store.Store{Client: r.hub.client, Namespace: r.hub.namespace}).Tasks().HeldAt(
-				ctx,
-				name,
-				r.hub.id,
-			)
-			if err != nil {
-				return err
-			}
-		}
-		if !(facts{r.hub}).giveUpMissing(&view, held) {
-			r.soon.Send()
+		if err := l.cluster(ctx, all.Tasks(), &view); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// cluster gives up missing members, and ends the attempts of these and those that nobody has.
+func (l *look) cluster(ctx context.Context, tasks store.Tasks, view *contract.ClusterView) error {
+	held, err := tasks.HeldAt(ctx, view.Config.Name, l.hub.id)
+	if err != nil {
+		return err
+	}
+	held = slices.DeleteFunc(held, func(t store.Task) bool { return !t.Delivery.SeenAt.Before(l.began) })
+	lost := facts{l.hub}.giveUpMissing(l, view, held)
+	if len(lost) == 0 {
+		return nil
+	}
+	lease := l.hub.config.Timing.For(math.MaxInt).Lease(view.Config.ReplicationMode,
+		view.Config.RoleLease.Std())
+	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
+	n, err := tasks.EndHeld(ctx, lost, l.hub.identity(), "its hub was restarted and no agent brought it back", &left)
+	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", view.Config.Name), zap.Int("attempts", n))
+	l.hub.metrics.lost.Add(float64(n))
+	return err
 }

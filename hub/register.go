@@ -8,6 +8,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -206,6 +207,11 @@ func (h *Hub) admitLocked(
 		s.timing = h.config.Timing.For(len(h.sessions))
 		if joined.GivenUp {
 			h.metrics.mistakes.Inc()
+		}
+		if joined.Refuted != "" {
+			h.metrics.refuted.Inc()
+			h.log.Error("An agent lives although a proof said that it had ended", zap.String("agent", s.agent),
+				zap.String("proof", joined.Refuted))
 		}
 		s.health = h.health.Open(s.agent)
 		h.sessions[s.agent] = s

@@ -100,6 +100,10 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 		case d.Ended(s.token):
 			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true,
 				lease: h.leaseLeftLocked(s, now), at: now})
+		case d.Deaths.Of(s.agent, s.instance) != nil:
+			e := h.givenUpLocked(s, now)
+			e.evidence, e.reason, e.lease = fleet.EvidenceProof, d.Deaths.Of(s.agent, s.instance).Reason, 0
+			h.endLocked(s, e)
 		default:
 			h.serveLocked(s)
 			h.sendRoleLocked(s)

@@ -135,3 +135,25 @@ func TestHoldOfARoleHolder(t *testing.T) {
 		}
 	})
 }
+
+// A proof of death ends the session at once, and nothing waits for its lease.
+func TestProofOfDeath(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1", safety(fleet.Fenced)))
+		answer := a.poll(lists(given))
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			Deaths: fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "proof of death by ops: no power"}}}))
+		b.pass(0)
+		requireCode(t, protocol.CodeUnknownSession, (<-answer).err)
+		require.Equal(t, "proof of death by ops: no power", b.reported()[0].Reason)
+		require.Zero(t, *b.reported()[0].LeaseRemaining)
+		require.Equal(t, fleet.EvidenceProof, b.changed()[0].Evidence)
+		require.Zero(t, *b.changed()[0].LeaseRemaining)
+
+		b.temporal.epochs["a"] = fleet.Joined{AgentID: "a", Epoch: 1, Replaced: "a-instance", GivenUp: true,
+			Refuted: "proof of death by ops: no power"}
+		b.register("a", 1)
+		require.Equal(t, 1.0, b.counted("mainstay_hub_false_proofs_total"), "it lives")
+	})
+}

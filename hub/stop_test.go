@@ -20,7 +20,7 @@ func TestStopWhileAgentsSayGoodbye(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range agents {
 			p := b.register("a"+strconv.Itoa(i), 1)
-			in := &goodbyeInput{Authorized{ID: p.claims.Agent, Authorization: "Bearer " + b.seal.session(p.claims)}}
+			in := &goodbyeInput{Authorized: Authorized{ID: p.claims.Agent, Authorization: "Bearer " + b.seal.session(p.claims)}}
 			all.Go(func() {
 				<-time.After(time.Duration(i) * 2 * time.Millisecond)
 				_, err := b.goodbye(t.Context(), in)

@@ -148,6 +148,14 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, announceAgain)
 	defer cancel()
+	if end.Gone {
+		proof := fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, Spawner: h.o.Name,
+			By: "spawner " + h.o.Name, Proof: end.Reason}
+		_, err := contract.DeadUpdate.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
+		if err != nil { // its hub notices too
+			h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "error", err)
+		}
+	}
 	event := fleet.Event{Type: fleet.EventAgentEnded, Time: end.At.UTC(),
 		EventData: fleet.EventData{AgentID: end.AgentID, Reason: end.Reason}}
 	if err := contract.AnnounceSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster),

@@ -20,6 +20,9 @@ const (
 	adoptedLook = 100 * time.Millisecond
 	// goneLimit bounds waiting for a process after SIGKILL.
 	goneLimit = 10 * time.Second
+	// leftLimit bounds the wait for what an agent started to end too, and leftLook spaces the looks.
+	leftLimit = 2 * time.Second
+	leftLook  = 10 * time.Millisecond
 	// endedKept is how long the end of a process that nobody asked to end is remembered.
 	endedKept = time.Hour
 )
@@ -152,11 +155,8 @@ func (p *Process) noteEnd(r *running, how string) {
 		r.Ended, r.EndedAt = how, time.Now()
 		removeToken(p.options.Dir, id)
 		if !p.asked[id] {
-			select {
-			case p.ends <- fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt,
-				Reason: "its process " + how}:
-			default: // nobody watches
-			}
+			go p.tellEnd(fleet.SpawnEnd{AgentID: id, Cluster: r.Spec.Cluster, At: r.EndedAt,
+				Reason: "its process " + how, Host: p.host, PID: r.PID})
 		}
 		if err := writeRecord(p.options.Dir, r.record); err != nil {
 			p.options.Logger.Sugar().Warnw("The end of an agent was not recorded", "agent", id, "error", err)
@@ -164,6 +164,19 @@ func (p *Process) noteEnd(r *running, how string) {
 		p.options.Logger.Sugar().Infow("An agent's process has ended", "agent", id, "pid", r.PID, "how", how)
 	}
 	close(r.ended)
+}
+
+// tellEnd tells of an end, once nothing runs any more that the agent started, or it has taken too long.
+func (p *Process) tellEnd(end fleet.SpawnEnd) {
+	for until := time.Now().Add(leftLimit); ; time.Sleep(leftLook) { //nolint:forbidigo // processes end without a word
+		if end.Gone = !anyCarries(end.AgentID); end.Gone || time.Now().After(until) {
+			break
+		}
+	}
+	select {
+	case p.ends <- end:
+	default: // nobody watches
+	}
 }
 
 // Spawn implements Spawner.

@@ -56,6 +56,21 @@ func carries(pid int, id string) bool {
 	return bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+EnvSpawnID+"="+id+"\x00"))
 }
 
+// anyCarries reports whether any process has a spawn's id in its environment: the agent's, and what it starts, such as
+// the guards of its commands, which end after these.
+func anyCarries(id string) bool {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return true
+	}
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && carries(pid, id) {
+			return true
+		}
+	}
+	return false
+}
+
 // findProcess looks for the process of a record whose number was not written; 0 when there is none. What the agent
 // itself starts carries its id too, and for an instant its command line, but does not lead its process group.
 func findProcess(r record) int {

@@ -13,3 +13,6 @@ func beginning(int) uint64 { return 0 }
 func findProcess(record) int { return 0 }
 
 func machineMemory() int64 { return 0 }
+
+// anyCarries cannot tell here, so no end is a proof of death.
+func anyCarries(string) bool { return true }

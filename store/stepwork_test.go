@@ -102,7 +102,7 @@ func TestHeldAtFindsStepsOfRuns(t *testing.T) {
 	held, err := store.Store{Client: f}.Tasks().HeldAt(t.Context(), "c", "h1")
 	require.NoError(t, err)
 	require.Equal(t, map[string][]fleet.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
-		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held)
+		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held.Attempts())
 }
 
 // Scaling stops no agent that steps of runs are pinned to.

@@ -470,26 +470,6 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 	return t, nil
 }
 
-// heldLooks bounds the open tasks and runs of a cluster that HeldAt describes.
-const heldLooks = 5000
-
-// HeldAt lists the attempts that the agents of a hub had by its last report, by agent: the only trace of them when the
-// hub is gone too. It looks at heldLooks open tasks and runs of the cluster at most, the newest first.
-func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (map[string][]fleet.HeldAttempt, error) {
-	open, err := s.Delivering(ctx, cluster, heldLooks)
-	if err != nil {
-		return nil, err
-	}
-	held := map[string][]fleet.HeldAttempt{}
-	for i := range open {
-		a := open[i].Running()
-		if a != nil && a.AgentID != "" && a.Hub == hub && len(held[a.AgentID]) < fleet.MaxTransfers {
-			held[a.AgentID] = append(held[a.AgentID], fleet.HeldAttempt{TaskID: open[i].ID, Attempt: a.Number})
-		}
-	}
-	return held, nil
-}
-
 const (
 	// pinnedPage is how many tasks one look reads; each look leaves out the agents that are known.
 	pinnedPage = 1000

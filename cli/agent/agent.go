@@ -19,7 +19,7 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
 	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a),
-		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a))
+		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a), deadCommand(a))
 	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
 		a.ServerFlag(sub)
 	}
@@ -89,6 +89,24 @@ func forgetCommand(a *app.App) *cobra.Command {
 			return a.Sayf("Agent %s is forgotten.\n", args[0])
 		})
 	})
+}
+
+func deadCommand(a *app.App) *cobra.Command {
+	var r api.DeadRequest
+	command := app.Show(a, &cobra.Command{
+		Use: "dead ID", Short: "Prove that an agent has ended: its fenced work and roles move at once",
+		Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is switched off.
+Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's record. Should
+the agent live, an event and a metric tell of it, and its results are refused.`,
+		Example: `  mainstay agent dead agent-1 --proof "the rack has no power since 10:31"`,
+		Args:    app.Exactly("an agent's id"),
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
+		return s.Agents.Dead(ctx, args[0], r)
+	}, printAgent)
+	command.Flags().StringVar(&r.Proof, "proof", "", "how you know it (required)")
+	command.Flags().StringVar(&r.InstanceID, "instance", "", "the process that it is about (default: the newest)")
+	_ = command.MarkFlagRequired("proof") // it exists
+	return command
 }
 
 // currentTasks names what an agent runs, at most so many.

@@ -2,6 +2,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -113,6 +114,11 @@ func (h *Handlers) Register(routes huma.API) {
 		h.forget)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
 		"List a cluster's members", ""), h.listMembers)
+	httpapi.Register(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
+		"Prove that an agent has ended",
+		"For when it is certain that its process and all that it started has ended, as when its machine is switched off. Nothing waits "+
+			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it."),
+		h.declareDead)
 	h.registerHealth(routes)
 	h.registerLoads(routes)
 	h.registerMaintenance(routes)
@@ -155,6 +161,18 @@ func (h *Handlers) forget(ctx context.Context, in *rest.AgentInput) (*struct{}, 
 	_, err = store.UpdateCluster(ctx, h.Store.Clusters(), contract.ForgetUpdate, view.Config.Name,
 		contract.ForgetRequest{AgentID: in.ID})
 	return nil, h.Answer(err, "forget an agent", protocol.CodeUnknownAgent)
+}
+
+type deadInput struct {
+	ID   string `path:"id" doc:"The agent's id."`
+	Body api.DeadRequest
+}
+
+// declareDead takes a person's proof that an agent has ended.
+func (h *Handlers) declareDead(ctx context.Context, in *deadInput) (*rest.Output[api.Agent], error) {
+	by := access.From(ctx)
+	return change(ctx, h, in.ID, "take a proof of death", contract.DeadUpdate, fleet.DeathProof{AgentID: in.ID,
+		Instance: in.Body.InstanceID, By: cmp.Or(by.Name, "an operator"), Proof: in.Body.Proof})
 }
 
 // agent shows an agent.

@@ -40,7 +40,8 @@ func (d *Docker) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 			if d.ends.Take(id, c.ID) {
 				reason := d.reason(ctx, c)
 				d.o.Logger.Sugar().Infow("An agent's container has ended", "agent", id, "reason", reason)
-				ended(fleet.SpawnEnd{AgentID: id, Cluster: items[i].Labels[labelCluster], At: old, Reason: reason})
+				ended(fleet.SpawnEnd{AgentID: id, Cluster: items[i].Labels[labelCluster], At: old, Reason: reason,
+					Gone: true})
 			}
 		case container.StateCreated:
 		default:

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,6 +33,9 @@ type crew struct {
 	slots      int    // of each agent
 	capability string // of each agent; empty: none
 	led        bool   // only a leader works
+	setup      string // of the fault that it is for
+	relay      *relay // between the agents and the hub; nil: nothing is
+	cables     map[string]*cable
 	ids        []string
 	processes  map[string]*Process
 	gone       map[int]bool // processes that were killed
@@ -73,12 +77,19 @@ func (c *crew) begin(ctx context.Context, mode fleet.ReplicationMode) error {
 // startAgents starts agents and waits until they have registered.
 func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
-		args := []string{"bench", "agent", "--hub", c.agentsURL(), "--cluster", c.cluster, "--id", id,
-			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path, "--stop-timeout", stopAfter.String()}
+		url, under := c.agentsURL(), []string(nil)
+		if c.relay != nil {
+			url = c.relay.url()
+		}
+		if cable := c.cables[id]; cable != nil {
+			url, under = strings.Replace(url, c.hubHost, cable.address, 1), cable.under()
+		}
+		args := append(under, c.program, "bench", "agent", "--hub", url, "--cluster", c.cluster, "--id", id,
+			"--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path, "--stop-timeout", stopAfter.String())
 		if c.capability != "" {
 			args = append(args, "--capability", c.capability)
 		}
-		p, err := c.Start(id, args...)
+		p, err := c.startLine(id, args)
 		if err != nil {
 			return err
 		}

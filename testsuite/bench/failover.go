@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -20,6 +23,7 @@ type failoverPlan struct {
 	times        map[string]int // how often an agent is hit, by fault
 	outageAgents int            // have running work when parts of the control plane die
 	away         time.Duration  // of Temporal
+	flap         time.Duration  // how long connections are cut
 	only         []string       // faults, by name; empty: all
 }
 
@@ -43,13 +47,20 @@ type faultRow struct {
 	times          []time.Duration // from the fault to the moved attempt's first instruction, or as Fault says
 	limit, typical time.Duration   // targets of the 99th percentile and of the median; 0: none
 	signal         syscall.Signal  // to agents; 0: it hits parts of the control plane
-	led            bool            // it hits the leader of a cluster
+	setup          string          // what it needs beside plain agents: a leader, a network, a hub of its own
+	delay          time.Duration   // of the network, in one direction
+	// also is what happens to the control plane, or what a person does, after the fault of an agent.
+	also func(ctx context.Context, c *crew, agent string) error
 }
 
 // sumUp fills what follows from the rest.
 func (r *faultRow) sumUp() {
 	s := timesOf(r.times)
 	r.Moved, r.P50, r.P99, r.Max = s.Count, s.P50, s.P99, s.Max
+	if r.signal == syscall.SIGCONT {
+		r.Met = r.Rerun*100 <= r.Faults
+		return
+	}
 	r.Met = (r.limit == 0 || s.P99 <= milliseconds(r.limit)) && (r.typical == 0 || s.P50 <= milliseconds(r.typical)) &&
 		r.Twice+r.Rerun+r.Lost == 0
 }
@@ -59,18 +70,54 @@ const leaderCrew = 3
 
 // faults are in the order in which they are done: first those of agents, then those of parts of the control plane.
 var faults = []faultRow{
-	{Name: "kill", Fault: "SIGKILL, idempotent work", Target: "p50 ≤ 1.3 s, p99 ≤ 2 s",
-		typical: 1300 * time.Millisecond, limit: 2 * time.Second, signal: syscall.SIGKILL},
-	{Name: "freeze", Fault: "SIGSTOP", Target: "≤ 16 s (failure_threshold + 1 s)",
-		limit: 16 * time.Second, signal: syscall.SIGSTOP},
+	{Name: "kill", Fault: "SIGKILL, idempotent work", Target: "p50 ≤ 0.3 s, p99 ≤ 0.5 s",
+		typical: 300 * time.Millisecond, limit: 500 * time.Millisecond, signal: syscall.SIGKILL},
+	{Name: "freeze", Fault: "SIGSTOP", Target: "≤ 8 s (failure_threshold + 1 s)",
+		limit: 8 * time.Second, signal: syscall.SIGSTOP},
 	{Name: "stop", Fault: "SIGTERM: gap without anybody at work",
 		Target: "≤ 0.3 s, nothing runs twice", limit: 300 * time.Millisecond, signal: syscall.SIGTERM},
+	{Name: "kill-30ms", Fault: "SIGKILL, round trip of 30 ms", Target: "p50 ≤ 0.42 s, p99 ≤ 0.62 s",
+		typical: 420 * time.Millisecond, limit: 620 * time.Millisecond, signal: syscall.SIGKILL,
+		setup: setupFar + "30ms", delay: 15 * time.Millisecond},
+	{Name: "kill-100ms", Fault: "SIGKILL, round trip of 100 ms", Target: "p50 ≤ 0.7 s, p99 ≤ 0.9 s",
+		typical: 700 * time.Millisecond, limit: 900 * time.Millisecond, signal: syscall.SIGKILL,
+		setup: setupFar + "100ms", delay: 50 * time.Millisecond},
+	{Name: "flap", Fault: "connections cut each second", Target: "begun twice in ≤ 1 of 100 cuts", setup: setupFar,
+		signal: syscall.SIGCONT},
+	{Name: "host", Fault: "cable of the agent's host pulled", Target: "p99 ≤ 4.5 s",
+		limit: 4500 * time.Millisecond, signal: syscall.SIGKILL, setup: setupCables},
+	{Name: "both", Fault: "agent and hub killed together, hub restarted", Target: "p99 ≤ 8 s",
+		limit: 8 * time.Second, signal: syscall.SIGKILL, setup: setupHub, also: restartHub},
 	{Name: "leader", Fault: "leader killed (active_passive, fenced)",
-		Target: "≤ 6 s (role lease + 1 s), never two at once", limit: 6 * time.Second, signal: syscall.SIGKILL, led: true},
+		Target: "≤ 3.5 s (role lease + 0.5 s), never two at once", limit: 3500 * time.Millisecond,
+		signal: syscall.SIGKILL, setup: setupLed},
+	{Name: "proof", Fault: "leader killed, with proof of death", Target: "≤ 0.6 s, never two at once",
+		limit: 600 * time.Millisecond, signal: syscall.SIGKILL, setup: setupLed, also: proveDeath},
 	{Name: "hub", Fault: "hub process killed and restarted", Target: "0 run again, 0 lost"},
 	{Name: "temporal", Fault: "embedded Temporal, gateway and worker killed, restarted on their file",
 		Target: "0 run again, 0 lost"},
 	{Name: "all", Fault: "whole control plane killed in one, restarted at once", Target: "0 run again, 0 lost"},
+}
+
+// What faults need beside plain agents.
+const (
+	setupLed    = "a leader"
+	setupFar    = "a network of " // its round trip
+	setupCables = "a network namespace for each agent"
+	setupHub    = "a hub of its own"
+)
+
+// restartHub kills the hub and starts it again.
+func restartHub(ctx context.Context, c *crew, _ string) error {
+	c.hub.end()
+	return c.startServe(ctx, "hub")
+}
+
+// proveDeath says that an agent has ended, once it has.
+func proveDeath(ctx context.Context, c *crew, agent string) error {
+	<-c.processes[agent].done
+	_, err := c.Agents.Dead(ctx, agent, api.DeadRequest{Proof: "the benchmark killed it and waited for its end"})
+	return err
 }
 
 // faultNames are for --only.
@@ -89,7 +136,7 @@ type failoverReport struct {
 
 func failoverBenchmark() benchmark {
 	p := failoverPlan{}
-	var kills, freezes, stops, leaders int
+	var kills, freezes, stops, leaders, hosts int
 	return benchmark{
 		Command: &cobra.Command{
 			Use:   "failover",
@@ -106,13 +153,16 @@ Faults: ` + strings.Join(faultNames(), ", ") + `.`,
 			{"freezes", &freezes, 20, 1, 1000, "agents frozen (SIGSTOP)"},
 			{"stops", &stops, 50, 1, 1000, "agents stopped (SIGTERM)"},
 			{"leaders", &leaders, 10, 1, 1000, "leaders killed"},
+			{"hosts", &hosts, 10, 1, 1000, "cables pulled, and agents killed with their hub"},
 			{"outage-agents", &p.outageAgents, 100, 1, 1000, "agents with work when parts of the control plane die"},
 		},
-		lengths: []length{{"away", &p.away, 20 * time.Second, 0, "how long Temporal is away"}},
-		only:    &p.only,
-		parts:   faultNames(),
+		lengths: []length{{"flap", &p.flap, time.Minute, time.Second, "how long connections are cut each second"},
+			{"away", &p.away, 20 * time.Second, 0, "how long Temporal is away"}},
+		only:  &p.only,
+		parts: faultNames(),
 		measure: func(ctx context.Context, r *run) error {
-			p.times = map[string]int{"kill": kills, "freeze": freezes, "stop": stops, "leader": leaders}
+			p.times = map[string]int{"kill": kills, "freeze": freezes, "stop": stops, "leader": leaders,
+				"proof": leaders, "kill-30ms": kills, "kill-100ms": kills, "host": hosts, "both": hosts}
 			result := failoverReport{report: r.report}
 			var err error
 			result.Faults, err = p.measure(ctx, func(ctx context.Context) (*Installation, error) {
@@ -132,6 +182,7 @@ func (p *failoverPlan) measure(
 	stop := func() {
 		if c != nil {
 			c.Stop()
+			c.leaveNetwork()
 			c = nil
 		}
 	}
@@ -141,13 +192,17 @@ func (p *failoverPlan) measure(
 			continue
 		}
 		var err error
-		if c == nil || c.led != row.led || row.signal == 0 {
+		if c == nil || c.setup != row.setup || row.signal == 0 {
 			stop()
 			c, err = p.newCrew(ctx, &row, install)
 		}
-		if err == nil && row.signal == 0 {
+		switch {
+		case err != nil:
+		case row.signal == 0:
 			err = p.outage(ctx, c, &row, progress)
-		} else if err == nil {
+		case row.signal == syscall.SIGCONT:
+			err = c.flap(ctx, &row, p.flap)
+		default:
 			err = c.hitAll(ctx, &row, p.times[row.Name], progress)
 		}
 		if err != nil {
@@ -171,19 +226,76 @@ func (p *failoverPlan) newCrew(
 	switch {
 	case row.signal == 0:
 		return newCrew(i, "bench", p.outageAgents), nil
-	case row.led:
+	case row.setup == setupLed:
 		c := newCrew(i, "bench-leader", leaderCrew)
-		c.safety, c.led = fleet.Fenced, true
+		c.safety, c.led, c.setup = fleet.Fenced, true, row.setup
 		if err := c.begin(ctx, fleet.ActivePassive); err != nil {
 			return c, err
 		}
 		return c, c.oneTask(ctx)
 	}
 	c := newCrew(i, "bench", p.agents)
+	if err := c.enterNetwork(ctx, row); err != nil {
+		return c, err
+	}
 	if err := c.begin(ctx, fleet.ActiveActive); err != nil {
 		return c, err
 	}
 	return c, c.fill(ctx)
+}
+
+// enterNetwork makes what a fault needs between agents and hub.
+func (c *crew) enterNetwork(ctx context.Context, row *faultRow) (err error) {
+	c.setup = row.setup
+	switch {
+	case row.setup == setupHub:
+		return c.startServe(ctx, "hub")
+	case row.setup == setupCables:
+		c.hubHost, c.cables = "0.0.0.0", map[string]*cable{}
+		for n, id := range c.ids {
+			if c.cables[id], err = newCable(n); err != nil {
+				return err
+			}
+		}
+		return c.startServe(ctx, "hub")
+	case row.setup != "":
+		c.relay, err = newRelay(strings.TrimPrefix(c.agentsURL(), "http://"), row.delay)
+	}
+	return err
+}
+
+func (c *crew) leaveNetwork() {
+	if c.relay != nil {
+		c.relay.stop()
+	}
+	for _, cable := range c.cables {
+		if cable != nil {
+			cable.remove()
+		}
+	}
+}
+
+// flap cuts all connections each second, and counts the tasks that were begun again although their agents live.
+func (c *crew) flap(ctx context.Context, row *faultRow, d time.Duration) error {
+	tasks := []string{}
+	for _, of := range c.running() {
+		tasks = slices.AppendSeq(tasks, maps.Keys(of))
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+		row.Faults += c.relay.cut()
+	}
+	if err := pause(ctx, 5*time.Second); err != nil { // what was given up would be at work again by then
+		return err
+	}
+	row.Tasks = len(tasks)
+	if err := c.ledger.more(); err != nil {
+		return err
+	}
+	row.Rerun = reruns(c.ledger.entries, tasks)
+	return nil
 }
 
 // outageWork is how long tasks go on that live through an outage: longer than everything that could have them run

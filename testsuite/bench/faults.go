@@ -27,12 +27,12 @@ func (c *crew) hitAll(ctx context.Context, row *faultRow, n int, progress io.Wri
 		if err != nil {
 			return err
 		}
-		moved, err := c.hit(ctx, row.signal, ids...)
+		moved, err := c.hit(ctx, row, ids...)
 		if err != nil {
 			return err
 		}
 		row.count(moved, len(ids))
-		if err := c.restore(ctx, row.signal, moved, ids); err != nil {
+		if err := c.restore(ctx, row, moved, ids); err != nil {
 			return err
 		}
 		if done += len(ids); done%10 == 0 || done == n || len(ids) > 1 {
@@ -87,7 +87,7 @@ func (r *faultRow) count(moved []move, agents int) {
 
 // hit does something to agents with work and returns, for each task they had, the time from the fault to the first
 // instruction of its next attempt on another agent.
-func (c *crew) hit(ctx context.Context, signal syscall.Signal, ids ...string) ([]move, error) {
+func (c *crew) hit(ctx context.Context, row *faultRow, ids ...string) ([]move, error) {
 	if err := c.ledger.more(); err != nil {
 		return nil, err
 	}
@@ -96,13 +96,20 @@ func (c *crew) hit(ctx context.Context, signal syscall.Signal, ids ...string) ([
 	had := map[string]*move{}
 	for _, id := range ids {
 		at := time.Now()
-		c.processes[id].Signal(signal)
+		if err := c.strike(row, id); err != nil {
+			return nil, err
+		}
 		for task := range by[id] {
 			had[task] = &move{task: task, from: id, fault: at}
 		}
 	}
 	if len(had) == 0 {
 		return nil, errors.New("the agents had no work: nothing to measure")
+	}
+	if row.also != nil {
+		if err := row.also(ctx, c, ids[0]); err != nil {
+			return nil, err
+		}
 	}
 	err := c.ledger.await(ctx, "the work of the hit agents on others", moveLimit, func(entries []ledgerEntry) bool {
 		for _, e := range entries[before:] {
@@ -129,9 +136,18 @@ func (c *crew) hit(ctx context.Context, signal syscall.Signal, ids ...string) ([
 	return moved, err
 }
 
+// strike does the fault to one agent.
+func (c *crew) strike(row *faultRow, id string) error {
+	if cable := c.cables[id]; cable != nil {
+		return cable.pull()
+	}
+	c.processes[id].Signal(row.signal)
+	return nil
+}
+
 // restore has agents go on that were stopped, or starts the others again, takes the moved tasks away, and fills up.
-func (c *crew) restore(ctx context.Context, signal syscall.Signal, moved []move, ids []string) error {
-	if signal == syscall.SIGSTOP {
+func (c *crew) restore(ctx context.Context, row *faultRow, moved []move, ids []string) error {
+	if row.signal == syscall.SIGSTOP {
 		if err := c.thaw(ctx, moved, ids); err != nil {
 			return err
 		}
@@ -142,8 +158,14 @@ func (c *crew) restore(ctx context.Context, signal syscall.Signal, moved []move,
 	}); err != nil {
 		return err
 	}
-	if signal != syscall.SIGSTOP {
+	if row.signal != syscall.SIGSTOP {
 		for _, id := range ids {
+			if cable := c.cables[id]; cable != nil {
+				c.processes[id].Kill()
+				if err := cable.plug(); err != nil {
+					return err
+				}
+			}
 			<-c.processes[id].done
 			c.gone[c.processes[id].PID()] = true
 		}

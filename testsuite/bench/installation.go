@@ -40,6 +40,8 @@ type Installation struct {
 	plane  *Process // embedded Temporal, and all but agents unless temporalOnly
 	hub    *Process // the hub of its own, or hub, gateway and worker; nil: the control plane's are used
 	hubURL string
+	// hubHost is the address that a hub of its own listens on; empty: only this machine reaches it.
+	hubHost string
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -101,7 +103,7 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 	if !i.temporalOnly {
 		args = append(args, "--http", listen)
 	}
-	i.plane, err = i.launch("control-plane", i.env, write, args)
+	i.plane, err = i.launch("control-plane", i.env, write, append([]string{i.program}, args...))
 	_ = write.Close()
 	if err != nil {
 		return err
@@ -169,7 +171,12 @@ func (i *Installation) dial(ctx context.Context) (sdkclient.Client, error) {
 
 // Start runs the program with arguments; its standard error is kept under the name.
 func (i *Installation) Start(name string, args ...string) (*Process, error) {
-	p, err := i.launch(name, nil, nil, args)
+	return i.startLine(name, append([]string{i.program}, args...))
+}
+
+// startLine is Start with a whole command line.
+func (i *Installation) startLine(name string, line []string) (*Process, error) {
+	p, err := i.launch(name, nil, nil, line)
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +186,13 @@ func (i *Installation) Start(name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-func (i *Installation) launch(name string, env []string, stdout io.Writer, args []string) (*Process, error) {
+func (i *Installation) launch(name string, env []string, stdout io.Writer, line []string) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(i.dir, name+".err"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open a log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	command := exec.Command(i.program, args...)
+	command := exec.Command(line[0], line[1:]...)
 	command.Env = append(os.Environ(), env...)
 	command.Stdout, command.Stderr = stdout, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C reaches only this process, which stops them
@@ -216,13 +223,13 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		if err != nil {
 			return err
 		}
-		i.hubURL = "http://" + address
+		i.hubURL = "http://" + strings.Replace(address, "127.0.0.1", cmp.Or(i.hubHost, "127.0.0.1"), 1)
 	}
 	var err error
 	// The key protects nothing: the hub is reachable from this machine only and lives for minutes.
 	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace,
 		"MAINSTAY_TOKEN_KEY=a-key-for-benchmarks-that-protects-nothing"}
-	args := []string{"serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
+	args := []string{i.program, "serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
 		"--hub-id", "bench-hub", "--log-level", "warn"}
 	if i.hub, err = i.launch("hub", env, nil, args); err != nil {
 		return err

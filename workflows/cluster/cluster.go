@@ -74,7 +74,7 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	if in.State != nil {
 		r.state, r.created = *in.State, in.CreatedAt
 	}
-	r.state.Config = in.Config.WithDefaults()
+	r.state.Config = withDefaults(ctx, in.Config)
 	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
 	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run = r, r, r, r, r
 	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.lanes, &r.hubs,
@@ -88,6 +88,16 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 		}
 	}
 	return r, contract.ViewQuery.Handle(ctx, r.view)
+}
+
+// withDefaults fills what a configuration leaves out. The role lease of older runs is longer.
+func withDefaults(ctx workflow.Context, c fleet.ClusterConfig) fleet.ClusterConfig {
+	const before = 5 * time.Second
+	if c.RoleLease == 0 &&
+		workflow.GetVersion(ctx, "shorter-role-lease", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		c.RoleLease = fleet.Duration(before)
+	}
+	return c.WithDefaults()
 }
 
 func (r *run) view() contract.ClusterView {

@@ -90,6 +90,7 @@ func (r *run) rules() contract.Directive {
 		Paused:           paused,
 		PausedLanes:      lanes,
 		EndedTokens:      s.EndedTokens(),
+		Deaths:           s.Deaths,
 	}
 }
 

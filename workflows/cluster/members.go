@@ -26,6 +26,7 @@ func (m *members) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, m.run, contract.JoinUpdate, m.join, nil),
 		handle(ctx, m.run, contract.RevokeJoinTokenUpdate, m.revokeToken, nil),
+		handle(ctx, m.run, contract.DeadUpdate, contract.NoAnswer(m.declareDead), nil),
 		handle(ctx, m.run, contract.ForgetUpdate, contract.NoAnswer(m.forget), nil))
 }
 
@@ -56,6 +57,10 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 		if joined.ReplacedHub != "" {
 			r.hubs.former = append(r.hubs.former, joined.ReplacedHub)
 		}
+		if joined.Refuted != "" {
+			r.events.publish(now, fleet.EventProofRefuted, fleet.EventData{AgentID: j.AgentID, Epoch: joined.Epoch,
+				Hub: req.Hub, Reason: joined.Refuted})
+		}
 		answer.Results = append(answer.Results, joined)
 	}
 	answer.Directive = r.hubs.directive()
@@ -77,6 +82,15 @@ func (m *members) revokeToken(
 		m.run.hubs.awaitFollowed(ctx, "a revoked token")
 	}
 	return contract.RevokedJoinToken{Agents: ended}, nil
+}
+
+// declareDead takes a proof of death. Hubs get it with the directive; the agent's hub then ends its session and reports
+// what it had.
+func (m *members) declareDead(ctx workflow.Context, proof fleet.DeathProof) error {
+	if err := m.run.state.DeclareDead(proof, workflow.Now(ctx)); err != nil {
+		return workflows.Refuse("%s", err)
+	}
+	return nil
 }
 
 func (m *members) forget(ctx workflow.Context, req contract.ForgetRequest) error {
@@ -117,8 +131,12 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	r, now := m.run, workflow.Now(ctx)
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
-		held := r.roles.vacate(agent, r.state.Config.RoleLease.Std(), now)
-		if member := r.state.Member(agent); member.Status != fleet.AgentMaintenance {
+		member, lease := r.state.Member(agent), r.state.Config.RoleLease.Std()
+		if r.state.Deaths.Of(agent, member.Instance) != nil {
+			lease = 0
+		}
+		held := r.roles.vacate(agent, lease, now)
+		if member.Status != fleet.AgentMaintenance {
 			r.failovers.add(*member, held, contract.FailoverInput{
 				Trigger:   fleet.TriggerHubLost,
 				Reason:    "hub " + lost.Hub + " was lost",

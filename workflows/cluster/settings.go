@@ -59,7 +59,7 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 }
 
 func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
-	r, next := s.run, request.WithDefaults()
+	r, next := s.run, withDefaults(ctx, request.ClusterConfig)
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
 	r.state.Reconfigure(next)

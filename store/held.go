@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	failurepb "go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
+)
+
+// heldLooks bounds the open tasks and runs of a cluster that HeldAt describes.
+const heldLooks = 5000
+
+// Held are tasks with an attempt that a hub had.
+type Held []Task
+
+// HeldAt finds the attempts that a hub had by its last report: the only trace of them when the hub is gone. Of one that
+// began in the hub's last second, or that it had given to nobody, the agent is not known. It looks at heldLooks open
+// tasks and runs of the cluster at most, the newest first.
+func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {
+	open, err := s.Delivering(ctx, cluster, heldLooks)
+	if err != nil {
+		return nil, err
+	}
+	var held Held
+	for i := range open {
+		if a := open[i].Running(); a != nil && a.Hub == hub {
+			held = append(held, open[i])
+		}
+	}
+	return held, nil
+}
+
+// Attempts are those of known agents, by agent, for the records of their failovers.
+func (h Held) Attempts() map[string][]fleet.HeldAttempt {
+	var attempts map[string][]fleet.HeldAttempt
+	for i := range h {
+		a := h[i].Running()
+		if attempts == nil {
+			attempts = map[string][]fleet.HeldAttempt{}
+		}
+		if a.AgentID != "" && len(attempts[a.AgentID]) < fleet.MaxTransfers {
+			attempts[a.AgentID] = append(attempts[a.AgentID], fleet.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
+		}
+	}
+	return attempts
+}
+
+// EndHeld ends attempts whose hub knows nothing of them any more. lease is how long their agents may go on with fenced
+// work; nil: that is not known. It returns how many it ended.
+func (s Tasks) EndHeld(
+	ctx context.Context, held Held, by, reason string, lease *fleet.Duration,
+) (ended int, err error) {
+	var count atomic.Int64
+	errs := make([]error, len(held))
+	parallel.Each(len(held), atOnce, func(i int) {
+		t, now := &held[i], time.Now().UTC()
+		report := t.Delivery.Report // with its newest checkpoint
+		report.Hub, report.Outcome, report.Begun, report.Reason = t.Running().Hub, fleet.AttemptLost, true, reason
+		report.EndedAt, report.NoticedAt, report.LeaseRemaining = &now, &now, lease
+		here, err := s.EndAttempt(ctx, t.ID, t.RunID, t.Running().Number, by, report)
+		if errs[i] = err; here {
+			count.Add(1)
+		}
+	})
+	for _, failed := range errs {
+		if failed != nil {
+			err = failed
+		}
+	}
+	return int(count.Load()), err
+}
+
+// EndAttempt ends a task's attempt without its hub: its task goes through the one gate of every redelivery then. It
+// reports false when the attempt had ended.
+func (s Tasks) EndAttempt(
+	ctx context.Context, task, workflowRunID string, number int, by string, report contract.AttemptReport,
+) (bool, error) {
+	details, err := converter.GetDefaultDataConverter().ToPayloads(report)
+	if err != nil {
+		return false, fmt.Errorf("encode an attempt report: %w", err)
+	}
+	workflowID, _ := contract.Locate(task)
+	activity := contract.AttemptActivityID(task, number)
+	_, err = s.Client.WorkflowService().RespondActivityTaskFailedById(ctx,
+		&workflowservice.RespondActivityTaskFailedByIdRequest{
+			Namespace:  s.Namespace,
+			WorkflowId: workflowID,
+			RunId:      workflowRunID,
+			ActivityId: activity,
+			Identity:   by,
+			Failure: &failurepb.Failure{
+				Message: "lost: " + report.Reason, Source: "mainstay",
+				FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
+						Type: contract.AttemptFailure, NonRetryable: true, Details: details}},
+			},
+		})
+	if err != nil && KindOf(err) != NotFound {
+		return false, fmt.Errorf("end %s of task %s: %w", activity, task, err)
+	}
+	return err == nil, nil
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// relay is a network between agents and a hub: it delays what passes, and can cut all connections.
+type relay struct {
+	listener net.Listener
+	to       string
+	delay    time.Duration // in one direction
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+// newRelay listens on this machine for connections to an address.
+func newRelay(to string, delay time.Duration) (*relay, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{listener: listener, to: to, delay: delay, conns: map[net.Conn]bool{}}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go r.join(near)
+		}
+	}()
+	return r, nil
+}
+
+func (r *relay) url() string { return "http://" + r.listener.Addr().String() }
+
+// join opens the other half of a connection, a round trip later, and carries what is sent on both.
+func (r *relay) join(near net.Conn) {
+	time.Sleep(2 * r.delay) //nolint:forbidigo // it is the delay
+	far, err := net.Dial("tcp", r.to)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	r.mu.Lock()
+	r.conns[near], r.conns[far] = true, true
+	r.mu.Unlock()
+	go r.carry(near, far)
+	r.carry(far, near)
+}
+
+// carry sends on what comes, and the end, each after the delay.
+func (r *relay) carry(from, to net.Conn) {
+	type piece struct {
+		data []byte
+		at   time.Time
+	}
+	pieces := make(chan piece, 1024)
+	go func() {
+		defer close(pieces)
+		for {
+			buffer := make([]byte, 32<<10)
+			n, err := from.Read(buffer)
+			pieces <- piece{buffer[:n], time.Now().Add(r.delay)}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range pieces {
+		time.Sleep(time.Until(p.at)) //nolint:forbidigo // it is the delay
+		_, _ = to.Write(p.data)      // an end that is gone closes the other half too
+	}
+	r.mu.Lock()
+	delete(r.conns, to)
+	r.mu.Unlock()
+	_ = to.Close()
+}
+
+// cut closes all connections and returns how many.
+func (r *relay) cut() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		_ = c.Close()
+	}
+	n := len(r.conns) / 2
+	clear(r.conns)
+	return n
+}
+
+func (r *relay) stop() {
+	_ = r.listener.Close()
+	r.cut()
+}
