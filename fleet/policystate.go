@@ -72,8 +72,8 @@ func (s *PolicyState) Placement(r *Recovery, now time.Time) (agent string, withi
 	return s.Agent, 0
 }
 
-// RecoveryStatus is how a task's recovery stands: ok, restarting, rescheduling, waiting_for_agent, blocked (no agent took
-// it), review or exhausted.
+// RecoveryStatus is how a task's recovery stands: ok, restarting, rescheduling, waiting_for_agent, blocked (no agent
+// took it), review or exhausted.
 func RecoveryStatus(task TaskStatus, s *PolicyState) string {
 	switch {
 	case task == TaskReview:
