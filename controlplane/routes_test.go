@@ -90,8 +90,10 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters(/\{id\})?$`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/targets$`, "admin"},
-	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|events)(/|$)`, "viewer,operator,admin,acme's viewer,acme's operator"},
-	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays)(/|$)`, "operator,admin,acme's operator"},
+	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|events|inbound|quarantine)(/|$)`,
+		"viewer,operator,admin,acme's viewer,acme's operator"},
+	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|events|quarantine)(/|$)`,
+		"operator,admin,acme's operator"},
 	{"GET", `.*`, "viewer,operator,admin"},
 	{".*", `.*`, "operator,admin"},
 })

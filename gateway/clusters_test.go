@@ -98,7 +98,7 @@ func TestSettingsOfFailover(t *testing.T) {
 	f := newFake()
 	h := serve(t, f)
 	created := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath, `{"name":"plain"}`), http.StatusCreated)
-	require.Equal(t, fleet.Duration(5*time.Second), created.RoleLease)
+	require.Equal(t, fleet.Duration(3*time.Second), created.RoleLease)
 	require.Equal(t, fleet.Duration(5*time.Minute), created.TransferTimeout)
 	require.Equal(t, fleet.BrakePolicy{Share: .5, MinLost: 3, Window: fleet.Duration(10 * time.Second)}, created.Brake)
 
