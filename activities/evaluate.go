@@ -119,6 +119,12 @@ func (e *evaluation) readFacts() error {
 func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) contract.StepOutput {
 	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
 	completes, err := readCompletions(step, ended)
+	if err == nil && step.Check != nil {
+		if wrong := e.flows.Check(ctx, step.Check, e.facts, ended.Result); len(wrong) > 0 {
+			e.failed[ended.Step] = true
+			return contract.StepOutput{Step: ended.Step, Wrong: wrong}
+		}
+	}
 	var output json.RawMessage
 	if err == nil {
 		output, err = e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, entry.FailedElements())

@@ -102,7 +102,8 @@ func (d *Dispatcher) DispatchEvent(
 	ctx = flow.WithLimit(ctx)
 	for i := range jobs {
 		for _, trigger := range jobs[i].definition.On {
-			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" || t.Source == e.Attr("source")) {
+			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" ||
+				t.Source == e.Attr("source")) {
 				started, err := d.trigger(ctx, &in, &jobs[i], t, facts)
 				take("job "+jobs[i].name, jobs[i].definition.Cluster, started, err)
 			}

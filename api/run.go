@@ -56,6 +56,7 @@ type RetryRunRequest struct {
 
 // StepRequest is what a person decides about a step.
 type StepRequest struct {
-	Reason string          `json:"reason,omitempty" maxLength:"512" doc:"Kept in the run's ledger."`
-	Output json.RawMessage `json:"output,omitempty" doc:"With complete: the step's output, up to 16 KiB."`
+	Reason  string          `json:"reason,omitempty" maxLength:"512" doc:"Kept in the run's ledger."`
+	Output  json.RawMessage `json:"output,omitempty" doc:"With complete: the step's output, up to 16 KiB."`
+	Attempt int             `json:"attempt,omitempty" minimum:"1" doc:"With complete: take the result of this attempt, which the step's check did not accept."`
 }

@@ -138,6 +138,8 @@ type StepRequest struct {
 	Step   string          `json:"step"`
 	Action job.StepAction  `json:"action"`
 	Output json.RawMessage `json:"output,omitempty"` // with complete
+	// Attempt takes, with complete, a result that the step's check did not accept.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // EvaluateInput is what expressions of a run are evaluated for: first the outputs of steps that have ended, then what
@@ -199,6 +201,8 @@ type StepOutput struct {
 	// Completes is what the step completes the whole run with; absent: it does not.
 	Completes json.RawMessage `json:"completes,omitempty"`
 	Error     string          `json:"error,omitempty"`
+	// Wrong is what the step's check has against the result; none: nothing.
+	Wrong []string `json:"wrong,omitempty"`
 }
 
 // BegunStep is what a step begins with. A step that comes after one whose output could not be evaluated is left out.

@@ -47,6 +47,8 @@ const (
 	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
 	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
 
+	EventStepEscalated EventType = EventPrefix + "step.escalated"
+
 	EventClusterCreated    EventType = EventPrefix + "cluster.created"
 	EventClusterConfigured EventType = EventPrefix + "cluster.configured"
 	EventClusterDeleted    EventType = EventPrefix + "cluster.deleted"
@@ -106,6 +108,7 @@ var EventTypes = []EventMeaning{
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, and waits for a person; reason says why"},
+	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
 	{EventClusterCreated, "a cluster was created"},
 	{EventClusterConfigured, "a cluster's configuration was changed"},
 	{EventClusterDeleted, "a cluster was deleted"},

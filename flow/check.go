@@ -374,7 +374,7 @@ func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
 		"output":       len(s.Output) > 0,
-		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink} {
+		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
 	}
 }
@@ -429,6 +429,28 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.task(at+".task", &rendered, "")
 	c.forEach(id, s)
 	c.outputs(id, s)
+	if s.Check != nil {
+		c.resultCheck(id, s)
+	}
+}
+
+// resultCheck checks what is wanted of a step's result.
+func (c *checker) resultCheck(id string, s *job.Step) {
+	at := "steps." + id + ".check"
+	c.check(s.ForEach == nil, at, "belongs to a step without for_each: check the results in a step after it")
+	_, err := compileSchema(s.Check.Schema)
+	c.check(err == nil, at+".schema", "is not a valid JSON Schema: %v", err)
+	c.check(len(s.Check.Schema)+len(s.Check.Rules) > 0, at, "says nothing: give it schema or rules")
+	for i, rule := range s.Check.Rules {
+		field := fmt.Sprintf("%s.rules[%d]", at, i)
+		c.check(rule.Else != "", field+".else", "is missing: say what is wrong where the rule does not hold")
+		if e := c.expression(field+".that", rule.That, id, varInputs, varSteps, varRun, varResult); e != nil {
+			c.check(e.kind.TypeName() == "bool" || e.kind.TypeName() == "dyn", field+".that", "must give true or false")
+		}
+	}
+	n := s.Check.Correct.Attempts
+	c.check(n >= 0 && n <= job.MaxCorrections, at+".correct.attempts", "must be between 0 and %d", job.MaxCorrections)
+	oneOf(c, at+".exhausted", s.Check.Exhausted, job.ExhaustedReview, job.ExhaustedFail)
 }
 
 // template checks the expressions in a task.

@@ -323,6 +323,30 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 	return string(encoded), err
 }
 
+// Check says what is wrong with a step's result; nothing: it is as it should be.
+func (v *Evaluator) Check(ctx context.Context, c *job.Check, facts Facts, result json.RawMessage) (wrong []string) {
+	schema, err := compileSchema(c.Schema)
+	var value any
+	if err == nil && schema != nil {
+		if value, err = decodeForSchema(result); err == nil {
+			err = schema.Validate(value)
+		}
+	}
+	wrong = schemaErrors(err)
+	if value, err = decode(result); err != nil {
+		return append(wrong, "it is not JSON")
+	}
+	for _, rule := range c.Rules {
+		switch holds, err := v.Bool(ctx, rule.That, facts.with(Facts{varResult: value})); {
+		case err != nil:
+			wrong = append(wrong, rule.Else+" ("+err.Error()+")")
+		case !holds:
+			wrong = append(wrong, rule.Else)
+		}
+	}
+	return wrong
+}
+
 // StepOutput is what a run keeps of a step that has ended: the named expressions over its result, or the result itself
 // if it is small. With for_each, results are those of the elements that completed, failed the indices of the others.
 func (v *Evaluator) StepOutput(

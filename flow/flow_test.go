@@ -33,7 +33,7 @@ func TestMistakes(t *testing.T) {
 		"no cluster":  {"job: a\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: cluster: is missing: name the cluster whose agents do the work, like default"},
 		"no steps":    {head, "f.yaml:1:1: steps: is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}"},
 		"a typo":      {head + "stepz: {}", "f.yaml:3:1: stepz: is no known key; did you mean steps?"},
-		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, deadline, beacon, output, result_limit, on_failure, terminal_sink"},
+		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, deadline, beacon, output, result_limit, on_failure, check, terminal_sink"},
 		"key twice":   {head + "cluster: other", "f.yaml:3:1: cluster: is already set in line 2; keep one of them"},
 		"an alias":    {head + "steps: {a: &a {task: {type: echo}}, b: *a}", "f.yaml:3:40: steps.b: must be written out: aliases are not allowed"},
 		"a step's id": {head + "steps: {Build: {task: {type: echo}}}", "f.yaml:3:9: steps.Build: must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter"},
@@ -67,6 +67,10 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:33: steps.a.join: needs after: name there the steps of which so many must be through"},
 		"a trigger without a time": {head + "on: [{}]\nsteps: {a: {task: {type: echo}}}",
 			`f.yaml:3:6: on[0]: must say when, like {schedule: {cron: "0 3 * * *"}}, or {event: {type: …}}`},
+		"a check that says nothing": {head + "steps: {a: {task: {type: echo}, check: {}}}",
+			"f.yaml:3:32: steps.a.check: says nothing: give it schema or rules"},
+		"a check of elements": {head + "steps: {a: {task: {type: echo}, for_each: '[1]', check: {schema: {}}}}",
+			"f.yaml:3:50: steps.a.check: belongs to a step without for_each: check the results in a step after it"},
 		"an event without a type": {head + "on: [{event: {where: 'true'}}]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:3:7: on[0].event.type: is missing, or longer than 255 bytes"},
 		"a trigger that reads steps": {head + "on: [{event: {type: t, inputs: {x: '${steps.a.output}'}}}]\nsteps: {a: {task: {type: echo}}}",
@@ -387,5 +391,24 @@ func TestTriggers(t *testing.T) {
 				require.JSONEq(t, c.inputs, string(inputs))
 			}
 		})
+	}
+}
+
+// A check says all that is wrong with a result.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	var v Evaluator
+	check := &job.Check{Schema: []byte(`{"type":"object","required":["text","citations"],"properties":{"text":{"maxLength":3}}}`),
+		Rules: []job.Rule{{That: "result.citations.all(c, c in inputs.ids)", Else: "cite only what was fetched"}}}
+	facts, err := FactsOf([]byte(`{"ids":["a","b"]}`), nil, nil)
+	require.NoError(t, err)
+	for result, want := range map[string][]string{
+		`{"text":"abc","citations":["a"]}`:  nil,
+		`{"text":"abcd","citations":["c"]}`: {"text: maxLength: got 4, want 3", "cite only what was fetched"},
+		`{"text":"abc"}`: {"missing property 'citations'",
+			"cite only what was fetched (there is no citations in what it reads)"},
+		`"text"`: {`got string, want object`, "cite only what was fetched (no such overload)"},
+	} {
+		require.Equal(t, want, v.Check(t.Context(), check, facts, []byte(result)), result)
 	}
 }

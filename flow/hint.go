@@ -29,7 +29,6 @@ var elsewhere = map[string]string{
 	"requires":                   "belongs to services, which this version does not have",
 	"model":                      "this version has no model steps; use a task whose agent calls the model",
 	"tool":                       "this version has no tool steps; use a task whose agent calls the tool",
-	"check":                      "this version checks no results; let the task fail, or use a step after it with if",
 	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
 	"place":                      "this version places by required_capabilities, agent and affinity of the task",
 }

@@ -119,6 +119,24 @@ func decodeForSchema(data json.RawMessage) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(data))
 }
 
+// maxWrong bounds what is told of one value.
+const maxWrong = 10
+
+// schemaErrors are all causes of an error, each as schemaError has it.
+func schemaErrors(err error) (all []string) {
+	var wrong *jsonschema.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &wrong) || len(wrong.Causes) == 0:
+		return []string{schemaError(err).Error()}
+	}
+	for _, cause := range wrong.Causes {
+		all = append(all, schemaErrors(cause)...)
+	}
+	return all[:min(len(all), maxWrong)]
+}
+
 // schemaError is the first cause of an error, in one line with the place in the value.
 func schemaError(err error) error {
 	var wrong *jsonschema.ValidationError

@@ -101,8 +101,10 @@ func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, out
 	case RejectStep:
 		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
 	case RetryStep:
-		e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
-		e.Begun, e.Elements, e.Counts = false, nil, nil
+		e.again()
+		if e.Forgiven = len(e.Corrections); e.Forgiven > 0 {
+			e.Note, e.DeadlineAt = reason, nil
+		}
 	case SkipStep:
 		e.End(StepSkipped, "skipped "+said, now)
 	case CompleteStep:

@@ -145,8 +145,40 @@ type Step struct {
 	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB."`
 	ResultLimit  Size               `json:"result_limit,omitempty" doc:"The largest result, up to 1MiB. Default 64KiB."`
 	OnFailure    OnFailure          `json:"on_failure,omitempty" enum:"fail,partial,skip,hold" doc:"What its failure means: the run fails (fail, the default), the step counts as partial, or as skipped, or a person decides (hold)."`
+	Check        *Check             `json:"check,omitempty" doc:"What its result must be like. One that is not is corrected: the task runs again, and learns what was wrong."`
 	TerminalSink bool               `json:"terminal_sink,omitempty" doc:"Its result may complete the whole run, with {\"complete_run\": …}."`
 }
+
+// Check says what the result of a step must be like.
+type Check struct {
+	Schema    json.RawMessage `json:"schema,omitempty" doc:"JSON Schema of the result."`
+	Rules     []Rule          `json:"rules,omitempty" maxItems:"32" doc:"What else must hold."`
+	Correct   Correct         `json:"correct,omitzero"`
+	Exhausted Exhausted       `json:"exhausted,omitempty" enum:"review,fail" doc:"When the corrections are used up: a person decides (review, the default), or the step fails."`
+}
+
+// Rule is what must hold of a result.
+type Rule struct {
+	That string `json:"that" doc:"CEL over result, inputs and steps that gives true or false."`
+	Else string `json:"else" maxLength:"1000" doc:"What is wrong where it is false, for the one who corrects it."`
+}
+
+// Correct bounds the corrections.
+type Correct struct {
+	Attempts int `json:"attempts,omitempty" minimum:"0" maximum:"10" doc:"How many corrections follow the first result. Default 0: none."`
+}
+
+// Exhausted says what follows when the corrections are used up.
+type Exhausted string
+
+// What follows when the corrections are used up.
+const (
+	ExhaustedReview Exhausted = "review"
+	ExhaustedFail   Exhausted = "fail"
+)
+
+// MaxCorrections bounds the corrections of a step.
+const MaxCorrections = 10
 
 // Approve waits for a person.
 type Approve struct {

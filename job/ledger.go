@@ -34,6 +34,9 @@ type Entry struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run."`
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
 	Elements       []Work            `json:"elements,omitempty" doc:"With for_each."`
+	Corrections    []Correction      `json:"corrections,omitempty" doc:"Results that its check did not accept, with what is wrong with them."`
+	Forgiven       int               `json:"forgiven,omitempty" doc:"How many of them were there when a person last had it run again."`
+	Note           string            `json:"note,omitempty" doc:"What that person wrote for the next correction."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`
 }
 
@@ -318,6 +321,9 @@ func (l *Ledger) OutputBytes() int {
 	bytes := 0
 	for i := range l.Steps {
 		bytes += len(l.Steps[i].Output)
+		for _, c := range l.Steps[i].Corrections {
+			bytes += len(c.Output)
+		}
 	}
 	return bytes
 }

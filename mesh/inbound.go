@@ -147,8 +147,10 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 	tenant, name := fleet.CutTenant(cmp.Or(a.ID, a.TaskID, "e-"+own))
 	spec = a.TaskSpec
 	spec.Tenant = cmp.Or(spec.Tenant, e.Tenant())
-	if err := cmp.Or(AssertTenant(e.Tenant(), spec.Tenant), AssertTenant(e.Tenant(), cmp.Or(tenant, spec.Tenant))); err != nil {
-		return "", spec, err
+	for _, other := range []string{spec.Tenant, cmp.Or(tenant, spec.Tenant)} {
+		if err := AssertTenant(e.Tenant(), other); err != nil {
+			return "", spec, err
+		}
 	}
 	spec.StartAt, spec.Labels = spec.StartAt.UTC(), e.Label(spec.Labels)
 	return fleet.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), fleet.ValidateTaskID(name))

@@ -28,7 +28,8 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 		Source: e.Attr("source"), Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation),
 		Status: mesh.Received, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()}}
 	if tenant, _ := fleet.CutTenant(id); mesh.AssertTenant(e.Tenant(), tenant) != nil {
-		return i.record, temporal.NewNonRetryableApplicationError(mesh.ErrTenant.Error(), "tenant_mismatch", nil, i.record)
+		return i.record, temporal.NewNonRetryableApplicationError(mesh.ErrTenant.Error(), "tenant_mismatch", nil,
+			i.record)
 	}
 	err := errors.Join(
 		contract.InboundQuery.Handle(ctx, func() mesh.InboundEvent { return i.record }),
@@ -71,7 +72,8 @@ func (i *inbound) dispatch(ctx workflow.Context) {
 		if answer.Problem == "" {
 			i.record.Status, i.record.Why = mesh.Dispatched, ""
 			if len(i.record.Dispatches) == 0 {
-				i.record.Status, i.record.Why = mesh.Unmatched, "no job has a trigger for it, and its type assigns no task"
+				i.record.Status = mesh.Unmatched
+				i.record.Why = "no job has a trigger for it, and its type assigns no task"
 			}
 			return
 		}
@@ -139,7 +141,8 @@ func (i *inbound) show(ctx workflow.Context) {
 
 func (i *inbound) mayAct() error {
 	if !i.record.Status.Waits() {
-		return Refuse("only an event that is quarantined or unmatched can be replayed or discarded; it is %s", i.record.Status)
+		return Refuse("only an event that is quarantined or unmatched can be replayed or discarded; it is %s",
+			i.record.Status)
 	}
 	return nil
 }

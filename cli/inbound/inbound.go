@@ -88,7 +88,8 @@ func printSent(a *app.App, sent *client.SentEvents) error {
 }
 
 func listCommand(
-	a *app.App, example string, list func(client.Inbound, client.InboundQuery) *client.List[mesh.InboundEvent], all bool,
+	a *app.App, example string, list func(client.Inbound, client.InboundQuery) *client.List[mesh.InboundEvent],
+	all bool,
 ) *cobra.Command {
 	var q client.InboundQuery
 	command := app.LimitedList(a, &cobra.Command{
@@ -130,7 +131,8 @@ func printEvent(a *app.App, e *api.Inbound) error {
 		facts = append(facts, [2]string{"Failed", a.Ago(&t.At) + ": " + app.OneLine(t.Why)})
 	}
 	for _, d := range e.Decisions {
-		facts = append(facts, [2]string{"Decided", d.Action + " by " + d.By + ", " + a.Ago(&d.At) + ": " + app.OneLine(d.Reason)})
+		facts = append(facts, [2]string{"Decided",
+			d.Action + " by " + d.By + ", " + a.Ago(&d.At) + ": " + app.OneLine(d.Reason)})
 	}
 	if e.Event != nil {
 		facts = append(facts, [2]string{"Body", string(e.Event.Body)})

@@ -191,6 +191,7 @@ func stepCommand(a *app.App) *cobra.Command {
 		one.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the run")
 		if action.StepAction == job.CompleteStep {
 			one.Flags().StringVar(&output, "output-value", "", "the step's output: JSON, or @FILE")
+			one.Flags().IntVar(&in.Attempt, "attempt", 0, "take the result of this attempt, which the step's check refused")
 		}
 		command.AddCommand(one)
 	}

@@ -104,8 +104,8 @@ func (h *Handlers) Register(routes huma.API) {
 			return rest.Reply(h.get(ctx, in.ID, true))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
-		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for. "+
-			"Answers after the first try, or 409 conflict for an event that does not wait."),
+		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for."+
+			" Answers after the first try, or 409 conflict for an event that does not wait."),
 		func(ctx context.Context, in *replayInput) (*rest.Output[api.Inbound], error) {
 			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
 			if in.Body != nil {
@@ -128,7 +128,7 @@ func op(id, at, summary, description string) huma.Operation {
 
 // send takes events. Before anything is read or written for one of them, all of them are the caller's.
 func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[any], error) {
-	events, batch, err := read(in.header, in.RawBody)
+	events, batch, err := read(ctx, in.header, in.RawBody)
 	if err != nil {
 		return nil, err
 	}

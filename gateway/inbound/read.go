@@ -27,7 +27,9 @@ const binaryPrefix = "Ce-"
 
 // read reads the events of a request: one in structured or binary mode, or a batch. What is too large or nested too
 // deep is refused before it is parsed.
-func read(header http.Header, body []byte) (events []mesh.Envelope, batch bool, err error) {
+func read(
+	ctx context.Context, header http.Header, body []byte,
+) (events []mesh.Envelope, batch bool, err error) {
 	mode := cehttp.NewMessage(header, nil).ReadEncoding()
 	if isJSON := mode == binding.EncodingStructured || mode == binding.EncodingBatch; isJSON {
 		if err := fleet.CheckJSONDepth(body, fleet.MaxJSONDepth); err != nil {
@@ -46,11 +48,12 @@ func read(header http.Header, body []byte) (events []mesh.Envelope, batch bool, 
 		batch = true
 	case binding.EncodingStructured, binding.EncodingBinary:
 	default:
-		return nil, false, rest.Invalid("header.Content-Type", errors.New("send a CloudEvent 1.0: in structured mode as "+
-			"application/cloudevents+json, a batch as application/cloudevents-batch+json, or in binary mode with ce- headers"))
+		return nil, false, rest.Invalid("header.Content-Type", errors.New("send a CloudEvent 1.0: in structured mode "+
+			"as application/cloudevents+json, a batch as application/cloudevents-batch+json, or in binary mode with "+
+			"ce- headers"))
 	}
 	for i, part := range parts {
-		e, err := envelope(header, part, mode)
+		e, err := envelope(ctx, header, part, mode)
 		if err != nil {
 			at := "body"
 			if batch {
@@ -67,7 +70,9 @@ func read(header http.Header, body []byte) (events []mesh.Envelope, batch bool, 
 }
 
 // envelope reads one event.
-func envelope(header http.Header, body []byte, mode binding.Encoding) (e mesh.Envelope, err error) {
+func envelope(
+	ctx context.Context, header http.Header, body []byte, mode binding.Encoding,
+) (e mesh.Envelope, err error) {
 	if len(body) > mesh.MaxEventBytes {
 		return e, fleet.ErrTooLarge
 	}
@@ -84,7 +89,8 @@ func envelope(header http.Header, body []byte, mode binding.Encoding) (e mesh.En
 			err = fleet.CheckJSONDepth(body, fleet.MaxJSONDepth)
 		}
 		if err == nil {
-			read, err = binding.ToEvent(context.Background(), cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body))))
+			message := cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body)))
+			read, err = binding.ToEvent(ctx, message)
 		}
 	} else {
 		read = &event.Event{}
@@ -92,12 +98,13 @@ func envelope(header http.Header, body []byte, mode binding.Encoding) (e mesh.En
 	}
 	switch {
 	case err != nil:
-		return e, errors.New("is no CloudEvent 1.0: it needs specversion, id, source and type, and attributes of their form")
+		return e, errors.New("is no CloudEvent 1.0: it needs specversion, id, source and type, and attributes of their " +
+			"form")
 	case read.SpecVersion() != event.CloudEventsVersionV1:
 		return e, errors.New("specversion must be 1.0")
 	case read.Validate() != nil:
-		return e, errors.New("is no valid CloudEvent 1.0: id, source and type must not be empty, time is as in RFC 3339, " +
-			"and names of attributes are lower-case letters and digits")
+		return e, errors.New("is no valid CloudEvent 1.0: id, source and type must not be empty, time is as in " +
+			"RFC 3339, and names of attributes are lower-case letters and digits")
 	}
 	for name, value := range map[string]string{"id": read.ID(), "source": read.Source(), "type": read.Type(),
 		"subject": read.Subject(), "dataschema": read.DataSchema(), "datacontenttype": read.DataContentType()} {

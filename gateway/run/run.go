@@ -266,11 +266,13 @@ func act[In any](
 func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (*rest.Output[api.Run], error) {
 	r := contract.StepRequest{RunRequest: request(ctx, ""), Step: in.Step, Action: action}
 	if in.Body != nil {
-		r.Reason, r.Output = in.Body.Reason, in.Body.Output
+		r.Reason, r.Output, r.Attempt = in.Body.Reason, in.Body.Output, in.Body.Attempt
 	}
 	switch {
 	case len(r.Output) > 0 && action != job.CompleteStep:
 		return nil, rest.Invalid("body.output", errors.New("goes with complete only"))
+	case r.Attempt > 0 && (action != job.CompleteStep || len(r.Output) > 0):
+		return nil, rest.Invalid("body.attempt", errors.New("goes with complete only, and not with output"))
 	case len(r.Output) > job.MaxOutputBytes:
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "output is larger than 16 KiB")
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,4 +326,82 @@ func TestEveryEventHasOneEnd(t *testing.T) {
 		require.Equal(t, map[mesh.Status]int{mesh.Dispatched: each / 2, mesh.Unmatched: each/2 - each/20,
 			mesh.Quarantined: each / 20}, counts)
 	}
+}
+
+// TestResultsAreCorrected has an agent that is wrong n times: it gets what was wrong, as often as the step allows, and
+// then a person decides.
+func TestResultsAreCorrected(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	var calls sync.Map // by task, how often it was called
+	startAgentOf(t, r, "write", func(_ context.Context, task *agent.Task) (any, error) {
+		var in struct {
+			Wrong    int
+			Note     string
+			Feedback []struct{ Errors []string }
+		}
+		if err := task.Decode(&in); err != nil {
+			return nil, err
+		}
+		n, _ := calls.LoadOrStore(task.ID, new(atomic.Int64))
+		call := n.(*atomic.Int64).Add(1)
+		if int(call) != len(in.Feedback)+1 {
+			return nil, agent.NonRetryable(fmt.Errorf("call %d has the errors of %d before it", call, len(in.Feedback)))
+		}
+		if len(in.Feedback) < in.Wrong && in.Note == "" {
+			return map[string]any{"text": strings.Repeat("x", 9), "n": call}, nil
+		}
+		return map[string]any{"text": "ok", "n": call, "saw": in.Feedback}, nil
+	})
+	step := func(wrong int, exhausted string) string {
+		return fmt.Sprintf(`  a:
+    task: {type: write, payload: {wrong: %d}}
+    check:
+      schema: {type: object, required: [text], properties: {text: {type: string, maxLength: 5}}}
+      rules: [{that: "result.n < 100", else: "too many"}, {that: "result.text != 'xxxxxxxxx'", else: "no x, please"}]
+      correct: {attempts: 2}
+      exhausted: %s
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.text}"}}`, wrong, exhausted)
+	}
+	called := func(run *api.Run) int64 {
+		n, ok := calls.Load(run.Entry("a").TaskID)
+		require.True(t, ok)
+		return n.(*atomic.Int64).Load()
+	}
+	corrected := r.awaitRun(t, r.start(t, "", step(2, "review")).ID, job.RunCompleted)
+	require.EqualValues(t, 3, called(corrected))
+	a := corrected.Entry("a")
+	require.Len(t, a.Corrections, 2)
+	require.Equal(t, []string{"text: maxLength: got 9, want 5", "no x, please"}, a.Corrections[1].Errors)
+	require.Contains(t, string(a.Output), "no x, please", "the errors reached the agent")
+	require.Len(t, a.Attempts, 3)
+
+	failed := r.awaitRun(t, r.start(t, "", step(9, "fail")).ID, job.RunFailed)
+	require.EqualValues(t, 3, called(failed), "two corrections follow the first call")
+	require.Contains(t, failed.Why, "no x, please")
+
+	taken := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, job.RunBlocked)
+	require.EqualValues(t, 3, called(taken))
+	require.Len(t, taken.Entry("a").Corrections, 3, "the person sees every output")
+	_, err := r.Runs.Step(t.Context(), taken.ID, "a", job.CompleteStep, api.StepRequest{Attempt: 7})
+	require.ErrorContains(t, err, "keeps no result of attempt 7")
+	_, err = r.Runs.Step(t.Context(), taken.ID, "a", job.CompleteStep, api.StepRequest{Attempt: 2, Reason: "good enough"})
+	require.NoError(t, err)
+	done := r.awaitRun(t, taken.ID, job.RunCompleted)
+	require.JSONEq(t, `{"text": "xxxxxxxxx", "n": 2}`, string(done.Entry("a").Output))
+
+	again := r.awaitRun(t, r.start(t, "", step(9, "review")).ID, job.RunBlocked)
+	_, err = r.Runs.Step(t.Context(), again.ID, "a", job.RetryStep, api.StepRequest{Reason: "write ok"})
+	require.NoError(t, err)
+	done = r.awaitRun(t, again.ID, job.RunCompleted)
+	require.EqualValues(t, 4, called(done))
+	require.Len(t, done.Entry("a").Corrections, 3, "the count of corrections never falls")
+	require.Equal(t, "write ok", done.Entry("a").Note)
+}
+
+// startAgentOf starts one more agent in the cluster of runs.
+func startAgentOf(t *testing.T, r *runsOf, kind string, handler agent.Handler) {
+	t.Helper()
+	startAgent(t, agent.Options{HubURLs: []string{r.url}, Cluster: r.cluster, ID: plane.UniqueID("a"), Slots: 8,
+		JoinToken: r.join}, map[string]agent.Handler{kind: handler})
 }

@@ -25,6 +25,7 @@ import (
 type runsOf struct {
 	*client.Client
 	cluster, person string
+	url, join       string // for more agents in the cluster
 	*order
 }
 
@@ -40,6 +41,7 @@ func newRuns(t *testing.T, more ...string) *runsOf {
 	for _, cluster := range append(more, s.cluster) {
 		s.EnsureCluster(t, fleet.ClusterConfig{Name: cluster})
 		join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: cluster})
+		r.url, r.join = s.URL, join.Secret
 		startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 8,
 			JoinToken: join.Secret}, map[string]agent.Handler{"echo": echo, "wait": r.handle, "fail": r.fail,
 			"stubborn": r.stubborn, agent.ExecType: agent.ExecHandler()})

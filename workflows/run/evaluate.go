@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
 )
@@ -51,7 +52,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.Evaluated {
 	answer := &contract.Evaluated{}
 	for _, e := range in.Ended {
-		if len(r.in.Plan.Step(e.Step).Output) > 0 || job.MayComplete(e.Result) ||
+		if s := r.in.Plan.Step(e.Step); len(s.Output) > 0 || s.Check != nil || job.MayComplete(e.Result) ||
 			slices.ContainsFunc(e.Results, job.MayComplete) {
 			return nil
 		}
@@ -139,9 +140,14 @@ func (r *run) endedStep(step string) contract.EndedStep {
 // takeOutput keeps the output of a step that has ended.
 func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	e, s, now := r.ledger.Entry(o.Step), r.in.Plan.Step(o.Step), workflow.Now(ctx)
+	result := r.results[o.Step]
 	delete(r.results, o.Step)
 	for n := range e.Elements {
 		delete(r.results, job.ElementKey(o.Step, n))
+	}
+	if len(o.Wrong) > 0 {
+		r.correct(ctx, s, o.Wrong, result)
+		return
 	}
 	problem := o.Error
 	if problem == "" && r.ledger.OutputBytes()+len(o.Output) > job.MaxOutputsBytes {
@@ -157,11 +163,23 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	}
 }
 
+// correct has a step whose check did not accept its result run again, or wait for a person, which is an event.
+func (r *run) correct(ctx workflow.Context, s *job.PlannedStep, wrong []string, result json.RawMessage) {
+	if !r.ledger.Correct(s, wrong, result, workflow.Now(ctx)) {
+		return
+	}
+	e := r.ledger.Entry(s.ID)
+	contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(r.in.Plan.Cluster), "",
+		contract.Announcement{Events: []fleet.Event{{Type: fleet.EventStepEscalated, Time: workflow.Now(ctx).UTC(),
+			EventData: fleet.EventData{Cluster: r.in.Plan.Cluster, Tenant: r.in.Plan.Tenant, ID: r.id, TaskID: e.TaskID,
+				Count: len(e.Corrections), Reason: e.Why}}}})
+}
+
 // beginStep begins a step with what its expressions gave.
 func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 	e, s, now := r.ledger.Entry(b.Step), r.in.Plan.Step(b.Step), workflow.Now(ctx)
 	e.Begun = true
-	if s.Deadline > 0 {
+	if corrected := len(e.Corrections) > 0 && e.DeadlineAt != nil; s.Deadline > 0 && !corrected {
 		at := now.Add(s.Deadline.Std())
 		e.DeadlineAt = &at
 	}

@@ -44,6 +44,9 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
 				return workflows.Refuse("%s", why)
 			}
+			if c := r.ledger.Entry(req.Step).Correction(req.Attempt); req.Attempt > 0 && (c == nil || c.Output == nil) {
+				return workflows.Refuse("the run keeps no result of attempt %d of the step", req.Attempt)
+			}
 			return nil
 		}))
 }
@@ -100,6 +103,9 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) {
 	d := decision(ctx, string(req.Action), req.RunRequest)
 	d.Step = req.Step
 	r.ledger.Decide(d)
+	if req.Attempt > 0 {
+		req.Output = r.ledger.Entry(req.Step).Correction(req.Attempt).Output
+	}
 	r.ledger.Act(&r.in.Plan, req.Step, req.Action, req.Reason, req.Output, d.At)
 	r.timers[req.Step]++ // those of before do not count any more
 	r.settle(ctx)

@@ -46,6 +46,7 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 		if n := len(e.Attempts); n > 0 && !each { // a person has it run again: attempts count on
 			w.task.Carried = &contract.TaskCarried{Attempts: e.Attempts, Deliveries: e.Attempts[n-1].Number}
 		}
+		w.task.Spec.Payload = e.WithFeedback(t.Spec.Payload)
 		if each {
 			e.Elements = append(e.Elements, job.Work{Status: job.StepReady, TaskID: w.task.TaskID})
 		}

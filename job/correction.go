@@ -1,0 +1,88 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Correction is a result of a step that its check did not accept.
+type Correction struct {
+	Attempt int             `json:"attempt" doc:"The attempt of its task that brought the result."`
+	Errors  []string        `json:"errors" doc:"What is wrong with it."`
+	Output  json.RawMessage `json:"output,omitempty" doc:"The result, if it has at most 16 KiB."`
+	At      time.Time       `json:"at"`
+}
+
+// Correct takes a result that the step's check did not accept: its task runs again with what is wrong, or the step
+// waits for a person, or fails. It reports whether a person has to decide.
+func (l *Ledger) Correct(s *PlannedStep, wrong []string, result json.RawMessage, now time.Time) (escalated bool) {
+	e, c := l.Entry(s.ID), Correction{Errors: wrong, Output: WholeOutput(result), At: now}
+	if n := len(e.Attempts); n > 0 {
+		c.Attempt = e.Attempts[n-1].Number
+	}
+	if l.OutputBytes()+len(c.Output) > MaxOutputsBytes {
+		c.Output = nil
+	}
+	e.Corrections = append(e.Corrections, c)
+	if len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {
+		e.again()
+		e.IdempotencyKey = IdempotencyKey(e.TaskID, fmt.Sprint("c", len(e.Corrections)+1))
+		return false
+	}
+	why := "its result is not valid: " + strings.Join(wrong, "; ")
+	if s.Check.Exhausted == ExhaustedFail {
+		e.Fail(s.OnFailure, why, now)
+		return false
+	}
+	e.Fail(FailHold, why, now)
+	return true
+}
+
+// again has the step's task run again.
+func (e *Entry) again() {
+	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
+	e.Begun, e.Elements, e.Counts = false, nil, nil
+}
+
+// Correction is the result that an attempt brought and the check did not accept; nil for none.
+func (e *Entry) Correction(attempt int) *Correction {
+	for i := range e.Corrections {
+		if e.Corrections[i].Attempt == attempt {
+			return &e.Corrections[i]
+		}
+	}
+	return nil
+}
+
+// WithFeedback is a task's payload with what was wrong with its results so far, as "feedback", and with a person's
+// note. A payload that is no object becomes the field "payload" of one.
+//
+//workflowcheck:ignore
+func (e *Entry) WithFeedback(payload json.RawMessage) json.RawMessage {
+	if len(e.Corrections) == 0 {
+		return payload
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(payload, &object) != nil || object == nil {
+		object = map[string]json.RawMessage{}
+		if len(payload) > 0 {
+			object["payload"] = payload
+		}
+	}
+	var err error
+	if object["feedback"], err = json.Marshal(e.Corrections); err != nil {
+		return payload
+	}
+	if e.Note != "" {
+		if object["note"], err = json.Marshal(e.Note); err != nil {
+			return payload
+		}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return payload
+	}
+	return text
+}
