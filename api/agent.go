@@ -116,6 +116,19 @@ type AgentHealth struct {
 	Why     string               `json:"why,omitempty" doc:"What is wrong, or why its health is not known."`
 	Factors []fleet.HealthFactor `json:"factors,omitempty" doc:"Of the last five minutes."`
 	Checks  []fleet.HealthCheck  `json:"checks,omitempty"`
+	// LastHeartbeat and Metrics are absent where no hub publishes the agent.
+	LastHeartbeat       *time.Time     `json:"last_heartbeat,omitempty" doc:"As its hub last published it: every heartbeat interval."`
+	Metrics             *HealthMetrics `json:"metrics,omitempty"`
+	ConsecutiveFailures int            `json:"consecutive_failures" doc:"Attempts that failed or were not finished since the last one that completed."`
+	FailedAt            *time.Time     `json:"failed_at,omitempty" doc:"Since when it is critical, failed or not connected."`
+}
+
+// HealthMetrics are what an agent uses and does.
+type HealthMetrics struct {
+	CPUPercent    float64 `json:"cpu_percent" doc:"Of its machine."`
+	MemoryPercent float64 `json:"memory_percent" doc:"Of its machine."`
+	TaskCount     int     `json:"task_count" doc:"Tasks that it runs."`
+	ErrorRate     float64 `json:"error_rate" minimum:"0" maximum:"1" doc:"The share of its tasks that failed, since its process started."`
 }
 
 // ReduceLoadRequest lets an agent use fewer of its slots.

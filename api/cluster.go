@@ -122,6 +122,27 @@ type Lane struct {
 	Paused     *Pause            `json:"paused,omitempty" doc:"What holds it back: its own pause or its cluster's."`
 }
 
+// ClusterLoad is how a cluster's work is spread over its agents.
+type ClusterLoad struct {
+	Cluster string      `json:"cluster"`
+	Agents  []AgentLoad `json:"agents"`
+	Running int         `json:"running" doc:"Tasks that the agents run."`
+	Waiting int64       `json:"waiting" doc:"About how many tasks wait in all lanes, pinned ones too."`
+	Total   int64       `json:"total_tasks" doc:"Both."`
+	Average float64     `json:"average_load" doc:"The mean load of the agents that get work, in percent."`
+}
+
+// AgentLoad is the load of one agent.
+type AgentLoad struct {
+	AgentID      string            `json:"agent_id"`
+	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
+	Load         *float64          `json:"load,omitempty" doc:"The percentage of its slots in use. Absent: not known."`
+	Running      int               `json:"running"`
+	Slots        int               `json:"slots" doc:"Tasks that it may run at a time now."`
+	QueueLength  int64             `json:"queue_length" doc:"About how many tasks wait for this agent alone."`
+	Capabilities []string          `json:"capabilities"`
+}
+
 // Backlog is what waits in a lane. It is approximate.
 type Backlog struct {
 	Depth        int64          `json:"depth" doc:"About how many tasks wait."`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -9,7 +10,7 @@ import (
 
 // Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
-	// Platform is where its agents run: process (its own machine), docker or kubernetes. Default process.
+	// Platform is where its agents run: process (its own machine), docker, kubernetes or coolify. Default process.
 	Platform fleet.Platform `yaml:"platform"`
 	// MaxAgents bounds the agents that run at a time, 0 to 10000. 0: nothing does.
 	MaxAgents int `yaml:"max_agents"`
@@ -17,6 +18,8 @@ type Spawner struct {
 	Docker Docker `yaml:"docker"`
 	// Kubernetes is the cluster, for platform kubernetes.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
+	// Coolify is the server, for platform coolify.
+	Coolify Coolify `yaml:"coolify"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
 	Name string `yaml:"name"`
 	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
@@ -64,9 +67,29 @@ type Kubernetes struct {
 	Image string `yaml:"image"`
 }
 
+// Coolify is a Coolify server and where its applications are made.
+type Coolify struct {
+	// URL is the server's, such as https://coolify.example.com.
+	URL string `yaml:"url"`
+	// TokenFile is a file with a token of its API that may read, write and deploy.
+	TokenFile string `yaml:"token_file"`
+	// Server and Project are the uuids of a server and a project, and Environment is the name of the project's
+	// environment. Default of Environment: production.
+	Server      string `yaml:"server"`
+	Project     string `yaml:"project"`
+	Environment string `yaml:"environment"`
+	// Destination is the uuid of the server's network. Default: the server has one.
+	Destination string `yaml:"destination"`
+	// Image is that of agents whose cluster names none. Default: such agents are refused.
+	Image string `yaml:"image"`
+}
+
 func (s *Spawner) fill() {
 	orDefault(&s.Platform, fleet.PlatformProcess)
 	orDefault(&s.Dir, "mainstay-spawner")
+	if s.Platform == fleet.PlatformCoolify {
+		orDefault(&s.Coolify.Environment, "production")
+	}
 	orDefault(&s.Slots, 1)
 	orDefault(&s.StopGrace, fleet.Duration(40*time.Second))
 }
@@ -83,11 +106,17 @@ func (k *checker) spawner(s *Spawner) {
 	k.check(len(s.Command) == 0 || s.Command[0] != "", "spawner.command", "must begin with a program")
 	switch s.Platform {
 	case fleet.PlatformProcess, fleet.PlatformDocker, fleet.PlatformKubernetes:
+	case fleet.PlatformCoolify:
+		c := &s.Coolify
+		k.check(strings.HasPrefix(c.URL, "http") && c.TokenFile != "" && c.Server != "" && c.Project != "",
+			"spawner.coolify", "must have url, token_file, server and project")
+		k.check(len(s.Command) == 0 && !s.AllowExec, "spawner.platform",
+			"coolify runs images as they are: leave out spawner.command and spawner.allow_exec")
 	default:
-		k.check(false, "spawner.platform", "must be process, docker or kubernetes")
+		k.check(false, "spawner.platform", "must be process, docker, kubernetes or coolify")
 	}
 	for platform, set := range map[fleet.Platform]bool{fleet.PlatformDocker: s.Docker != Docker{},
-		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}} {
+		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}, fleet.PlatformCoolify: s.Coolify != Coolify{}} {
 		k.check(!set || s.Platform == platform, "spawner."+string(platform),
 			"has no effect: set spawner.platform to %s too", platform)
 	}

@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/spawner/coolify"
 	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/spawner/kubernetes"
 )
@@ -175,6 +176,13 @@ func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
 		o.New = func(o spawner.Options) (Platform, error) {
 			return kubernetes.New(kubernetes.Options{Options: o, Kubeconfig: c.Kubeconfig, Context: c.Context,
 				Namespace: c.Namespace, ServiceAccount: c.ServiceAccount, PodTemplate: c.PodTemplate})
+		}
+	case fleet.PlatformCoolify:
+		c := &s.Coolify
+		o.Image = c.Image
+		o.New = func(o spawner.Options) (Platform, error) {
+			return coolify.New(coolify.Options{Options: o, URL: c.URL, TokenFile: c.TokenFile, Server: c.Server,
+				Project: c.Project, EnvironmentName: c.Environment, Destination: c.Destination})
 		}
 	default:
 		o.New = Processes(s.Dir)

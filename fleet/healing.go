@@ -228,6 +228,9 @@ type HealingPolicy struct {
 	// RestoreAfter is how long an agent that healing took out of service must be healthy before it gets work again; it
 	// doubles each time. Default 5 min.
 	RestoreAfter Duration `json:"restore_after,omitempty" yaml:"restore_after" doc:"How long an agent that was taken out of service must be healthy before it is given work again; it doubles each time. Default 5m."`
+	// ReplaceAfter is how long a spawned agent that healing took out of service may stay unhealthy before it is stopped
+	// for good. Default 15 min.
+	ReplaceAfter Duration `json:"replace_after,omitempty" yaml:"replace_after" doc:"How long a spawned agent that was taken out of service may stay unhealthy before it is stopped for good, 1m to 24h. Default 15m."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.
 	StuckAfter Duration `json:"stuck_after,omitempty" yaml:"stuck_after" doc:"How long a task may wait for a person, or in a lane that moves nothing, before that is reported, 1m to 168h. Default 15m."`
@@ -253,6 +256,7 @@ func (p HealingPolicy) WithDefaults() HealingPolicy {
 	defaultTo(&p.Patience, Duration(30*time.Second))
 	defaultTo(&p.Damping, Duration(10*time.Minute))
 	defaultTo(&p.RestoreAfter, Duration(5*time.Minute))
+	defaultTo(&p.ReplaceAfter, Duration(15*time.Minute))
 	defaultTo(&p.StuckAfter, Duration(15*time.Minute))
 	return p
 }
@@ -273,5 +277,6 @@ func (p HealingPolicy) Validate() error {
 		ValidateDuration("patience", p.Patience, time.Second, time.Hour),
 		ValidateDuration("damping", p.Damping, time.Second, 24*time.Hour),
 		ValidateDuration("restore_after", p.RestoreAfter, time.Second, 24*time.Hour),
+		ValidateDuration("replace_after", p.ReplaceAfter, time.Minute, 24*time.Hour),
 		ValidateDuration("stuck_after", p.StuckAfter, time.Minute, 7*24*time.Hour))
 }

@@ -91,6 +91,8 @@ type HealthCheck struct {
 	Name   string      `json:"name"`
 	Status CheckStatus `json:"status"`
 	Why    string      `json:"why"`
+	// LastCheck is when what it looks at was measured; zero: not known.
+	LastCheck time.Time `json:"last_check,omitzero"`
 }
 
 // Health is an agent's health with its factors and checks.
@@ -103,6 +105,18 @@ type Health struct {
 	Busy    bool           `json:"busy,omitempty"`
 	Factors []HealthFactor `json:"factors"`
 	Checks  []HealthCheck  `json:"checks"`
+	// ConsecutiveFailures counts the attempts since the last one that completed: failed or not finished.
+	ConsecutiveFailures int `json:"consecutive_failures,omitempty"`
+}
+
+// MeasuredAt sets the times of the checks: those of the machine are as old as the agent's last heartbeat.
+func (h *Health) MeasuredAt(heartbeat, now time.Time) {
+	for i := range h.Checks {
+		h.Checks[i].LastCheck = heartbeat.UTC()
+		if h.Checks[i].Name == "agent" {
+			h.Checks[i].LastCheck = now.UTC()
+		}
+	}
 }
 
 // MemberHealth is a cluster's record of a member's health: its level, and the facts when it reached that.

@@ -363,7 +363,8 @@ func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision 
 	return ScalingDecision{Change: ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
 }
 
-// toRetire returns spawned agents that are lost for a while, or left behind by an unfinished stop.
+// toRetire returns spawned agents that are lost for a while, left behind by an unfinished stop, or still unhealthy long
+// after healing took them out of service: others serve in their place already.
 func (d *scaler) toRetire() (gone []string, why string) {
 	if d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
 		return nil, ""
@@ -378,6 +379,9 @@ func (d *scaler) toRetire() (gone []string, why string) {
 		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
 		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
 			d.now.Sub(cordon.Since) >= retireAfter:
+		case d.facts != nil && d.facts.Replaces && m.Status == AgentMaintenance && cordon != nil && !m.Health.Fit() &&
+			cordon.ByHealing(d.Config.Name) &&
+			d.now.Sub(cordon.Since) >= d.Config.SelfHealing.WithDefaults().ReplaceAfter.Std():
 		default:
 			continue
 		}
@@ -386,7 +390,8 @@ func (d *scaler) toRetire() (gone []string, why string) {
 	if len(gone) == 0 {
 		return nil, ""
 	}
-	return gone, strings.Join(gone, ", ") + ": lost, or left behind by a stop that was not finished"
+	return gone, strings.Join(gone, ", ") +
+		": lost, left behind by a stop that was not finished, or unhealthy for too long after healing took them out of service"
 }
 
 // scalingDrain begins the names of the drains that scaling makes.

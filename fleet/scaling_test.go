@@ -45,6 +45,21 @@ func busyWith(c *Cluster, queue int64, cpu float64) *ScalingFacts {
 	return f
 }
 
+const retireReason = "a-01: lost, left behind by a stop that was not finished, or unhealthy for too long after healing took " +
+	"them out of service"
+
+// illCluster has two agents that serve, and one that healing took out of service.
+func illCluster(level HealthLevel, ago time.Duration) *Cluster {
+	c := scaledCluster(3, 0, 5)
+	c.Config.Scaling.Mode, c.Config.DesiredAgents, c.scaling().Target = ScalingManual, 2, 2
+	m, since := c.Member("a-01"), scaleNow.Add(-ago)
+	m.setStatus(AgentMaintenance, "healing", since)
+	m.Health = &MemberHealth{Level: level, Since: since}
+	c.Cordons = Cordons{{AgentID: "a-01", Status: AgentMaintenance, Since: since,
+		Drain: c.Config.Name + ":" + HealingDrainPrefix + "x"}}
+	return c
+}
+
 func TestDecideScaling(t *testing.T) {
 	t.Parallel()
 	type want struct {
@@ -266,7 +281,28 @@ func TestDecideScaling(t *testing.T) {
 				return c
 			},
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire,
-				reason: "a-01: lost, or left behind by a stop that was not finished"},
+				reason: retireReason},
+		},
+		"an agent that stays ill in maintenance is replaced": {
+			cluster: func() *Cluster { return illCluster(HealthCritical, 16*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire,
+				reason: retireReason},
+		},
+		"an agent that is healthy again is not replaced": {
+			cluster: func() *Cluster { return illCluster(HealthHealthy, 16*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
+		},
+		"an agent that is ill for a short time may recover": {
+			cluster: func() *Cluster { return illCluster(HealthCritical, 14*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
+		},
+		"a decision of an earlier release is repeated": {
+			cluster: func() *Cluster { return illCluster(HealthCritical, 16*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
+			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
 		},
 		"an agent that was only just lost may come back": {
 			cluster: func() *Cluster {

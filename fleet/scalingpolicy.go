@@ -66,7 +66,7 @@ type SpawnPolicy struct {
 	// Spawner is the name of a spawner; empty: any.
 	Spawner string `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
 	// Platform is where the agents run; empty: that of the named spawner, else process.
-	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker or kubernetes. Default: that of the named spawner, else process."`
+	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker, kubernetes or coolify. Default: that of the named spawner, else process."`
 	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" yaml:"fallback_platforms" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
 	// Image is the image of a container; empty: the spawner's.
 	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The container image of the agents, on platforms that have images. Left out: the one of the spawner's configuration."`

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
@@ -22,6 +23,9 @@ func newHealthHub() *fakeHub {
 		fleet.Member{AgentID: "a-2", Hub: "h2", Status: fleet.AgentOnline},
 		fleet.Member{AgentID: "a-3", Status: fleet.AgentOffline, StatusReason: "its connection closed"},
 		fleet.Member{AgentID: "a-4", Status: fleet.AgentMaintenance})
+	f.workers = []*workerpb.WorkerHeartbeat{{WorkerIdentity: contract.AgentIdentity("east", "a-1"),
+		HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .5},
+		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 2, TotalProcessedTasks: 4, TotalFailedTasks: 1}}}
 	f.health = func(queue string) (contract.ReadHealthResult, error) {
 		if queue == contract.HubQueue("h2") {
 			return contract.ReadHealthResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
@@ -46,6 +50,8 @@ func TestHealthOfACluster(t *testing.T) {
 	require.NotEmpty(t, got.Agents[1].Why)
 	require.Equal(t, fleet.HealthFailed, got.Agents[2].Level)
 	require.Contains(t, got.Agents[2].Why, "its connection closed")
+	require.NotNil(t, got.Agents[2].FailedAt)
+	require.Nil(t, got.Agents[2].Metrics)
 	require.InDelta(t, .45, *got.Score, .001,
 		"the mean of a-1 and a-3: what is not known and what is in maintenance does not count")
 	require.Equal(t, 2, f.removed, "no question is kept in Temporal")
@@ -57,6 +63,9 @@ func TestHealthOfAnAgent(t *testing.T) {
 	h := serveWith(t, f)
 	got := answer[api.AgentHealth](t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusOK)
 	require.Equal(t, "a-1", got.AgentID)
+	require.Equal(t, &api.HealthMetrics{CPUPercent: 50, TaskCount: 2, ErrorRate: .25}, got.Metrics)
+	require.NotNil(t, got.LastHeartbeat)
+	require.Nil(t, got.FailedAt)
 	require.Equal(t, []string{contract.HubQueue("h1")}, f.queues, "only its own hub is asked")
 	problem(t, do(h, http.MethodGet, "/api/v1/agents/canary/health", ""), http.StatusNotFound,
 		protocol.CodeUnknownAgent)

@@ -102,7 +102,8 @@ func TestQueueViews(t *testing.T) {
 		WorkerInstanceKey:     "i",
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 3},
 	}}
-	f.backlogs = map[string]map[int32]int64{"lane/east": {3: 5, 1: 2}, "lane/keyed/shard/10": {2: 1}}
+	f.backlogs = map[string]map[int32]int64{"lane/east": {3: 5, 1: 2}, "lane/keyed/shard/10": {2: 1},
+		"lane/agent/a-2": {3: 2}}
 	h := serve(t, f)
 
 	east := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/east/queue", ""), http.StatusOK).Lanes
@@ -134,6 +135,14 @@ func TestQueueViews(t *testing.T) {
 	require.NotNil(t, east[2].Paused)
 	require.Equal(t, "lane/agent/a-9", east[3].TaskQueue)
 	require.Zero(t, east[3].Agents)
+
+	load := answer[api.ClusterLoad](t, do(h, http.MethodGet, clustersPath+"/east/load", ""), http.StatusOK)
+	require.Equal(t, api.ClusterLoad{Cluster: "east", Running: 3, Waiting: 9, Total: 12, Average: 75,
+		Agents: []api.AgentLoad{
+			{AgentID: "a-1", Status: fleet.AgentOnline, Load: new(75.0), Running: 3, Slots: 4,
+				Capabilities: []string{"gpu"}},
+			{AgentID: "a-2", Status: fleet.AgentOnline, Slots: 4, QueueLength: 2, Capabilities: []string{}},
+		}}, load)
 
 	keyed := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/keyed/queue", ""), http.StatusOK).Lanes
 	require.Len(t, keyed, 11)

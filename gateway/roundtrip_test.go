@@ -22,7 +22,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked"}, "task_transfer_timeout": "4m0s",
 		"dead_letter_retention": "5h0m0s", "brake": {"share": 0.25, "min_lost": 7, "window": "30s"},
 		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s", "damping": "11m0s",
-			"restore_after": "6m0s", "stuck_after": "16m0s", "max_actions": 4},
+			"restore_after": "6m0s", "replace_after": "17m0s", "stuck_after": "16m0s", "max_actions": 4},
 		"tenant_weights": {"acme": 5},
 		"scaling": {"mode": "auto", "queue_measure": "per_agent",
 			"scale_up": {"queue_threshold": 6, "cpu_threshold": 70, "cooldown": "2m0s", "increment": 2},

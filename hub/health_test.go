@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,6 +19,23 @@ func (b *bench) rated(agent string) fleet.Health {
 	require.NoError(b.t, err)
 	require.Contains(b.t, result.Agents, agent)
 	return result.Agents[agent]
+}
+
+func TestHealthHasTimesAndFailuresInARow(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2)
+		for i, outcome := range []fleet.AttemptOutcome{fleet.AttemptFailed, fleet.AttemptCompleted, fleet.AttemptFailed,
+			fleet.AttemptTimedOut} {
+			_ = a.report(a.give(task(fmt.Sprint("t", i))), outcome)
+		}
+		b.pass(2 * time.Second)
+		got := b.rated("a")
+		require.Equal(t, 2, got.ConsecutiveFailures)
+		for _, check := range got.Checks {
+			require.Equal(t, check.Name == "agent", check.LastCheck.Equal(time.Now()), check.Name)
+			require.WithinDuration(t, time.Now(), check.LastCheck, 10*time.Second)
+		}
+	})
 }
 
 func TestHealthOfWhatAnAgentDoes(t *testing.T) {

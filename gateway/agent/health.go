@@ -60,11 +60,14 @@ func (h *Handlers) healths(
 	if err != nil {
 		return nil, err
 	}
-	agents := []api.AgentHealth{}
+	agents, facts := []api.AgentHealth{}, live.Facts(c)
 	for i := range c.Members {
 		if m := &c.Members[i]; only == "" || m.AgentID == only {
 			a := healthOf(c, m, byHub)
 			a.Status, _, _ = live.Status(m)
+			if now, known := facts[m.AgentID]; known {
+				takeLive(&a, &now)
+			}
 			agents = append(agents, a)
 		}
 	}
@@ -78,13 +81,26 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	switch {
 	case !m.Connected():
 		none := 0.0
-		a.Level, a.Score, a.Why = fleet.HealthFailed, &none, "not connected: "+m.StatusReason
+		a.Level, a.Score, a.Why, a.FailedAt = fleet.HealthFailed, &none, "not connected: "+m.StatusReason, &m.StatusSince
 	case !known:
 		a.Why = "its hub did not answer for it; try again"
 	default:
 		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
+		a.ConsecutiveFailures = rated.ConsecutiveFailures
+		if m.Health != nil && m.Health.Level.WorseThan(fleet.HealthWarning) {
+			a.FailedAt = &m.Health.Since
+		}
 	}
 	return a
+}
+
+// takeLive puts in what the agent's hub publishes of it.
+func takeLive(a *api.AgentHealth, now *fleet.LiveAgent) {
+	a.LastHeartbeat = &now.LastHeartbeat
+	a.Metrics = &api.HealthMetrics{CPUPercent: now.CPUPercent, MemoryPercent: now.MemoryPercent, TaskCount: now.Running}
+	if now.Processed > 0 {
+		a.Metrics.ErrorRate = float64(now.Failed) / float64(now.Processed)
+	}
 }
 
 func meanScore(agents []api.AgentHealth) *float64 {

@@ -47,9 +47,71 @@ func (h *Handlers) Register(routes huma.API) {
 		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 			return h.queue(ctx, in.ID, &in.QueuePageInput)
 		})
+	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
+		"Show how a cluster's work is spread over its agents",
+		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count."), h.load)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-queue", "GET /queue",
 		"Show what waits in the lanes of all clusters", description),
 		func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
+}
+
+// load shows how the work of a cluster is spread.
+func (h *Handlers) load(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterLoad], error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	c, live := &view.Cluster, h.Live(ctx)
+	pinned, err := h.Store.Tasks().Pinned(ctx, in.ID)
+	if err != nil {
+		return nil, h.Answer(err, "list pinned tasks", protocol.CodeNotFound)
+	}
+	depths, err := h.depths(ctx, c.Config.Name, c.Lanes(pinned[in.ID]))
+	if err != nil {
+		return nil, err
+	}
+	load := api.ClusterLoad{Cluster: in.ID, Agents: []api.AgentLoad{}}
+	for _, depth := range depths {
+		load.Waiting += depth
+	}
+	running, serving := live.Running(c), 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		a := api.AgentLoad{AgentID: m.AgentID, Slots: c.EffectiveSlots(m),
+			QueueLength:  depths[fleet.AgentLane(m.AgentID)],
+			Capabilities: append([]string{}, m.Capabilities...)}
+		a.Status, _, _ = live.Status(m)
+		if n, known := running[m.AgentID]; known && a.Slots > 0 {
+			a.Running, a.Load = n, new(100*float64(n)/float64(a.Slots))
+			if load.Running += n; m.Serving() {
+				load.Average, serving = load.Average+*a.Load, serving+1
+			}
+		}
+		load.Agents = append(load.Agents, a)
+	}
+	load.Average /= float64(max(serving, 1))
+	load.Total = int64(load.Running) + load.Waiting
+	return &rest.Output[api.ClusterLoad]{Body: load}, nil
+}
+
+// depths are how many tasks wait in lanes, by lane.
+func (h *Handlers) depths(ctx context.Context, cluster string, lanes []string) (map[string]int64, error) {
+	found, errs := make([]int64, len(lanes)), make([]error, len(lanes))
+	parallel.Each(len(lanes), rest.FanOut, func(i int) {
+		var stats store.LaneStats
+		stats, errs[i] = h.LaneStats(ctx, contract.LaneQueue(cluster, lanes[i]))
+		found[i] = stats.Total.GetApproximateBacklogCount()
+	})
+	depths := map[string]int64{}
+	for i, lane := range lanes {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		depths[lane] = found[i]
+	}
+	return depths, nil
 }
 
 // queue shows the lanes of one cluster, or of all when only is empty.

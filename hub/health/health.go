@@ -103,7 +103,10 @@ func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract
 	result := contract.ReadHealthResult{Agents: map[string]fleet.Health{}}
 	for _, a := range agents {
 		if a.Cluster == in.Cluster && (in.AgentID == "" || a.ID == in.AgentID) {
-			result.Agents[a.ID] = a.Record.assess(a.Facts, now)
+			rated := a.Record.assess(a.Facts, now)
+			rated.ConsecutiveFailures = a.Record.failures
+			rated.MeasuredAt(now.Add(-a.Facts.Silence), now)
+			result.Agents[a.ID] = rated
 		}
 	}
 	return result, nil

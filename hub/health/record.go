@@ -18,6 +18,7 @@ type Record struct {
 	notified  fleet.HealthLevel // the level that its cluster knows; empty: healthy
 	turnedAt  time.Time         // since when the rating differs from notified, to the worse if worsening
 	worsening bool
+	failures  int // attempts that ended badly since the last one that completed
 }
 
 // Open begins the record of a session.
@@ -48,6 +49,12 @@ func (r *Record) Ended(outcome fleet.AttemptOutcome, now time.Time) {
 	r.monitor.mu.Lock()
 	defer r.monitor.mu.Unlock()
 	r.window.Ended(outcome, now)
+	switch outcome {
+	case fleet.AttemptCompleted:
+		r.failures = 0
+	case fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptReturned:
+		r.failures++
+	}
 }
 
 // Rejoined records that the agent joined again: its cluster has forgotten its health.

@@ -1,0 +1,235 @@
+package coolify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/spawner"
+)
+
+// server is a Coolify of the tests.
+type server struct {
+	t      *testing.T
+	mu     sync.Mutex
+	url    string
+	router routers.Router // of Coolify's published OpenAPI document; nil: it is not here
+	apps   map[string]map[string]any
+	files  map[string][]map[string]any
+	envs   map[string]any
+	fails  string // what a deployment says when it fails; empty: it does not
+	loses  string // the request whose answer is lost, once
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{t: t, apps: map[string]map[string]any{}, files: map[string][]map[string]any{}, envs: map[string]any{}}
+	http := httptest.NewServer(s)
+	t.Cleanup(http.Close)
+	s.url = http.URL
+	if path := os.Getenv("MAINSTAY_COOLIFY_OPENAPI"); path != "" {
+		doc, err := openapi3.NewLoader().LoadFromFile(path)
+		require.NoError(t, err)
+		doc.Servers = openapi3.Servers{{URL: http.URL + "/api/v1"}}
+		s.router, err = gorillamux.NewRouter(doc)
+		require.NoError(t, err)
+	} else {
+		t.Log("requests are not checked against Coolify's OpenAPI document: MAINSTAY_COOLIFY_OPENAPI names no file")
+	}
+	return s
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	content, _ := io.ReadAll(r.Body)
+	if s.router != nil {
+		r.Body = io.NopCloser(bytes.NewReader(content))
+		checked := r.Clone(r.Context())
+		checked.URL.Scheme, checked.URL.Host, _ = strings.Cut(s.url, "://")
+		route, params, err := s.router.FindRoute(checked)
+		if err == nil {
+			err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{Request: checked,
+				PathParams: params, Route: route, Options: &openapi3filter.Options{
+					AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}})
+		}
+		if err != nil {
+			s.t.Errorf("%s %s is not of Coolify's document: %v", r.Method, r.URL.Path, err)
+		}
+	}
+	var body map[string]any
+	_ = json.Unmarshal(content, &body)
+	if r.Header.Get("Authorization") != "Bearer secret" {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"message":"Unauthenticated."}`)
+		return
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	answer, code := s.serve(r.Method+" "+strings.Join(parts[min(2, len(parts)):], "/"), parts, body)
+	if s.loses == r.Method+" "+parts[len(parts)-1] {
+		s.loses = ""
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s *server) serve(what string, parts []string, body map[string]any) (any, int) {
+	if parts[0] == "deployments" {
+		if s.fails != "" {
+			return map[string]any{"status": "failed", "logs": s.fails}, http.StatusOK
+		}
+		for _, app := range s.apps {
+			app["status"] = "running:unknown"
+		}
+		return map[string]any{"status": "finished"}, http.StatusOK
+	}
+	if len(parts) == 1 {
+		list := []any{}
+		for _, app := range s.apps {
+			list = append(list, app)
+		}
+		return list, http.StatusOK
+	}
+	if parts[1] == "dockerimage" {
+		body["uuid"], body["status"] = fmt.Sprint("u", len(s.apps)), "exited"
+		body["created_at"], body["updated_at"] = time.Now(), time.Now()
+		s.apps[body["uuid"].(string)] = body //nolint:forcetypeassert // it is one
+		return map[string]any{"uuid": body["uuid"]}, http.StatusCreated
+	}
+	app := s.apps[parts[1]]
+	if app == nil {
+		return map[string]any{"message": "Application not found."}, http.StatusNotFound
+	}
+	switch what {
+	case "GET ":
+		return app, http.StatusOK
+	case "GET logs":
+		return map[string]any{"logs": "first\nlast words\n"}, http.StatusOK
+	case "GET storages":
+		return map[string]any{"file_storages": s.files[parts[1]]}, http.StatusOK
+	case "POST storages":
+		s.files[parts[1]] = append(s.files[parts[1]], body)
+		return body, http.StatusCreated
+	case "PATCH envs/bulk":
+		s.envs[parts[1]] = body["data"]
+		return body, http.StatusCreated
+	case "POST start":
+		return map[string]any{"deployment_uuid": "d"}, http.StatusOK
+	case "POST stop":
+		app["status"] = "exited"
+	case "DELETE ":
+		delete(s.apps, parts[1])
+	}
+	return map[string]any{"message": "queued"}, http.StatusOK
+}
+
+func spawnerOf(t *testing.T, s *server) *Coolify {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	c, err := New(Options{URL: s.url, TokenFile: token, Server: "s", Project: "p", EnvironmentName: "production",
+		Pause: 10 * time.Millisecond, Options: spawner.Options{Name: "cool", Image: "registry:5000/agent:1",
+			HubURLs:   []string{"http://hub:8080"},
+			JoinToken: func(spec fleet.SpawnSpec) (string, error) { return "token-of-" + spec.ID, nil }}})
+	require.NoError(t, err)
+	return c
+}
+
+var spec = fleet.SpawnSpec{ID: "c-1", Cluster: "c", Resources: fleet.Resources{CPU: "500m", Memory: "64Mi"}}
+
+// TestAnApplicationIsAnAgent loses the answer of each step in turn, and starts again as the caller does.
+func TestAnApplicationIsAnAgent(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{"", "POST dockerimage", "PATCH bulk", "POST storages", "POST start"} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.loses = lost
+			c := spawnerOf(t, s)
+			spawned, err := c.Spawn(t.Context(), spec)
+			if lost != "" {
+				require.Error(t, err)
+				require.NotErrorIs(t, err, spawner.ErrRefused)
+				c = spawnerOf(t, s) // the process died too
+				spawned, err = c.Spawn(t.Context(), spec)
+			}
+			require.NoError(t, err)
+			again, err := c.Spawn(t.Context(), spec)
+			require.NoError(t, err)
+			require.Equal(t, spawned.Handle, again.Handle)
+			require.Len(t, s.apps, 1)
+			app := s.apps["u0"]
+			require.Equal(t, []any{"mainstay-c-1", "registry:5000/agent", "1", "0.5", "67108864"}, []any{app["name"],
+				app["docker_registry_image_name"], app["docker_registry_image_tag"], app["limits_cpus"], app["limits_memory"]})
+			require.Len(t, s.files["u0"], 1)
+			require.Equal(t, []any{"file", "/run/mainstay/join-token", "token-of-c-1"},
+				[]any{s.files["u0"][0]["type"], s.files["u0"][0]["mount_path"], s.files["u0"][0]["content"]})
+			require.NotContains(t, fmt.Sprint(s.envs), "token-of", "the token is in no environment")
+			list, err := c.List(t.Context())
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			require.Equal(t, []string{"c-1", "c", "cool", "u0"}, []string{list[0].ID, list[0].Cluster, list[0].Spawner,
+				list[0].Handle})
+			require.NoError(t, c.Terminate(t.Context(), "c-1", true))
+			require.Empty(t, s.apps)
+			require.NoError(t, c.Terminate(t.Context(), "c-1", true), "what is not there has ended")
+		})
+	}
+}
+
+func TestWhatCoolifySaysIsWhyNothingStarts(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.fails = `[{"output":"pulling"},{"output":"secret","hidden":true},{"output":"manifest unknown"}]`
+	c := spawnerOf(t, s)
+	_, err := c.Spawn(t.Context(), spec)
+	require.ErrorIs(t, err, spawner.ErrRefused)
+	require.ErrorContains(t, err, "its deployment is failed: manifest unknown")
+	c.token = "other"
+	_, err = c.List(t.Context())
+	require.ErrorIs(t, err, spawner.ErrRefused)
+	require.ErrorContains(t, err, "Unauthenticated.")
+}
+
+func TestEndsOfApplicationsAreReported(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := spawnerOf(t, s)
+	c.o.Keep = 100 * time.Millisecond
+	_, err := c.Spawn(t.Context(), spec)
+	require.NoError(t, err)
+	reports := make(chan fleet.SpawnEnd, 10)
+	ended := func(end fleet.SpawnEnd) { reports <- end }
+	require.NoError(t, c.look(t.Context(), ended))
+	require.Empty(t, reports)
+	s.mu.Lock()
+	s.apps["u0"]["status"] = "exited:unhealthy"
+	s.mu.Unlock()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go c.Watch(ctx, ended)
+	end := <-reports
+	require.Equal(t, []string{"c-1", "c", "its application is exited:unhealthy: last words"},
+		[]string{end.AgentID, end.Cluster, end.Reason})
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.apps) == 0 }, time.Minute,
+		10*time.Millisecond, "what is left of it is deleted")
+	require.Empty(t, reports)
+}
