@@ -68,7 +68,7 @@ func TestMistakes(t *testing.T) {
 		"a trigger without a time": {head + "on: [{}]\nsteps: {a: {task: {type: echo}}}",
 			`f.yaml:3:6: on[0]: must say when, like {schedule: {cron: "0 3 * * *"}}, or {event: {type: …}}`},
 		"a check that says nothing": {head + "steps: {a: {task: {type: echo}, check: {}}}",
-			"f.yaml:3:32: steps.a.check: says nothing: give it schema or rules"},
+			"f.yaml:3:33: steps.a.check: says nothing: give it schema or rules"},
 		"a check of elements": {head + "steps: {a: {task: {type: echo}, for_each: '[1]', check: {schema: {}}}}",
 			"f.yaml:3:50: steps.a.check: belongs to a step without for_each: check the results in a step after it"},
 		"an event without a type": {head + "on: [{event: {where: 'true'}}]\nsteps: {a: {task: {type: echo}}}",
@@ -407,7 +407,7 @@ func TestChecks(t *testing.T) {
 		`{"text":"abcd","citations":["c"]}`: {"text: maxLength: got 4, want 3", "cite only what was fetched"},
 		`{"text":"abc"}`: {"missing property 'citations'",
 			"cite only what was fetched (there is no citations in what it reads)"},
-		`"text"`: {`got string, want object`, "cite only what was fetched (no such overload)"},
+		`"text"`: {`got string, want object`, "cite only what was fetched (there is no citations in what it reads)"},
 	} {
 		require.Equal(t, want, v.Check(t.Context(), check, facts, []byte(result)), result)
 	}

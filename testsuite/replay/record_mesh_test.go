@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -56,5 +58,40 @@ func TestRecordInbound(t *testing.T) {
 	for name, id := range ids {
 		closed(t, c, id)
 		save(t, c, contract.InboundWorkflow, name, id)
+	}
+}
+
+// TestRecordCorrections records runs whose results are corrected, also by a person. It only runs when asked.
+func TestRecordCorrections(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "checks", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	defer runAgent(t, node, cluster, "k-1", map[string]agent.Handler{
+		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+		"write": func(_ context.Context, task *agent.Task) (any, error) {
+			var in struct {
+				Wrong    int
+				Feedback []any
+			}
+			return map[string]any{"ok": len(in.Feedback) >= in.Wrong}, task.Decode(&in)
+		}})()
+	const steps = `  a:
+    task: {type: write, payload: {wrong: %d}}
+    deadline: 1h
+    check: {rules: [{that: result.ok, else: not ok}], correct: {attempts: 1}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.ok}"}}
+`
+	for id, wrong := range map[string]int{"corrected": 1, "escalated": 2} {
+		startRun(t, c, id, fmt.Sprintf(steps, wrong))
+	}
+	standing(t, c, "escalated", job.RunBlocked)
+	update(t, c, contract.RunWorkflowID("escalated"), contract.StepUpdate.Name, contract.StepRequest{Step: "a",
+		Action: job.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}})
+	for _, id := range []string{"corrected", "escalated"} {
+		closed(t, c, contract.RunWorkflowID(id))
+		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
 	}
 }
