@@ -8,9 +8,9 @@ import (
 
 // ScaleRequest says how many agents a cluster is to have.
 type ScaleRequest struct {
-	Desired *int `json:"desired,omitempty" minimum:"0" maximum:"1000" doc:"How many agents are kept from now on. With scaling off, it is turned to manual; in auto, the rules go on from there."`
-	Min     *int `json:"min,omitempty" minimum:"0" maximum:"1000" doc:"Never fewer: min_agents."`
-	Max     *int `json:"max,omitempty" minimum:"1" maximum:"1000" doc:"Never more: max_agents."`
+	Desired *int `json:"desired,omitempty" minimum:"0" maximum:"5000" doc:"How many agents are kept from now on. With scaling off, it is turned to manual; in auto, the rules go on from there."`
+	Min     *int `json:"min,omitempty" minimum:"0" maximum:"5000" doc:"Never fewer: min_agents."`
+	Max     *int `json:"max,omitempty" minimum:"1" maximum:"5000" doc:"Never more: max_agents."`
 }
 
 // ScalingStatus is how a cluster's number of agents is kept.

@@ -32,7 +32,7 @@ type Membership struct {
 	MinimumAgents int `yaml:"minimum_agents"`
 	// DesiredAgents is the number of online agents below which the cluster is degraded. 0: not watched.
 	DesiredAgents int `yaml:"desired_agents"`
-	// MaxAgents is the number above which agents are refused. 0: fleet.MaxMembers.
+	// MaxAgents is the number above which agents are refused. 0: fleet.DefaultMaxAgents.
 	MaxAgents int `yaml:"max_agents"`
 }
 

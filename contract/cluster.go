@@ -24,6 +24,11 @@ var (
 	JoinUpdate      = Update[JoinRequest, JoinResponse]{"join"}
 	ConfigureUpdate = Update[ConfigureRequest, ClusterView]{"configure"}
 	OpenLaneUpdate  = Update[OpenLaneRequest, None]{"open-lane"}
+	// AgentLanesQuery answers which agents' own lanes are open. CloseAgentLanesUpdate closes some of them.
+	AgentLanesQuery       = Query[AgentLanes]{"agent-lanes"}
+	CloseAgentLanesUpdate = Update[[]fleet.OpenLane, AgentLanes]{"close-agent-lanes"}
+	// OpenAgentLaneSignal opens the lane of the agent of this id; see workflows.RunTask.
+	OpenAgentLaneSignal = Signal[string]{"open-agent-lane"}
 	// DeleteUpdate is refused while members are online.
 	DeleteUpdate = Update[DeleteRequest, None]{"delete"}
 	// ForgetUpdate is refused while the agent is connected.
@@ -99,6 +104,13 @@ type UsedLanesInput struct {
 	Since   time.Time `json:"since"`
 }
 
+// AgentLanes are the open lanes of a cluster's agents at one version.
+type AgentLanes struct {
+	CreatedAt time.Time        `json:"created_at"` // of the cluster
+	Version   int64            `json:"version"`
+	Open      []fleet.OpenLane `json:"open,omitempty"`
+}
+
 // Directive tells hubs how a cluster's lanes are served. A hub keeps the newest.
 type Directive struct {
 	Cluster string `json:"cluster"`
@@ -107,6 +119,8 @@ type Directive struct {
 	Version        int64                 `json:"version"`
 	Mode           fleet.ReplicationMode `json:"mode"`
 	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
+	// AgentLanes is the version of AgentLanes that a hub must know at least. 0: it polls the lanes of all its agents.
+	AgentLanes int64 `json:"agent_lanes,omitempty"`
 	// Leader serves alone in an active_passive cluster, under LeaderEpoch.
 	Leader      string `json:"leader,omitempty"`
 	LeaderEpoch int64  `json:"leader_epoch,omitempty"`

@@ -12,7 +12,7 @@ type BrakePolicy struct {
 	// 0.5.
 	Share float64 `json:"share,omitempty" yaml:"share" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
 	// MinLost is the least number of agents that must vanish, so that small clusters fail over as usual. Default 3.
-	MinLost int `json:"min_lost,omitempty" yaml:"min_lost" minimum:"0" maximum:"1000" doc:"And at least so many. Default 3."`
+	MinLost int `json:"min_lost,omitempty" yaml:"min_lost" minimum:"0" maximum:"5000" doc:"And at least so many. Default 3."`
 	// Window is the time within which they must vanish. Default 10 s.
 	Window Duration `json:"window,omitempty" yaml:"window" doc:"Within this time. Default 10s."`
 }

@@ -113,6 +113,7 @@ type Cluster struct {
 	// Version counts the changes of the directive; hubs keep the newest.
 	Version int64 `json:"version"`
 	CapabilityLanes
+	AgentLanes
 
 	// Leader is the serving agent of an active_passive cluster; LeaderEpoch is the epoch of its leadership.
 	Leader      string    `json:"leader,omitempty"`

@@ -32,8 +32,11 @@ const (
 	SelectAffinity    SelectionStrategy = "affinity"
 )
 
-// MaxMembers bounds a cluster.
-const MaxMembers = 1000
+// MaxMembers bounds a cluster. One that does not say how many agents it may have has DefaultMaxAgents.
+const (
+	MaxMembers       = 5000
+	DefaultMaxAgents = 1000
+)
 
 // DefaultShards is the number of shards of a sharded cluster. The number of a cluster cannot change later: keys are
 // hashed to shards.
@@ -43,9 +46,9 @@ const DefaultShards = 16
 type ClusterConfig struct {
 	Name            string            `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	TargetGroup     string            `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
-	MinAgents       int               `json:"min_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is critical."`
-	DesiredAgents   int               `json:"desired_agents,omitempty" minimum:"0" maximum:"1000" doc:"With fewer online agents it is degraded."`
-	MaxAgents       int               `json:"max_agents,omitempty" minimum:"0" maximum:"1000" doc:"More agents are refused. Default 1000."`
+	MinAgents       int               `json:"min_agents,omitempty" minimum:"0" maximum:"5000" doc:"With fewer online agents it is critical."`
+	DesiredAgents   int               `json:"desired_agents,omitempty" minimum:"0" maximum:"5000" doc:"With fewer online agents it is degraded."`
+	MaxAgents       int               `json:"max_agents,omitempty" minimum:"0" maximum:"5000" doc:"More agents are refused. Default 1000."`
 	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
 	Shards          int               `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone."`
@@ -85,7 +88,7 @@ func (c ClusterConfig) WithDefaults() ClusterConfig {
 	defaultTo(&c.ReplicationMode, ActiveActive)
 	defaultTo(&c.Shards, DefaultShards)
 	defaultTo(&c.Selection, SelectLeastLoaded)
-	defaultTo(&c.MaxAgents, MaxMembers)
+	defaultTo(&c.MaxAgents, DefaultMaxAgents)
 	defaultTo(&c.RoleLease, Duration(DefaultRoleLease))
 	defaultTo(&c.TransferTimeout, Duration(DefaultTransferTimeout))
 	defaultTo(&c.DeadLetterRetention, Duration(DefaultDeadLetterRetention))

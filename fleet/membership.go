@@ -55,6 +55,9 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		i, _ = searchMember(c.Members, j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 		c.Reductions.resume(j.AgentID, now)
+		if c.LanesUnlisted {
+			c.OpenAgentLane(j.AgentID)
+		}
 	}
 	c.Departures.remove(j.AgentID)
 	m := &c.Members[i]

@@ -15,6 +15,10 @@ const (
 	// agents keep no ordinary ones out.
 	maxProfiles  = 512 << 10
 	smallProfile = 512
+	// In a cluster of more than fewMembers, small profiles are bounded as well, by maxSmallProfiles together with the
+	// others.
+	fewMembers       = 1000
+	maxSmallProfiles = 768 << 10
 )
 
 // Validate checks the sizes and names. Its errors are FieldErrors.
@@ -45,23 +49,30 @@ func (p *AgentProfile) Validate() error {
 	return nil
 }
 
-// RefuseProfile is why an agent may not join with what it tells of itself; "": it may.
-func (c *Cluster) RefuseProfile(j *Join) string {
+// ProfilesSize is about how long the profiles of all members are as JSON, in bytes.
+func (c *Cluster) ProfilesSize() int {
+	total := 0
+	for i := range c.Members {
+		total += c.Members[i].size()
+	}
+	return total
+}
+
+// RefuseProfile is why an agent may not join with what it tells of itself; "": it may. total is ProfilesSize at first,
+// and brought up to date for the next agent.
+func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	if j.Validate() != nil {
 		return RefusedProfile
 	}
-	total := j.size()
-	if total <= smallProfile {
-		return ""
+	size, others := j.size(), *total
+	if m := c.Member(j.AgentID); m != nil {
+		others -= m.size()
 	}
-	for i := range c.Members {
-		if m := &c.Members[i]; m.AgentID != j.AgentID {
-			total += m.size()
-		}
-	}
-	if total > maxProfiles {
+	if size > smallProfile && others+size > maxProfiles ||
+		len(c.Members) >= fewMembers && others+size > maxSmallProfiles {
 		return RefusedProfiles
 	}
+	*total = others + size
 	return ""
 }
 

@@ -58,27 +58,29 @@ func TestProfilesOfACluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(0)
 	c.Config.MaxAgents = MaxMembers
+	total := 0
 	greedy := AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 4000)}}
 	admitted := 0
 	for i := range 500 {
 		j := Join{AgentID: fmt.Sprintf("greedy-%d", i), Instance: "i", AgentProfile: greedy}
-		if c.RefuseProfile(&j) == "" {
+		if c.RefuseProfile(&j, &total) == "" {
 			require.Empty(t, c.Join(j, "h", noon).Refused)
 			admitted++
 		}
 	}
 	require.InDelta(t, 130, admitted, 5)
 	again := Join{AgentID: "greedy-0", Instance: "other", AgentProfile: greedy}
-	require.Empty(t, c.RefuseProfile(&again), "its own does not count twice")
-	for i := range MaxMembers - admitted {
+	require.Empty(t, c.RefuseProfile(&again, &total), "its own does not count twice")
+	for i := range DefaultMaxAgents - admitted {
 		j := Join{AgentID: fmt.Sprintf("plain-%d", i), Instance: "i", AgentProfile: AgentProfile{Host: "a-host",
 			Zone: "here", TaskTypes: []string{"exec", "echo"}, Metadata: map[string]string{"rack": "7"}}}
-		require.Empty(t, c.RefuseProfile(&j))
+		require.Empty(t, c.RefuseProfile(&j, &total))
 		require.Empty(t, c.Join(j, "h", noon).Refused)
 	}
+	require.Equal(t, total, c.ProfilesSize())
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
 	require.Less(t, len(text), 3<<19, "half a MiB is left for the rest")
 	tooMuch := Join{AgentProfile: AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}}
-	require.Equal(t, RefusedProfile, c.RefuseProfile(&tooMuch))
+	require.Equal(t, RefusedProfile, c.RefuseProfile(&tooMuch, &total))
 }

@@ -46,7 +46,7 @@ type ScaleUpRule struct {
 	// Cooldown is the least time between two starts. Default 1 min.
 	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
-	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"0" maximum:"1000" doc:"How many agents are started at a time. Default 1."`
+	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"0" maximum:"5000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownRule stops agents.
@@ -58,7 +58,7 @@ type ScaleDownRule struct {
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
 	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time after the last change in either direction. Default 5m."`
 	// Decrement is how many agents are stopped at a time. Default 1.
-	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"0" maximum:"1000" doc:"How many agents are stopped at a time. Default 1."`
+	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"0" maximum:"5000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
 // SpawnPolicy describes the agents to start, and their spawner.

@@ -36,7 +36,7 @@ func TestClusters(t *testing.T) {
 	require.NotNil(t, created.CreatedAt)
 	in := f.executions[contract.ClusterWorkflowID("web")].input.(contract.ClusterInput)
 	require.Equal(t, 2, in.Config.DesiredAgents)
-	require.Equal(t, fleet.MaxMembers, in.Config.MaxAgents)
+	require.Equal(t, fleet.DefaultMaxAgents, in.Config.MaxAgents)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"web"}`), 409, protocol.CodeClusterExists)
 	problem(t, do(h, http.MethodPost, clustersPath, `{"name":"w","min_agents":3,"desired_agents":2}`), 422,
 		protocol.CodeInvalidRequest)

@@ -83,7 +83,7 @@ func TestIfMatch(t *testing.T) {
 		problem(t, doWith(h, c.method, path, c.body, "If-Match", "canary"), 422, protocol.CodeInvalidRequest)
 	}
 	require.Equal(t, 2, config.MinAgents)
-	require.Equal(t, fleet.MaxMembers, config.MaxAgents)
+	require.Equal(t, fleet.DefaultMaxAgents, config.MaxAgents)
 
 	newest := changed.Header().Get("ETag")
 	w := doWith(h, http.MethodPatch, path, `{"max_agents":9}`, "If-Match", `"other", `+newest)

@@ -18,12 +18,15 @@ import (
 // Each attempt heartbeat is a write in Temporal, so they are rare: one soon after the attempt begins, so that observers
 // see its agent; one after a change of checkpoint or progress; otherwise one every third of the backstop.
 const (
-	beatTick       = 250 * time.Millisecond
-	beatFirst      = time.Second
+	beatTick       = 50 * time.Millisecond
+	beatSweep      = 5 // ticks between two looks at all attempts
+	beatFirst      = 200 * time.Millisecond
 	beatCheckpoint = time.Second
 	beatProgress   = 5 * time.Second
 	beatRenew      = fleet.AttemptBackstop / 3
 	beaters        = 8
+	// keepFirst is how old an attempt is when its agent is asked for what it writes.
+	keepFirst = time.Second
 )
 
 // beater renews the attempts' heartbeats.
@@ -31,8 +34,12 @@ type beater struct{ hub *Hub }
 
 // Run sends the heartbeats that are due until the context ends.
 func (b beater) Run(ctx context.Context) {
+	ticks := 0
 	part.Every(ctx, beatTick, func(now time.Time) {
-		due := b.due(now)
+		due := b.first(now)
+		if ticks++; ticks%beatSweep == 0 {
+			due = append(due, b.due(now)...)
+		}
 		parallel.Each(len(due), beaters, func(i int) { b.send(ctx, due[i]) })
 	})
 }
@@ -44,22 +51,45 @@ type dueBeat struct {
 	report  contract.AttemptReport
 }
 
+// first are the first heartbeats that are due. Attempts that have ended by then cost no write.
+func (b beater) first(now time.Time) []dueBeat {
+	h := b.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var due []dueBeat
+	for len(h.fresh) > 0 && now.Sub(h.fresh[0].assignedAt) >= beatFirst {
+		a := h.fresh[0]
+		h.fresh = h.fresh[1:]
+		if a.session.attempts[a.attemptKey] == a && a.beatAt.IsZero() {
+			due = append(due, b.beat(a, now))
+		}
+	}
+	return due
+}
+
+// due are the heartbeats of all attempts that are due.
 func (b beater) due(now time.Time) []dueBeat {
 	b.hub.mu.Lock()
 	defer b.hub.mu.Unlock()
 	var due []dueBeat
 	for _, s := range b.hub.sessions {
 		for _, a := range s.attempts {
-			if a.beatDue(now) {
-				a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
-				due = append(due, dueBeat{a, a.token, a.report(b.hub.id)})
-				if a.accepted {
-					b.keepLog(a, now)
-				}
+			beats := a.beatDue(now)
+			if beats {
+				due = append(due, b.beat(a, now))
+			}
+			if a.accepted && (beats || !a.kept) && now.Sub(a.assignedAt) >= keepFirst {
+				a.kept = true
+				b.keepLog(a, now)
 			}
 		}
 	}
 	return due
+}
+
+func (b beater) beat(a *attempt, now time.Time) dueBeat {
+	a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
+	return dueBeat{a, a.token, a.report(b.hub.id)}
 }
 
 // keepLog has the agent send what the attempt writes, in case that the agent is lost.

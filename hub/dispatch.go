@@ -61,9 +61,10 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 
 // placeLocked gives an attempt to the best session of the lane. It reports false when none has a free slot.
 func (l *lane) placeLocked(a *attempt) bool {
-	sessions := make([]*session, 0, len(l.sessions))
-	candidates := make([]fleet.Candidate, 0, len(l.sessions))
-	for s := range l.sessions {
+	shortlist := l.shortlistLocked(&a.input)
+	sessions := make([]*session, 0, len(shortlist))
+	candidates := make([]fleet.Candidate, 0, len(shortlist))
+	for _, s := range shortlist {
 		if s.free > 0 && s.takes(&a.input) {
 			sessions = append(sessions, s)
 			candidates = append(candidates, s.live())
@@ -85,6 +86,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input)})
 	s.attempts[a.attemptKey] = a
+	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
 	s.wake.Send()

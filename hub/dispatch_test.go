@@ -18,7 +18,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	agent := func(access fleet.Providers, c fleet.Candidate) *session {
 		return &session{candidate: c, access: access}
 	}
-	l := &lane{sessions: map[*session]struct{}{
+	l := &lane{sessions: map[*session]*seat{
 		agent(nil, fleet.Candidate{AgentID: "a", TaskTypes: []string{"exec"},
 			Capabilities: []string{"gpu"}}): {},
 		agent(fleet.Providers{"llm": {RateLimitedUntil: &later}, "old": {RateLimitedUntil: &past}},

@@ -102,6 +102,8 @@ type Hub struct {
 	states    *statesync.States
 	control   *control.Control
 	reclaimer *reclaimer
+	ownLanes  *ownLanes
+	online    *online
 
 	mu         sync.Mutex
 	sessions   map[string]*session // by agent id
@@ -113,6 +115,7 @@ type Hub struct {
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
 	brakes        map[string]*fleet.Brake // by cluster
+	fresh         []*attempt              // without a heartbeat yet, oldest first; some may have ended
 	conns         map[net.Conn]*connection
 	stopping      bool
 
@@ -163,6 +166,8 @@ func New(o Options) (*Hub, error) {
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
 	h.reclaimer = newReclaimer(h)
+	h.ownLanes = newOwnLanes(h)
+	h.online = &online{hub: h, alone: ratelimit.New(onlineRate, onlineBurst)}
 	h.makeParts()
 	h.metrics = newMetrics(o.Registerer, h)
 	return h, nil
@@ -197,7 +202,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer)
+	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer, h.ownLanes)
 	return nil
 }
 

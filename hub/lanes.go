@@ -30,11 +30,14 @@ const (
 type lane struct {
 	hub      *Hub
 	name     string
-	sessions map[*session]struct{}
+	sessions map[*session]*seat
+	ranking  ranking
 	free     int // slots of its sessions
 	polls    int // open polls
 	parked   []*parked
 	key      string // the worker instance key of the open polls; new after a release
+	// emptySince is since when polls are open and brought no task; zero while none is open.
+	emptySince time.Time
 }
 
 // serveLocked gives a session the lanes of its cluster's directive.
@@ -44,7 +47,7 @@ func (h *Hub) serveLocked(s *session) {
 	h.slotsChangedLocked(s)
 	wanted := map[string]bool{}
 	if !s.gone {
-		for _, name := range lanesOf(s, directive) {
+		for _, name := range lanesOf(s, directive, h.ownLanes.isOpenLocked(s.agent, &directive)) {
 			wanted[name] = true
 		}
 	}
@@ -55,6 +58,7 @@ func (h *Hub) serveLocked(s *session) {
 			kept = append(kept, l)
 			continue
 		}
+		l.ranking.remove(l.sessions[s])
 		delete(l.sessions, s)
 		l.free -= s.free
 		why := "no agent of this hub serves the lane any more"
@@ -67,10 +71,12 @@ func (h *Hub) serveLocked(s *session) {
 	for name := range wanted {
 		l := h.lanes[name]
 		if l == nil {
-			l = &lane{hub: h, name: name, sessions: map[*session]struct{}{}, key: uuid.NewString()}
+			l = &lane{hub: h, name: name, sessions: map[*session]*seat{}, ranking: ranking{},
+				key: uuid.NewString()}
 			h.lanes[name] = l
 		}
-		l.sessions[s] = struct{}{}
+		l.sessions[s] = &seat{session: s, at: -1}
+		l.ranking.update(l.sessions[s])
 		l.free += s.free
 		s.lanes = append(s.lanes, l)
 		l.fillLocked()
@@ -99,6 +105,9 @@ func (h *Hub) slotsChangedLocked(s *session) {
 	now := s.slots()
 	delta := now - s.free
 	s.free = now
+	for _, l := range s.lanes {
+		l.ranking.update(l.sessions[s])
+	}
 	if delta == 0 {
 		return
 	}
@@ -116,6 +125,9 @@ func (h *Hub) slotsChangedLocked(s *session) {
 // fillLocked opens as many polls on the lane as there are slots for.
 func (l *lane) fillLocked() {
 	for l.needsPollLocked() {
+		if l.polls == 0 {
+			l.emptySince = time.Now()
+		}
 		l.polls++
 		l.hub.wg.Go(l.poll)
 	}
@@ -139,13 +151,20 @@ func (l *lane) poll() {
 		}
 		h.mu.Lock()
 		l.polls--
-		if task != nil && len(task.GetTaskToken()) > 0 {
+		taken := task != nil && len(task.GetTaskToken()) > 0
+		if taken || err != nil {
+			l.emptySince = time.Now()
+		}
+		if taken {
 			l.handleTaskLocked(task)
 		}
 		again := l.needsPollLocked()
 		if again {
 			l.polls++
-		} else if l.polls == 0 && len(l.sessions) == 0 && len(l.parked) == 0 && h.lanes[l.name] == l {
+		} else if l.polls == 0 {
+			l.emptySince = time.Time{}
+		}
+		if l.polls == 0 && len(l.sessions) == 0 && len(l.parked) == 0 && h.lanes[l.name] == l {
 			delete(h.lanes, l.name)
 		}
 		h.mu.Unlock()

@@ -162,7 +162,7 @@ func TestOutputIsKeptWithTheAttempt(t *testing.T) {
 			given[id] = agents[id].give(task(id))
 		}
 		held := agents["t1"].poll(lists(given["t1"]))
-		b.pass(beatFirst + beatTick)
+		b.pass(keepFirst + beatSweep*beatTick)
 		asked := (<-held).Commands
 		require.Len(t, asked, 1, "what runs for a while is asked for its output")
 		require.NotZero(t, asked[0].Every)

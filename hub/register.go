@@ -3,14 +3,11 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -164,18 +161,11 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 	own := s != nil && s.cluster == reg.Cluster
 	e.hub.mu.Unlock()
 	if !foreign && !own {
-		found, err := e.hub.service.ListWorkers(ctx, &workflowservice.ListWorkersRequest{
-			Namespace: e.hub.namespace, PageSize: 10,
-			Query: fmt.Sprintf("WorkerIdentity starts_with '%s'", contract.AgentIdentityPrefix(reg.AgentID)),
-		})
+		clusters, err := e.hub.online.clustersOf(ctx, reg.AgentID, time.Now())
 		if err != nil {
 			return temporalProblem(err)
 		}
-		for _, w := range found.GetWorkers() {
-			cluster, _, ok := contract.AgentOfIdentity(w.GetWorkerIdentity())
-			fresh := w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN
-			foreign = foreign || ok && fresh && cluster != reg.Cluster
-		}
+		foreign = slices.ContainsFunc(clusters, func(c string) bool { return c != reg.Cluster })
 	}
 	if foreign {
 		return httpapi.Problem(protocol.CodeAgentIDInUse,
@@ -218,7 +208,7 @@ func (h *Hub) admitLocked(
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
-		s.registration, s.candidate = reg, fresh.candidate
+		s.registration, s.candidate, s.kind = reg, fresh.candidate, fresh.kind
 		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
 		s.sequence, s.repliedAt = 0, time.Time{}
 		s.health.Rejoined()
@@ -259,6 +249,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
 			taskType: claims.Type, tenant: claims.Tenant}
 		s.attempts[key] = a
+		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()
 	}
 	a.apply(r, now)

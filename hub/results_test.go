@@ -153,6 +153,13 @@ func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 		first := a.give(task("t1"))
 		b.pass(beatFirst + beatTick)
 		require.Equal(t, 1, beats(), "one soon, to show who runs it")
+		require.LessOrEqual(t, beatFirst+beatTick, 250*time.Millisecond)
+		other := b.register("b", 1)
+		quick := other.give(task("quick"))
+		b.pass(beatFirst - time.Millisecond)
+		b.settled(other.claims, attemptKey{"quick", 1}, fleet.AttemptCompleted)
+		b.pass(keepFirst)
+		require.Zero(t, b.temporal.beats[quick.TaskID+"/1"], "what ends soon costs no write")
 		require.Empty(t, keep(first))
 		require.InDelta(t, 3, beats(), 1)
 

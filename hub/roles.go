@@ -10,14 +10,17 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// lanesOf returns the lanes that a cluster's directive lets a session serve: always its own; the cluster's if all
-// members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than the
+// lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
+// if all members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than the
 // session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
-func lanesOf(s *session, d contract.Directive) []string {
+func lanesOf(s *session, d contract.Directive, open bool) []string {
 	if s.cordoned(d) {
 		return nil
 	}
-	lanes := []string{fleet.AgentLane(s.agent)}
+	var lanes []string
+	if open {
+		lanes = append(lanes, fleet.AgentLane(s.agent))
+	}
 	if d.Mode == fleet.ActiveActive || s.leads(d) {
 		lanes = append(lanes, fleet.DefaultLane)
 		for _, set := range d.CapabilitySets {
@@ -89,6 +92,9 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 		h.states.Changed()
 	}
 	h.directives[d.Cluster] = d
+	if d.AgentLanes > 0 && h.ownLanes.open[d.Cluster].behind(&d) {
+		h.ownLanes.soon.Send()
+	}
 	h.events.Hint(d.Cluster)
 	now := time.Now()
 	for _, s := range h.sessions {

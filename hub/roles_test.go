@@ -39,7 +39,7 @@ func TestLanesOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &session{agent: "a", cluster: "c", epoch: 5, candidate: fleet.Candidate{Capabilities: []string{"gpu"}}}
-			require.Equal(t, c.wants, lanesOf(s, c.directive))
+			require.Equal(t, c.wants, lanesOf(s, c.directive, true))
 		})
 	}
 }

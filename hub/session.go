@@ -22,6 +22,7 @@ type session struct {
 	token                    string // id of the join token that opened it
 	registration             protocol.Register
 	candidate                fleet.Candidate // its static part; placement sets Running and the load
+	kind                     string          // see kindOf
 	openedAt                 time.Time
 
 	timing    fleet.Timing  // of the hub as it was when the agent came; the agent knows these times
@@ -119,6 +120,7 @@ type attempt struct {
 	beatAt    time.Time // last heartbeat sent to Temporal
 	beatNeeds bool      // progress or checkpoint changed since
 	beatCheck bool      // the checkpoint changed since
+	kept      bool      // its agent was asked for what it writes
 }
 
 func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
@@ -129,6 +131,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 	}
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
 		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees}
+	s.kind = kindOf(&s.candidate, reg.Bundles)
 	return s
 }
 

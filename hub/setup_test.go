@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -46,6 +48,10 @@ type fakeTemporal struct {
 	brake    *fleet.BrakeHold // as last told
 	states   [][]string       // digests, as told
 	slow     time.Duration    // how long a signal takes
+	lanes    fleet.Cluster    // has the open lanes of the cluster c
+	unasked  int              // how many more questions for them fail
+	online   []string         // identities in the live registry
+	looks    int              // into it
 }
 
 type fakePoll struct {
@@ -171,10 +177,26 @@ func (f *fakeTemporal) RecordActivityTaskHeartbeat(
 	return &workflowservice.RecordActivityTaskHeartbeatResponse{}, nil
 }
 
+// ListWorkers finds the identities with a prefix, two on a page.
 func (f *fakeTemporal) ListWorkers(
-	context.Context, *workflowservice.ListWorkersRequest, ...grpc.CallOption,
+	_ context.Context, in *workflowservice.ListWorkersRequest, _ ...grpc.CallOption,
 ) (*workflowservice.ListWorkersResponse, error) {
-	return &workflowservice.ListWorkersResponse{}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
+	prefix := strings.Split(in.GetQuery(), "'")[1]
+	var found []*workerpb.WorkerListInfo
+	for _, identity := range f.online {
+		if strings.HasPrefix(identity, prefix) {
+			found = append(found, &workerpb.WorkerListInfo{WorkerIdentity: identity})
+		}
+	}
+	from, _ := strconv.Atoi(string(in.GetNextPageToken()))
+	answer := &workflowservice.ListWorkersResponse{Workers: found[from:min(from+2, len(found))]}
+	if from+2 < len(found) {
+		answer.NextPageToken = []byte(strconv.Itoa(from + 2))
+	}
+	return answer, nil
 }
 
 // fakeClient is the SDK's client of a fakeTemporal.
@@ -207,6 +229,10 @@ func (c fakeClient) UpdateWorkflow(
 ) (client.WorkflowUpdateHandle, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
+	if empty, closes := o.Args[0].([]fleet.OpenLane); closes {
+		c.temporal.lanes.CloseAgentLanes(empty)
+		return fakeUpdate{fakeValue: fakeValue{c.temporal.openLanes()}}, nil
+	}
 	request := o.Args[0].(contract.JoinRequest)
 	c.temporal.joins = append(c.temporal.joins, request)
 	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
@@ -223,21 +249,43 @@ func (c fakeClient) UpdateWorkflow(
 		c.temporal.epochs[j.AgentID] = joined
 		response.Results = append(response.Results, joined)
 	}
-	return fakeUpdate{value: response}, nil
+	return fakeUpdate{fakeValue: fakeValue{response}}, nil
 }
 
-type fakeUpdate struct {
-	client.WorkflowUpdateHandle
-	value any
+// QueryWorkflow answers which lanes are open.
+func (c fakeClient) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	if c.temporal.unasked--; c.temporal.unasked >= 0 {
+		return nil, serviceerror.NewUnavailable("no worker")
+	}
+	return fakeValue{c.temporal.openLanes()}, nil
 }
 
-func (u fakeUpdate) Get(_ context.Context, into any) error {
-	data, err := json.Marshal(u.value)
+func (f *fakeTemporal) openLanes() contract.AgentLanes {
+	return contract.AgentLanes{CreatedAt: f.direct["c"].CreatedAt, Version: f.lanes.LanesVersion,
+		Open: slices.Clone(f.lanes.OpenLanes)}
+}
+
+// fakeValue is an answer of a workflow.
+type fakeValue struct{ value any }
+
+func (v fakeValue) HasValue() bool { return true }
+
+func (v fakeValue) Get(into any) error {
+	data, err := json.Marshal(v.value)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(data, into)
 }
+
+type fakeUpdate struct {
+	client.WorkflowUpdateHandle
+	fakeValue
+}
+
+func (u fakeUpdate) Get(_ context.Context, into any) error { return u.fakeValue.Get(into) }
 
 // bench is a hub on a fakeTemporal, in a bubble where time passes when everybody waits.
 type bench struct {

@@ -70,7 +70,7 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.String("target-group", "", "group of deployment targets that it serves")
 	flags.Int("min-agents", 0, "with fewer online agents the cluster is critical")
 	flags.Int("desired-agents", 0, "with fewer online agents the cluster is degraded")
-	flags.Int("max-agents", 0, "more agents are refused (default 1000)")
+	flags.Int("max-agents", 0, "more agents are refused (default 1000, at most 5000)")
 	flags.String("replication-mode", "", "active_active, active_passive or sharded (default active_active)")
 	flags.String("selection-strategy", "",
 		"how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")

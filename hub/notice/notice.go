@@ -61,6 +61,9 @@ func (n *Notices) send(cluster string) {
 			return
 		}
 		n.waiting[cluster] = nil
+		if most := fits(batch); most < len(batch) {
+			batch, n.waiting[cluster] = batch[:most:most], batch[most:]
+		}
 		n.mu.Unlock()
 
 		err := n.signal(cluster, batch)
@@ -80,6 +83,18 @@ func (n *Notices) send(cluster string) {
 			return
 		}
 	}
+}
+
+// fits is how many of the changes go into one signal, which Temporal takes up to 2 MiB.
+func fits(changes []fleet.Transition) int {
+	const most, change, attempt = 1 << 20, 1 << 10, 256 // bytes of JSON
+	size := 0
+	for i := range changes {
+		if size += change + attempt*len(changes[i].Attempts); size > most {
+			return max(i, 1)
+		}
+	}
+	return len(changes)
 }
 
 func (n *Notices) signal(cluster string, batch []fleet.Transition) error {

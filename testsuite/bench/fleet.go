@@ -169,21 +169,11 @@ func (f *fleetRun) join(ctx context.Context) error {
 }
 
 func (f *fleetRun) idle(ctx context.Context, d time.Duration) error {
-	before, err := takeIdle(ctx, f.Installation, f.temporal)
-	if err != nil {
-		return err
+	idle, err := measureIdle(ctx, f.Installation, f.temporal, d)
+	if err == nil {
+		f.IdleCPU, f.Polls, f.Events = idle.PlaneCPU, idle.Polls, idle.Events
 	}
-	if err := pause(ctx, d); err != nil {
-		return err
-	}
-	after, err := takeIdle(ctx, f.Installation, f.temporal)
-	if err != nil {
-		return err
-	}
-	seconds := after.at.Sub(before.at).Seconds()
-	f.IdleCPU = 100 * (after.plane - before.plane).Seconds() / seconds
-	f.Polls, f.Events = (after.polls-before.polls)/seconds, grown(before.events, after.events)
-	return nil
+	return err
 }
 
 // dispatch times tasks of one cluster from submission to begin.

@@ -68,22 +68,12 @@ func (r *run) idle(ctx context.Context, agents int, d time.Duration) error {
 		return err
 	}
 	defer c.Close()
-	before, err := takeIdle(ctx, i, c)
+	result, err := measureIdle(ctx, i, c, d)
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, d); err != nil {
-		return err
-	}
-	after, err := takeIdle(ctx, i, c)
-	if err != nil {
-		return err
-	}
-	took := after.at.Sub(before.at)
-	share := func(d time.Duration) float64 { return 100 * d.Seconds() / took.Seconds() }
-	result := idle{report: r.report, Seconds: took.Seconds(), Agents: agents, HubCPU: share(after.hub - before.hub),
-		PlaneCPU: share(after.plane - before.plane), Polls: (after.polls - before.polls) / took.Seconds(),
-		Workflows: len(after.events), Events: grown(before.events, after.events)}
+	result.report, result.Agents = r.report, agents
+	took := time.Duration(result.Seconds * float64(time.Second))
 	return r.facts(result, fmt.Sprintf("%d idle agents for %s", agents, app.Roughly(took)), [][2]string{
 		{"hub process", ofACore(result.HubCPU)},
 		{"Temporal, gateway and worker", ofACore(result.PlaneCPU)},
@@ -91,6 +81,26 @@ func (r *run) idle(ctx context.Context, agents int, d time.Duration) error {
 		{"open workflows", fmt.Sprint(result.Workflows)},
 		{"history events written", fmt.Sprint(result.Events)},
 	})
+}
+
+// measureIdle measures what the control plane does for a while.
+func measureIdle(ctx context.Context, i *Installation, c sdkclient.Client, d time.Duration) (*idle, error) {
+	before, err := takeIdle(ctx, i, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, d); err != nil {
+		return nil, err
+	}
+	after, err := takeIdle(ctx, i, c)
+	if err != nil {
+		return nil, err
+	}
+	took := after.at.Sub(before.at)
+	share := func(d time.Duration) float64 { return 100 * d.Seconds() / took.Seconds() }
+	return &idle{Seconds: took.Seconds(), HubCPU: share(after.hub - before.hub),
+		PlaneCPU: share(after.plane - before.plane), Polls: (after.polls - before.polls) / took.Seconds(),
+		Workflows: len(after.events), Events: grown(before.events, after.events)}, nil
 }
 
 // startIdle starts a process with so many agents that have nothing to do, and returns when the hub has their sessions.

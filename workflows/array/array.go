@@ -157,7 +157,7 @@ func (c *carrier) deliver(b array.Bundle) {
 	if c.priority != 0 {
 		ctx = workflow.WithPriority(ctx, temporal.Priority{PriorityKey: int(c.priority)})
 	}
-	future := contract.RunTaskActivity.Execute(ctx, c.input(&b, task, number))
+	future := workflows.RunTask(ctx, c.input(&b, task, number))
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		ctx, done := workflow.NewDisconnectedContext(ctx)
 		defer done()

@@ -76,6 +76,7 @@ func (r *run) rules() contract.Directive {
 		CreatedAt:        r.created,
 		Mode:             s.Config.ReplicationMode,
 		CapabilitySets:   s.CapabilitySets,
+		AgentLanes:       s.LanesOpened,
 		Leader:           s.Leader,
 		LeaderEpoch:      s.LeaderEpoch,
 		Standbys:         s.Standbys,

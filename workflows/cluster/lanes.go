@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,15 +11,40 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// lanes opens lanes of capabilities and gives back those that no task uses.
+// lanes opens lanes of capabilities and gives back those that no task uses. It opens the lanes of single agents, and
+// closes those that hubs found empty.
 type lanes struct {
 	quiet
 	run    *run
 	asking bool // which lanes are used
+	opened contract.Inbox[string]
+}
+
+func (l *lanes) open(ctx workflow.Context, in contract.ClusterInput) {
+	l.opened = contract.OpenAgentLaneSignal.Inbox(ctx)
+	if workflow.GetVersion(ctx, "agent-lanes", workflow.DefaultVersion, 1) == 1 {
+		l.run.state.KeepAgentLanes(in.State != nil)
+	}
 }
 
 func (l *lanes) handle(ctx workflow.Context) error {
-	return handle(ctx, l.run, contract.OpenLaneUpdate, contract.NoAnswer(l.openLane), nil)
+	return errors.Join(
+		handle(ctx, l.run, contract.OpenLaneUpdate, contract.NoAnswer(l.openLane), nil),
+		handle(ctx, l.run, contract.CloseAgentLanesUpdate, l.closeAgentLanes, nil),
+		contract.AgentLanesQuery.Handle(ctx, l.agentLanes))
+}
+
+func (l *lanes) signalled() bool { return l.opened.Len() > 0 }
+
+func (l *lanes) closeAgentLanes(_ workflow.Context, empty []fleet.OpenLane) (contract.AgentLanes, error) {
+	l.opened.Take(l.run.state.OpenAgentLane) // what was asked for before must not be closed
+	l.run.state.CloseAgentLanes(empty)
+	return l.agentLanes(), nil
+}
+
+func (l *lanes) agentLanes() contract.AgentLanes {
+	s := &l.run.state
+	return contract.AgentLanes{CreatedAt: l.run.created, Version: s.LanesVersion, Open: s.OpenLanes}
 }
 
 func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) error {
@@ -43,9 +69,11 @@ func (l *lanes) wake() (time.Time, string) {
 	return l.run.state.NextLaneLook(), "until lanes that no task uses are given back"
 }
 
-// settle looks at the lanes whose time has come, in a coroutine. While nobody can tell, they count as used.
+// settle opens the lanes that were asked for, and looks at those whose time has come, in a coroutine. While nobody can
+// tell, they count as used.
 func (l *lanes) settle(ctx workflow.Context) {
 	s, now := &l.run.state, workflow.Now(ctx)
+	l.opened.Take(s.OpenAgentLane)
 	due := s.LanesToLookAt(now)
 	if l.asking || len(due) == 0 {
 		return

@@ -47,9 +47,10 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	r, now := m.run, workflow.Now(ctx)
 	r.state.HubProcess(req.Hub, req.HubProcess, now)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
+	profiles := r.state.ProfilesSize()
 	for i := range req.Joins {
 		j := req.Joins[i]
-		if why := r.state.RefuseProfile(&j); why != "" && boundsProfiles(ctx) {
+		if why := r.state.RefuseProfile(&j, &profiles); why != "" && boundsProfiles(ctx) {
 			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
 			continue
 		}

@@ -75,7 +75,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		// Fairness key and weight are left out: the activity inherits the workflow's.
 		attemptCtx = workflow.WithPriority(attemptCtx, temporal.Priority{PriorityKey: int(p)})
 	}
-	future := contract.RunTaskActivity.Execute(attemptCtx, input)
+	future := workflows.RunTask(attemptCtx, input)
 	_ = workflow.Await(ctx, func() bool { return future.IsReady() || d.cancel != nil || d.stopping })
 	suspending := d.stopping && d.cancel == nil && ctx.Err() == nil
 	if !future.IsReady() {

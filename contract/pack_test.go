@@ -1,0 +1,83 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// largeCluster has as many members as there may be. Each tells as much of itself as is accepted, in random letters, and
+// was started anew so often that all replaced processes are remembered; work waits for each.
+func largeCluster(t *testing.T, profile int) *fleet.Cluster {
+	t.Helper()
+	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
+	text := func(n int) string {
+		letters := make([]byte, n)
+		for i := range letters {
+			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[random.IntN(64)]
+		}
+		return string(letters)
+	}
+	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers}.WithDefaults()}
+	c.KeepAgentLanes(false)
+	total := 0
+	for i := range fleet.MaxMembers {
+		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: fleet.AgentProfile{MaxTasks: 4,
+			PID: random.IntN(1 << 20), Host: text(profile), TaskTypes: []string{"exec"}}}
+		if c.RefuseProfile(&j, &total) != "" {
+			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
+		}
+		for range 5 {
+			j.Instance = fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
+			j.StartedAt, now = now.Add(-time.Duration(random.Int64N(1e12))), now.Add(time.Duration(random.Int64N(1e9)))
+			require.Empty(t, c.Join(j, "hub-1", now).Refused)
+		}
+		c.OpenAgentLane(j.AgentID)
+	}
+	return c
+}
+
+func TestALargeClusterFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []int{20, 140, 400} {
+		c := largeCluster(t, profile)
+		require.Len(t, c.Members, fleet.MaxMembers)
+		var events fleet.EventLog
+		for i := range fleet.MaxEventsKept {
+			m := &c.Members[i]
+			events.Add(fleet.Event{Type: fleet.EventClusterCreated, Time: m.JoinedAt, EventData: fleet.EventData{Cluster: "c",
+				AgentID: m.AgentID, Reason: m.Instance}}, fleet.MaxEventsKept)
+		}
+		in := ClusterInput{Config: c.Config, State: c, Events: &events}
+		data, err := json.Marshal(in)
+		require.NoError(t, err)
+		t.Logf("profiles of %d bytes: %d KiB", profile, len(data)>>10)
+		require.Less(t, len(data), 2<<20-64<<10)
+		var back ClusterInput
+		require.NoError(t, json.Unmarshal(data, &back))
+		require.Equal(t, in, back)
+		data, err = json.Marshal(ClusterView{Cluster: *c})
+		require.NoError(t, err)
+		require.Less(t, len(data), 2<<20-64<<10)
+		var view ClusterView
+		require.NoError(t, json.Unmarshal(data, &view))
+		require.Equal(t, ClusterView{Cluster: *c}, view)
+	}
+}
+
+func TestASmallClusterIsReadable(t *testing.T) {
+	t.Parallel()
+	in := ClusterInput{Config: fleet.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}
+	data, err := json.Marshal(in)
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"last_epoch":7`, "the previous release reads it")
+	var back ClusterInput
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, in, back)
+}

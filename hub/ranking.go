@@ -1,0 +1,113 @@
+package hub
+
+import (
+	"container/heap"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ranking orders the sessions of a lane that have a free slot, so that a placement looks at a few of them. It has a heap
+// for each kind of agent: agents of a kind can run the same tasks and differ only in their load.
+type ranking map[string]*rank
+
+// rank is a heap of sessions of one kind, the least loaded first.
+type rank []*seat
+
+// seat is a session in a lane.
+type seat struct {
+	session *session
+	kind    string
+	score   float64
+	at      int // in its rank; -1: it has no free slot
+}
+
+// rankTop is how much of a heap has its best four for certain. A task treats at most three agents in a way of their own:
+// the preferred one, the one to avoid, and that of its affinity.
+const rankTop = 15
+
+func (r rank) Len() int { return len(r) }
+func (r rank) Less(i, j int) bool {
+	a, b := r[i], r[j]
+	return a.score > b.score || a.score == b.score && a.session.agent < b.session.agent
+}
+func (r rank) Swap(i, j int) { r[i], r[j] = r[j], r[i]; r[i].at, r[j].at = i, j }
+
+// Push and Pop are for container/heap.
+func (r *rank) Push(x any) {
+	s := x.(*seat) //nolint:forcetypeassert,revive // only update pushes
+	s.at = len(*r)
+	*r = append(*r, s)
+}
+
+func (r *rank) Pop() any {
+	last := (*r)[len(*r)-1]
+	(*r)[len(*r)-1], last.at = nil, -1
+	*r = (*r)[:len(*r)-1]
+	return last
+}
+
+// update brings a seat up to date with its session.
+func (r ranking) update(s *seat) {
+	free := s.session.free > 0
+	if s.at >= 0 && (!free || s.kind != s.session.kind) {
+		r.remove(s)
+	}
+	if !free {
+		return
+	}
+	c := s.session.live()
+	score := c.Score(&fleet.TaskSpec{}, time.Time{})
+	if s.at >= 0 {
+		if score != s.score {
+			s.score = score
+			heap.Fix(r[s.kind], s.at)
+		}
+		return
+	}
+	s.kind, s.score = s.session.kind, score
+	if r[s.kind] == nil {
+		r[s.kind] = &rank{}
+	}
+	heap.Push(r[s.kind], s)
+}
+
+func (r ranking) remove(s *seat) {
+	if s.at < 0 {
+		return
+	}
+	heap.Remove(r[s.kind], s.at)
+	if len(*r[s.kind]) == 0 {
+		delete(r, s.kind)
+	}
+}
+
+// shortlistLocked returns sessions of the lane with the best one for a delivery among them. Whether an agent can run a
+// task that names a provider changes by the moment, so all with a free slot are returned for it.
+func (l *lane) shortlistLocked(in *contract.RunTaskInput) []*session {
+	top := rankTop
+	if in.Spec.Provider != "" {
+		top = len(l.sessions)
+	}
+	var list []*session
+	for _, r := range l.ranking {
+		for _, s := range (*r)[:min(top, len(*r))] {
+			list = append(list, s.session)
+		}
+	}
+	for _, agent := range []string{in.PreferAgent, in.Spec.Affinity} {
+		if s := l.hub.sessions[agent]; s != nil && l.sessions[s] != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// kindOf describes what a session can run at all.
+func kindOf(c *fleet.Candidate, bundles bool) string {
+	return strings.Join([]string{strings.Join(c.Capabilities, "+"), strings.Join(c.TaskTypes, "+"),
+		strconv.FormatBool(c.EndsProcessTrees), strconv.FormatBool(bundles)}, "|")
+}

@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// crowd is a hub with a cluster's agents, each with two slots.
+func crowd(t testing.TB, agents int, change func(int, *protocol.Register)) (*Hub, *lane) {
+	t.Helper()
+	h, err := New(Options{ID: "hub-1", Client: fakeClient{temporal: newFakeTemporal()}, Namespace: "default",
+		Key: []byte("0123456789abcdef")})
+	require.NoError(t, err)
+	h.stopping = true // it opens no polls
+	h.directives["c"] = contract.Directive{Cluster: "c", Mode: fleet.ActiveActive, AgentLanes: 1}
+	for i := range agents {
+		reg := protocol.Register{AgentID: fmt.Sprintf("agent-%05d", i), Cluster: "c", InstanceID: "instance",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
+		change(i, &reg)
+		s := newSession(reg, 1, time.Now())
+		s.health = h.health.Open(s.agent)
+		h.sessions[s.agent] = s
+		h.slotsChangedLocked(s)
+		h.serveLocked(s)
+	}
+	return h, h.lanes["lane/c"]
+}
+
+// Whatever has happened, a placement that looks at few sessions chooses as one that looks at all.
+func TestPlacementByRankIsPlacementByAll(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	kinds := [][]string{nil, {"gpu"}, {"gpu", "ssd"}}
+	h, l := crowd(t, 200, func(i int, r *protocol.Register) {
+		r.Capabilities, r.Bundles = kinds[i%3], i%2 == 0
+	})
+	name := func() string { return fmt.Sprintf("agent-%05d", random.IntN(200)) }
+	var running []*attempt
+	for n := range 3000 {
+		s := h.sessions[name()]
+		s.metrics = protocol.Metrics{CPUPercent: float64(random.IntN(5)), MemoryPercent: float64(random.IntN(5))}
+		h.slotsChangedLocked(s)
+		if len(running) > 0 && random.IntN(3) == 0 {
+			i := random.IntN(len(running))
+			h.forgetLocked(running[i])
+			running = append(running[:i], running[i+1:]...)
+		}
+		if random.IntN(20) == 0 { // it registers anew as another kind
+			s.candidate.Capabilities = kinds[random.IntN(3)]
+			s.kind = kindOf(&s.candidate, s.registration.Bundles)
+			h.slotsChangedLocked(s)
+		}
+		in := task(fmt.Sprintf("t%d", n), func(in *contract.RunTaskInput) {
+			in.Spec.RequiredCapabilities = kinds[random.IntN(3)]
+			in.Spec.PreferredCapabilities = kinds[random.IntN(3)]
+			in.PreferAgent, in.TransferredFrom, in.Spec.Affinity = name(), name(), name()
+			if random.IntN(2) == 0 {
+				bundleOf(1, 2)(in)
+			}
+		})
+		var all []fleet.Candidate
+		for s := range l.sessions {
+			if s.free > 0 && s.takes(&in) {
+				all = append(all, s.live())
+			}
+		}
+		wants := ""
+		if i := fleet.Place(&in.Spec, all, fleet.Hint{Prefer: in.PreferAgent, Avoid: in.TransferredFrom}, time.Now()); i >= 0 {
+			wants = all[i].AgentID
+		}
+		a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}
+		got := ""
+		if l.placeLocked(a) {
+			got = a.session.agent
+			running = append(running, a)
+		}
+		require.Equal(t, wants, got, "placement %d", n)
+	}
+	require.Greater(t, len(running), 50)
+}
+
+func BenchmarkPlacement(b *testing.B) {
+	for _, agents := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(agents), func(b *testing.B) {
+			h, l := crowd(b, agents, func(int, *protocol.Register) {})
+			in := task("t")
+			for b.Loop() {
+				a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: in}
+				require.True(b, l.placeLocked(a))
+				h.forgetLocked(a)
+				h.fresh = nil
+			}
+		})
+	}
+}

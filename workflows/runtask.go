@@ -1,0 +1,48 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// RunTask puts one delivery into the lane that is the task queue of ctx. All deliveries go through it, because a hub
+// polls an agent's own lane only while it is open: RunTask opens it with each delivery. Its answer is the future of
+// contract.RunTaskActivity.
+func RunTask(ctx workflow.Context, in contract.RunTaskInput) contract.Future[contract.AttemptReport] {
+	options := workflow.GetActivityOptions(ctx)
+	future := contract.RunTaskActivity.Execute(ctx, in)
+	_, lane, _ := contract.LaneOfQueue(options.TaskQueue)
+	if agent, pinned := fleet.AgentOfLane(lane); pinned && opensLanes(ctx, options.ActivityID) {
+		workflow.GoNamed(ctx, "open the agent's lane", func(ctx workflow.Context) {
+			openAgentLane(ctx, in.Spec.Cluster, agent, future.Future)
+		})
+	}
+	return future
+}
+
+// opensLanes is false for deliveries of before lanes were opened. A workflow from then opens them from its next delivery
+// on, and each of those is a change of its own.
+func opensLanes(ctx workflow.Context, delivery string) bool {
+	const change = "open-agent-lane"
+	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1 ||
+		workflow.GetVersion(ctx, change+" "+delivery, workflow.DefaultVersion, 1) == 1
+}
+
+// openAgentLane asks the cluster until it has taken the request, as long as the delivery waits. A cluster refuses it when
+// it has too many signals or was deleted; one of the same name may be created.
+func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflow.Future) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	for wait := time.Second; !delivery.IsReady(); wait = min(2*wait, 5*time.Minute) {
+		err := contract.OpenAgentLaneSignal.SendFrom(ctx, contract.ClusterWorkflowID(cluster), "", agent).Get(ctx, nil)
+		if err == nil {
+			return
+		}
+		_, _ = workflow.AwaitWithOptions(ctx, Named(wait, "until the agent's lane is opened again"),
+			delivery.IsReady)
+	}
+}
