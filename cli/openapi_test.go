@@ -35,6 +35,8 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 // commandLines has a command line for each operation, and every operation must have one: a new endpoint without a
 // command fails here. The commands run against a server that notes what they ask.
 const commandLines = `
+get-cluster-load: cluster load default
+declare-agent-dead: agent dead x --proof why
 submit-task: task submit --type t
 submit-tasks: task submit-batch TASKS
 get-task: task get x

@@ -61,6 +61,11 @@ func (k Clusters) Members(cluster string) *List[api.Agent] {
 	return list[api.Agent](k.c, path("clusters", cluster, "members"), "members", values())
 }
 
+// Load says how a cluster's work is spread over its agents.
+func (k Clusters) Load(ctx context.Context, name string) (*api.ClusterLoad, error) {
+	return get[api.ClusterLoad](ctx, k.c, path("clusters", name, "load"), nil)
+}
+
 // Health says how well a cluster's agents do their work.
 func (k Clusters) Health(ctx context.Context, name string) (*api.ClusterHealth, error) {
 	return get[api.ClusterHealth](ctx, k.c, path("clusters", name, "health"), nil)

@@ -19,7 +19,7 @@ func Command(a *app.App) *cobra.Command {
 	a.ServerFlag(command)
 	command.AddCommand(createCommand(a), listCommand(a), getCommand(a), updateCommand(a), applyCommand(a),
 		pauseCommand(a), resumeCommand(a), scaleCommand(a), statusCommand(a), rebalanceCommand(a), targetsCommand(a),
-		syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
+		loadCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
 	return command
 }
 
