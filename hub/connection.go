@@ -131,6 +131,7 @@ func (h *Hub) disconnectedLocked(s *session, now time.Time) {
 		return
 	}
 	s.disconnectedAt, s.unreachable = now, false
+	h.away[s] = struct{}{}
 	s.repeat()
 	h.slotsChangedLocked(s)
 }

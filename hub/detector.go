@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,6 +14,10 @@ import (
 
 // detectEvery is the time between two looks at the sessions; it adds to the time to notice a loss.
 const detectEvery = 50 * time.Millisecond
+
+// detectShare is what each session adds to the time between two looks while none is disconnected, so that looks at many
+// cost little; silence shows so much later.
+const detectShare = 50 * time.Microsecond
 
 // briefly is the part of the grace within which an agent whose connection closed does not show as suspect: one that
 // opens a connection for each poll is back by then.
@@ -27,7 +32,7 @@ func (d detector) Run(ctx context.Context) {
 	part.Every(ctx, detectEvery, func(now time.Time) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.stopping {
+		if !h.stopping && (len(h.away) > 0 || now.Sub(h.judgedAt) >= time.Duration(len(h.sessions))*detectShare) {
 			d.judgeAllLocked(now)
 		}
 	})
@@ -37,6 +42,8 @@ func (d detector) Run(ctx context.Context) {
 // did not accept in time.
 func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
+	h.judgedAt = now
+	maps.DeleteFunc(h.away, func(s *session, _ struct{}) bool { return s.gone || s.disconnectedAt.IsZero() })
 	braked := d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
 		s.countMissed(s.timing.Hold(h.leaseOfLocked(s)), now)

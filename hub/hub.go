@@ -106,8 +106,10 @@ type Hub struct {
 	online    *online
 
 	mu         sync.Mutex
-	sessions   map[string]*session // by agent id
-	lanes      map[string]*lane    // by name
+	sessions   map[string]*session   // by agent id
+	away       map[*session]struct{} // disconnected ones; perhaps more
+	judgedAt   time.Time             // when the detector looked last
+	lanes      map[string]*lane      // by name
 	directives map[string]contract.Directive
 	// registering counts, by agent, registrations under way: the cluster may count the agent on this hub before it has
 	// a session.
@@ -153,6 +155,7 @@ func New(o Options) (*Hub, error) {
 		config:      o.Config.withDefaults(),
 		seal:        sealer{key: o.Key},
 		sessions:    map[string]*session{},
+		away:        map[*session]struct{}{},
 		registering: map[string]int{},
 
 		registrations: ratelimit.New(registerRate, registerBurst),

@@ -67,7 +67,8 @@ func (k *Kubernetes) see(ctx context.Context, pod *corev1.Pod, gone bool, ended 
 		if k.ends.Take(id, handle) {
 			reason := k.reason(ctx, pod)
 			k.o.Logger.Sugar().Infow("An agent's pod has ended", "agent", id, "reason", reason)
-			ended(fleet.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: old, Reason: reason})
+			ended(fleet.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: old, Reason: reason,
+				Gone: terminated(pod) != nil}) // the kubelet says so: a pod that is only deleted may live
 		}
 	}
 	switch {
