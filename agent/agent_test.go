@@ -64,6 +64,26 @@ func TestRunRefusesBadHandlers(t *testing.T) {
 	}
 }
 
+// TestDamagedCheckpointIsNotHandedOver compares the checkpoint with the digest that its maker sent.
+func TestDamagedCheckpointIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{"count": func(_ context.Context, task *agent.Task) (any, error) {
+		return task.Checkpoint, task.SaveCheckpoint(map[string]any{"b": "<2>", "a": 1})
+	}})
+	saved := json.RawMessage(`{"a": 1, "b": "<2>"}`)
+	digest := fleet.JSONDigest(saved)
+	hub.Assign(protocol.Assignment{TaskID: "good", Type: "count", Attempt: 2, Checkpoint: saved, CheckpointDigest: digest})
+	require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("good").Outcome)
+	for name, checkpoint := range map[string]string{"flipped": `{"a":0,"b":"<2>"}`, "missing": ``} {
+		hub.Assign(protocol.Assignment{TaskID: name, Type: "count", Attempt: 2, Checkpoint: json.RawMessage(checkpoint),
+			CheckpointDigest: digest})
+		result := hub.WaitResult(name)
+		require.Equal(t, fleet.AttemptFailed, result.Outcome, name)
+		require.Equal(t, fleet.ErrorTypeCheckpoint, result.ErrorType, name)
+	}
+}
+
 func TestTaskIsRunAndItsResultReported(t *testing.T) {
 	t.Parallel()
 	hub := agenttest.NewHub(t, agenttest.Options{})

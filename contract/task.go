@@ -69,6 +69,8 @@ var (
 	DiscardUpdate      = Update[DiscardRequest, TaskState]{"discard"}
 	ReviewUpdate       = Update[ReviewRequest, TaskState]{"review"}
 	ReprioritizeUpdate = Update[ReprioritizeRequest, TaskState]{"reprioritize"}
+	// WakeSignal has a task offered again that no agent could run: an agent has joined since.
+	WakeSignal = Signal[None]{"wake"}
 	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
 	RunTaskActivity = Activity[RunTaskInput, AttemptReport]{"RunTask"}
 	// ReprioritizeActivity changes the priority of a delivery that waits in its lane.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type joiner struct {
 	mu      sync.Mutex
 	waiting map[string][]*pendingJoin // by cluster
 	active  map[string]bool
+	waking  map[string]bool // clusters whose tasks are offered again soon
 }
 
 type pendingJoin struct {
@@ -41,7 +43,8 @@ type joinAnswer struct {
 }
 
 func newJoiner(h *Hub) *joiner {
-	return &joiner{hub: h, waiting: map[string][]*pendingJoin{}, active: map[string]bool{}}
+	return &joiner{hub: h, waiting: map[string][]*pendingJoin{}, active: map[string]bool{},
+		waking: map[string]bool{}}
 }
 
 // join waits for the cluster's answer.
@@ -118,5 +121,48 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 	h.applyDirectiveLocked(response.Directive)
 	h.mu.Unlock()
 	h.events.Hint(cluster)
+	j.wake(cluster)
 	return response, nil
+}
+
+const (
+	// wakeAfter is how long after agents joined the tasks that no agent could run are offered again: they serve their
+	// lanes by then. It also spaces the looks for such tasks.
+	wakeAfter = 500 * time.Millisecond
+	// wakeMost bounds the tasks of one look; the others are offered in their turn.
+	wakeMost = 200
+)
+
+// wake soon has those tasks of a cluster offered again that no agent could run.
+func (j *joiner) wake(cluster string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.waking[cluster] {
+		return
+	}
+	j.waking[cluster] = true
+	j.hub.wg.Go(func() {
+		select {
+		case <-time.After(wakeAfter):
+		case <-j.hub.run.Done():
+		}
+		j.mu.Lock()
+		delete(j.waking, cluster)
+		j.mu.Unlock()
+		if err := j.wakeNow(cluster); err != nil && j.hub.run.Err() == nil {
+			j.hub.log.Warn("Tasks that no agent could run wait on", zap.String("cluster", cluster), zap.Error(err))
+		}
+	})
+}
+
+func (j *joiner) wakeNow(cluster string) error {
+	h := j.hub
+	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
+	defer cancel()
+	query := contract.OpenTaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
+	tasks, _, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, nil)
+	for _, info := range tasks {
+		err = errors.Join(err, contract.WakeSignal.Send(ctx, h.client, info.GetExecution().GetWorkflowId(), contract.None{}))
+	}
+	return err
 }

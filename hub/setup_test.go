@@ -223,6 +223,13 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 	return nil
 }
 
+// ListWorkflow finds no workflow.
+func (c fakeClient) ListWorkflow(
+	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+}
+
 // UpdateWorkflow joins agents: the same instance keeps its epoch, another gets the next.
 func (c fakeClient) UpdateWorkflow(
 	_ context.Context, o client.UpdateWorkflowOptions,

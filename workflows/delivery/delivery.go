@@ -124,8 +124,10 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Tas
 		}
 		at := workflow.Now(ctx).Add(next.Wait)
 		d.next = &at
+		woken := contract.WakeSignal.Inbox(ctx)
+		woken.Take(func(contract.None) {}) // of the delivery before
 		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(next.Wait, "wait before the next attempt"),
-			func() bool { return d.cancel != nil })
+			func() bool { return d.cancel != nil || next.Unhandled && woken.Len() > 0 })
 		d.next = nil
 		if d.carried.Tally.Returns == 0 {
 			d.carried.WaitingSince = workflow.Now(ctx) // a backoff does not count as waiting for an agent

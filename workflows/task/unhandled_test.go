@@ -61,3 +61,23 @@ func TestTaskThatNobodyHandlesIsMarkedUntilAnAgentHadIt(t *testing.T) {
 		})
 	}
 }
+
+// TestWokenTask is offered again as soon as an agent joined, not when its wait is over.
+func TestWokenTask(t *testing.T) {
+	t.Parallel()
+	no := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})
+	run := newTask(t, script{no, no, no, no, no, no, no, no, completed("1")})
+	begun := run.Now()
+	const joined = 55 * time.Second
+	run.RegisterDelayedCallback(func() {
+		require.Len(t, run.deliveries, 7, "it waits 30 s now")
+		run.SignalWorkflow(contract.WakeSignal.Name, contract.None{})
+	}, joined)
+	run.RegisterDelayedCallback(func() {
+		require.Len(t, run.deliveries, 8)
+		run.SignalWorkflow(contract.WakeSignal.Name, contract.None{})
+	}, joined+time.Second)
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, joined+time.Second, run.Now().Sub(begun).Round(time.Second))
+}

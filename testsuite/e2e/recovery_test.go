@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// recovery is how a task's recovery stands.
+func (b *bench) recovery(t *testing.T, id string) api.Task {
+	t.Helper()
+	var task api.Task
+	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/"+id, nil, &task)
+	require.Equal(t, http.StatusOK, status, "%+v", problem)
+	require.NotNil(t, task.PolicyState, "%+v", task)
+	return task
+}
+
+// soon is a recovery whose waits are short.
+func soon(mode fleet.RecoveryMode) map[string]any {
+	return map[string]any{"mode": mode, "restart": map[string]any{"delay": "100ms"},
+		"reschedule": map[string]any{"attempts": 9, "delay": "100ms"}}
+}
+
+// TestRecoveryModes has the agent of a task lost in each mode, beside another agent that could have it.
+func TestRecoveryModes(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, mode fleet.RecoveryMode) (b *bench, id, first, second string, wire *network) {
+		t.Helper()
+		b, first, second = newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
+		_, wire = b.agent(t, first)
+		id = b.submit(t, map[string]any{"recovery": soon(mode)})
+		b.waitBegins(t, id, 1)
+		b.agent(t, second)
+		require.Equal(t, "ok", b.recovery(t, id).RecoveryStatus)
+		wire.cut()
+		return b, id, first, second, wire
+	}
+	t.Run("cluster_recover", func(t *testing.T) {
+		t.Parallel()
+		b, id, first, second, _ := begin(t, fleet.ClusterRecover)
+		require.Equal(t, second, b.waitBegins(t, id, 2)[1].agent)
+		b.finish.Store(true)
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		state := b.recovery(t, id).PolicyState
+		require.Len(t, state.Reschedules, 1)
+		require.Equal(t, []string{first}, state.Excluded)
+	})
+	t.Run("local_restart", func(t *testing.T) {
+		t.Parallel()
+		b, id, first, _, wire := begin(t, fleet.LocalRestart)
+		require.Eventually(t, func() bool { return b.recovery(t, id).RecoveryStatus == "waiting_for_agent" }, patience,
+			20*time.Millisecond)
+		require.Len(t, b.begins(id), 1)
+		wire.heal()
+		require.Equal(t, first, b.waitBegins(t, id, 2)[1].agent)
+	})
+	t.Run("manual_recover", func(t *testing.T) {
+		t.Parallel()
+		b, id, _, _, _ := begin(t, fleet.ManualRecover)
+		require.Equal(t, fleet.TaskReview, getTask(t, b.node.URL, id, "20s").Status)
+		task := b.recovery(t, id)
+		require.Equal(t, "review", task.RecoveryStatus)
+		require.True(t, task.RecoveryRequiresReview)
+		require.Equal(t, fleet.ActionReview, task.PolicyState.NextAction)
+		require.Len(t, b.begins(id), 1)
+	})
+}
+
+// failing is an agent whose handler fails as soon as it begins, and keeps when that was.
+func (b *bench) failing(t *testing.T, id string) {
+	t.Helper()
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4},
+		map[string]agent.Handler{"fail": func(_ context.Context, task *agent.Task) (any, error) {
+			b.note(&b.begun, task.ID, id)
+			return nil, errors.New("no luck")
+		}})
+}
+
+// TestRestartsBeginWhenTheyShould compares when attempts begin with what their policy says. None begins before its
+// time; after it there is what a busy machine takes.
+func TestRestartsBeginWhenTheyShould(t *testing.T) {
+	t.Parallel()
+	const ms, late = time.Millisecond, 3 * time.Second
+	for name, c := range map[string]struct {
+		restart map[string]any
+		waits   []time.Duration
+	}{
+		"exponential": {map[string]any{"attempts": 4, "delay": "100ms", "delay_function": "exponential"},
+			[]time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms}},
+		"fibonacci, capped": {map[string]any{"attempts": 5, "delay": "200ms", "delay_function": "fibonacci",
+			"max_delay": "500ms"}, []time.Duration{200 * ms, 200 * ms, 400 * ms, 500 * ms, 500 * ms}},
+		"constant": {map[string]any{"attempts": 3, "delay": "150ms", "delay_function": "constant"},
+			[]time.Duration{150 * ms, 150 * ms, 150 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, id := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+			b.failing(t, id)
+			task := b.submit(t, map[string]any{"type": "fail",
+				"recovery": map[string]any{"mode": "local_restart", "restart": c.restart}})
+			require.Equal(t, fleet.TaskDeadLetter, getTask(t, b.node.URL, task, "50s").Status)
+			begins := b.begins(task)
+			require.Len(t, begins, 1+len(c.waits))
+			state := b.recovery(t, task)
+			require.Equal(t, "exhausted", state.RecoveryStatus)
+			require.Equal(t, len(c.waits), state.PolicyState.ActiveRestarts)
+			require.Contains(t, state.PolicyState.Exhausted, "restarts")
+			for i, want := range c.waits {
+				got := begins[i+1].at.Sub(begins[i].at)
+				require.GreaterOrEqual(t, got, want, i)
+				require.Less(t, got, want+late, i)
+				off := begins[i+1].at.Sub(state.PolicyState.Restarts[i])
+				require.GreaterOrEqual(t, off, time.Duration(0), "what it says is what it does")
+				require.Less(t, off, late)
+			}
+		})
+	}
+	t.Run("window", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, fleet.ClusterConfig{})
+		b.failing(t, plane.UniqueID("a"))
+		task := b.submit(t, map[string]any{"type": "fail", "recovery": map[string]any{"mode": "local_restart",
+			"restart": map[string]any{"attempts": 2, "interval": "4s", "delay": "100ms", "mode": "delay"}}})
+		begins := b.waitBegins(t, task, 5)
+		for i := 3; i < len(begins); i++ {
+			require.Greater(t, begins[i].at.Sub(begins[i-2].at), 4*time.Second-late/2, "no more than two in four seconds")
+		}
+	})
+}
+
+// TestRestartKeepsTheCheckpoint: a restart is on the same agent, goes on from the checkpoint, and disturbs no other.
+func TestRestartKeepsTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	b, id := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	var mu sync.Mutex
+	var got []string
+	saved := make(chan struct{}, 1)
+	fail := make(chan struct{})
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 4},
+		map[string]agent.Handler{"hold": b.hold(id), "count": func(ctx context.Context, task *agent.Task) (any, error) {
+			mu.Lock()
+			got = append(got, string(task.Checkpoint))
+			first := len(got) == 1
+			mu.Unlock()
+			if !first {
+				return json.RawMessage(task.Checkpoint), nil
+			}
+			if err := task.SaveCheckpoint(map[string]any{"z": 7, "a": "<&>"}); err != nil {
+				return nil, err
+			}
+			saved <- struct{}{}
+			select {
+			case <-fail:
+			case <-ctx.Done():
+			}
+			return nil, errors.New("no luck")
+		}})
+	other := b.submit(t, nil)
+	b.waitBegins(t, other, 1)
+	b.agent(t, plane.UniqueID("b"))
+	task := b.submit(t, map[string]any{"type": "count", "recovery": soon(fleet.ClusterRecover)})
+	<-saved
+	close(fail)
+	done := getTask(t, b.node.URL, task, "30s")
+	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.JSONEq(t, `{"z": 7, "a": "<&>"}`, string(done.Result))
+	require.Equal(t, []string{id, id}, []string{done.Attempts[0].AgentID, done.Attempts[1].AgentID})
+	require.Len(t, b.begins(other), 1)
+	require.Empty(t, b.of(&b.ended, other))
+	require.Len(t, b.recovery(t, task).PolicyState.Restarts, 1)
+}
+
+// TestOnlyTheLostAgentsWorkMoves has ten tasks on five agents and one agent lost, which comes back at once.
+func TestOnlyTheLostAgentsWorkMoves(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	wires := map[string]*network{}
+	for range 5 {
+		id := plane.UniqueID("a")
+		_, wires[id] = b.agent(t, id)
+	}
+	ids, on := make([]string, 10), map[string]string{}
+	for i := range ids {
+		ids[i] = b.submit(t, map[string]any{"recovery": soon(fleet.ClusterRecover)})
+		on[ids[i]] = b.waitBegins(t, ids[i], 1)[0].agent
+	}
+	lost := on[ids[0]]
+	wires[lost].cut()
+	require.Eventually(t, func() bool { return b.recovery(t, ids[0]).PolicyState.LastFailure != "" }, patience,
+		10*time.Millisecond)
+	wires[lost].heal()
+	for _, id := range ids {
+		if on[id] == lost {
+			require.NotEqual(t, lost, b.waitBegins(t, id, 2)[1].agent, "it is excluded")
+		}
+	}
+	b.finish.Store(true)
+	for _, id := range ids {
+		done := getTask(t, b.node.URL, id, "20s")
+		require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+		require.Equal(t, on[id] == lost, len(b.begins(id)) == 2)
+	}
+}
+
+// TestBlockedPlacementCountsNothing: work that no agent may take waits, uncounted, until one joins.
+func TestBlockedPlacementCountsNothing(t *testing.T) {
+	t.Parallel()
+	b, first, second := newBench(t, fleet.ClusterConfig{}), plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := b.agent(t, first)
+	id := b.submit(t, map[string]any{"recovery": soon(fleet.ClusterRecover)})
+	b.waitBegins(t, id, 1)
+	wire.cut()
+	require.Eventually(t, func() bool { return b.recovery(t, id).PolicyState.LastFailure != "" }, patience,
+		10*time.Millisecond)
+	wire.heal() // it is excluded
+	var waits []time.Time
+	require.Eventually(t, func() bool {
+		task := b.recovery(t, id)
+		if task.RecoveryStatus != "blocked" || task.NextAttemptAt == nil {
+			return false
+		}
+		require.Empty(t, task.PolicyState.Reschedules)
+		require.Contains(t, task.Why, "no agent here can run it but "+first)
+		if !slices.ContainsFunc(waits, task.NextAttemptAt.Equal) {
+			waits = append(waits, *task.NextAttemptAt)
+		}
+		return len(waits) == 4
+	}, patience, 20*time.Millisecond, "its time moves")
+	b.agent(t, second)
+	joined := time.Now()
+	begun := b.waitBegins(t, id, 2)[1]
+	require.Equal(t, second, begun.agent)
+	t.Logf("it began %s after the agent had joined", begun.at.Sub(joined))
+}
