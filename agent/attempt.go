@@ -47,7 +47,8 @@ type attempt struct {
 	checkpointSent    int  // the version that the hub has
 	leaseExpired      bool
 	state             protocol.RunningState
-	reported          bool // its result was answered although its handler has not returned
+	health            fleet.InstanceHealth // of an instance, by its checks
+	reported          bool                 // its result was answered although its handler has not returned
 }
 
 // accept starts the new ones among the assignments and returns their number. Only the loop calls it.
@@ -110,7 +111,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		Payload:     a.Payload,
 		RetrySafety: a.RetrySafety,
 		Timeout:     a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
-		TransferredFrom: a.TransferredFrom, Element: a.Element, attempt: at,
+		TransferredFrom: a.TransferredFrom, Element: a.Element, Instance: a.Instance, attempt: at,
 	}
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at
@@ -208,6 +209,9 @@ func (at *attempt) begin(ctx context.Context) <-chan handlerEnd {
 	if at.beacon > 0 {
 		at.run.background.Go(func() { at.watchBeacons(ctx) })
 	}
+	if i := at.task.Instance; i != nil && i.Health != nil {
+		at.run.background.Go(func() { at.watchHealth(ctx, i.Health) })
+	}
 	at.run.background.Go(func() {
 		end := handlerEnd{err: errors.New("the handler ended its goroutine")} // unless it returns
 		defer func() {
@@ -253,6 +257,8 @@ func (at *attempt) result(ctx context.Context, output any, err error) (protocol.
 	case at.leaseIsOver():
 		// Not the handler's failure: the hub takes this, too, as work handed back.
 		result.Outcome, result.Error = fleet.AttemptCancelled, "stopped: no hub could be reached for as long as the lease, so another agent may have the task"
+	case errors.Is(cause, ErrUnhealthy):
+		result.Outcome, result.Error, result.ErrorType = fleet.AttemptFailed, cause.Error(), fleet.ErrorTypeUnhealthy
 	case err == nil:
 		result.Outcome = fleet.AttemptCompleted
 		attach(&result, output, at.mostOutput())
@@ -317,7 +323,7 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 	started := at.startedAt.UTC()
 	entry := protocol.RunningAttempt{
 		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
-		Beacons: at.signs.count.Load(), State: at.state,
+		Beacons: at.signs.count.Load(), State: at.state, Health: at.health,
 	}
 	if at.beacon > 0 {
 		age := fleet.Duration(at.signs.age().Round(time.Millisecond))

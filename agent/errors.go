@@ -34,6 +34,8 @@ var (
 	ErrDropped = errors.New("agent: the attempt no longer counts")
 	// ErrNoBeacon stops an attempt whose handler gave no sign of life for the task's beacon timeout.
 	ErrNoBeacon = errors.New("agent: no beacon")
+	// ErrUnhealthy stops an instance whose health check has failed too often.
+	ErrUnhealthy = errors.New("agent: the instance is not healthy")
 	// ErrStopping stops a task that a graceful stop could not wait for. The agent hands it back, and it runs elsewhere.
 	ErrStopping = errors.New("agent: the agent is stopping")
 )

@@ -96,6 +96,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	if task.Element != nil {
 		cmd.Env = append(cmd.Env, "MAINSTAY_ELEMENT="+strconv.Itoa(*task.Element))
 	}
+	if i := task.Instance; i != nil {
+		cmd.Env = append(cmd.Env, "MAINSTAY_JOB="+i.Job, "MAINSTAY_INSTANCE="+i.Name)
+	}
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -32,6 +32,8 @@ type Task struct {
 	Shard *int
 	// Element is the place of an array's element, from 0; nil for other tasks.
 	Element *int
+	// Instance is set of an instance of a job.
+	Instance *fleet.Instance
 	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string
 

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"time"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
 // Job is a job as clients see it.
 type Job struct {
 	job.Job
-	Type       job.Type        `json:"type" enum:"batch"`
+	Type       job.Type        `json:"type" enum:"batch,service,system,sysbatch"`
 	Cluster    string          `json:"cluster"`
 	Tenant     string          `json:"tenant,omitempty"`
 	Definition *job.Definition `json:"definition" doc:"The one in force, or that of the version that was asked for."`
@@ -20,7 +21,7 @@ type Job struct {
 // JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
 type JobEntry struct {
 	Name      string     `json:"name"`
-	Type      job.Type   `json:"type" enum:"batch"`
+	Type      job.Type   `json:"type" enum:"batch,service,system,sysbatch"`
 	Cluster   string     `json:"cluster"`
 	Tenant    string     `json:"tenant,omitempty"`
 	Version   int        `json:"version"`
@@ -28,6 +29,8 @@ type JobEntry struct {
 	Schedules int        `json:"schedules,omitempty"`
 	Events    []string   `json:"events,omitempty" doc:"The types of the events that start its runs."`
 	Paused    bool       `json:"paused,omitempty"`
+	Stopped   bool       `json:"stopped,omitempty"`
+	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	CreatedAt *time.Time `json:"created_at,omitempty"`
 }
 
@@ -39,6 +42,27 @@ type JobPlan struct {
 	Changes  []string   `json:"changes" doc:"The fields that differ from the version in force, as paths: + is new, - is removed, ~ is changed."`
 	Levels   [][]string `json:"levels" doc:"The steps in their order; those of one level may run side by side."`
 	Warnings []string   `json:"warnings" doc:"What a person may want to know, such as steps without a safety."`
+}
+
+// JobInstance is an instance of a job as clients see it.
+type JobInstance struct {
+	job.Instance
+	Status   job.StepStatus       `json:"status" enum:"queued,running,retry_wait,blocked,completed,failed"`
+	Agent    string               `json:"agent,omitempty" doc:"Who runs it, or ran it last."`
+	Address  string               `json:"address,omitempty" doc:"Where that agent can be reached."`
+	Attempts int                  `json:"attempts,omitempty" doc:"How often its task has begun."`
+	Health   fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of one that runs."`
+}
+
+// JobInstances are the instances of a job.
+type JobInstances struct {
+	Wanted    int           `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
+	Instances []JobInstance `json:"instances"`
+}
+
+// ScaleJobRequest says how many instances a service has.
+type ScaleJobRequest struct {
+	Count int `json:"count" minimum:"0" maximum:"1000"`
 }
 
 // DispatchRequest starts a run of a job.

@@ -113,6 +113,9 @@ pause-job: job pause x
 resume-job: job resume x
 revert-job: job revert x 1
 delete-job: job delete x
+stop-job: job stop x
+scale-job: job scale x 2
+restart-job-instance: job restart x 0
 submit-array: array submit --type t --count 3
 list-arrays: array list
 get-array: array get x
@@ -130,6 +133,8 @@ list-quarantine: quarantine list
 get-quarantined: quarantine get x
 replay-event: quarantine replay x
 discard-event: quarantine discard x --reason why
+list-services: service list
+get-service: service get x
 list-runs: run list
 get-run: run get x
 pause-run: run pause x
@@ -155,20 +160,21 @@ watch-events: events
 
 // commandless are the operations that no person calls, and why.
 var commandless = map[string]string{
-	"list-results":   "`mainstay array results` reads the stream, which has the same",
-	"get-overview":   "the fleet page reads it; `mainstay status` and the lists say the same",
-	"get-job-schema": "`mainstay job schema` prints it without a server",
-	"healthz":        "for probes; `mainstay status` shows more",
-	"readyz":         "for probes; `mainstay status` shows more",
-	"register-agent": "of the agent protocol: `mainstay agent run` speaks it",
-	"poll-agent":     "of the agent protocol",
-	"report-result":  "of the agent protocol",
-	"send-log":       "of the agent protocol",
-	"send-state":     "of the agent protocol",
-	"sign-in":        "for browsers; commands send a token",
-	"sign-out":       "for browsers",
-	"resume-session": "of the agent protocol",
-	"end-session":    "of the agent protocol",
+	"list-results":       "`mainstay array results` reads the stream, which has the same",
+	"list-job-instances": "`mainstay job get` shows them",
+	"get-overview":       "the fleet page reads it; `mainstay status` and the lists say the same",
+	"get-job-schema":     "`mainstay job schema` prints it without a server",
+	"healthz":            "for probes; `mainstay status` shows more",
+	"readyz":             "for probes; `mainstay status` shows more",
+	"register-agent":     "of the agent protocol: `mainstay agent run` speaks it",
+	"poll-agent":         "of the agent protocol",
+	"report-result":      "of the agent protocol",
+	"send-log":           "of the agent protocol",
+	"send-state":         "of the agent protocol",
+	"sign-in":            "for browsers; commands send a token",
+	"sign-out":           "for browsers",
+	"resume-session":     "of the agent protocol",
+	"end-session":        "of the agent protocol",
 }
 
 func TestEveryOperationHasACommand(t *testing.T) {

@@ -50,6 +50,7 @@ type Client struct {
 	Jobs      Jobs
 	Runs      Runs
 	Arrays    Arrays
+	Services  Services
 	Inbound   Inbound
 	Healing   Healing
 	Tokens    Tokens
@@ -89,6 +90,8 @@ type (
 	Arrays struct{ c *Client }
 	// Inbound are events from outside.
 	Inbound struct{ c *Client }
+	// Services are what instances of jobs offer.
+	Services struct{ c *Client }
 	// Healing is the healing cycle.
 	Healing struct{ c *Client }
 	// Tokens are tokens of the API and of agents.
@@ -100,6 +103,7 @@ func (c *Client) withSubjects() *Client {
 	c.Tasks, c.Bulks, c.Agents, c.Failovers, c.Drains = Tasks{c}, Bulks{c}, Agents{c}, Failovers{c}, Drains{c}
 	c.Clusters, c.Scalings, c.Schedules = Clusters{c}, Scalings{c}, Schedules{c}
 	c.Jobs, c.Runs, c.Arrays = Jobs{c}, Runs{c}, Arrays{c}
+	c.Services = Services{c}
 	c.Inbound, c.Healing, c.Tokens = Inbound{c}, Healing{c}, Tokens{c}
 	return c
 }

@@ -63,6 +63,27 @@ func (j Jobs) Resume(ctx context.Context, name, reason string) (*api.Job, error)
 	return post[api.Job](ctx, j.c, path("jobs", name, "resume"), api.ReasonRequest{Reason: reason})
 }
 
+// Instances lists the instances of a job.
+func (j Jobs) Instances(ctx context.Context, name string) (*api.JobInstances, error) {
+	return get[api.JobInstances](ctx, j.c, path("jobs", name, "instances"), nil)
+}
+
+// Stop stops the instances of a job.
+func (j Jobs) Stop(ctx context.Context, name, reason string) (*api.Job, error) {
+	return post[api.Job](ctx, j.c, path("jobs", name, "stop"), api.ReasonRequest{Reason: reason})
+}
+
+// Scale says how many instances a service has.
+func (j Jobs) Scale(ctx context.Context, name string, count int) (*api.Job, error) {
+	return post[api.Job](ctx, j.c, path("jobs", name, "scale"), api.ScaleJobRequest{Count: count})
+}
+
+// Restart restarts an instance, named by its number or its agent.
+func (j Jobs) Restart(ctx context.Context, name, instance, reason string) error {
+	_, err := post[none](ctx, j.c, path("jobs", name, "instances", instance, "restart"), api.ReasonRequest{Reason: reason})
+	return err
+}
+
 // Revert puts an earlier version in force again.
 func (j Jobs) Revert(ctx context.Context, name string, version int) (*api.Job, error) {
 	return post[api.Job](ctx, j.c, path("jobs", name, "revert"), api.RevertRequest{Version: version})

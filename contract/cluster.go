@@ -43,6 +43,9 @@ var (
 	RevokeJoinTokenUpdate = Update[RevokeJoinTokenRequest, RevokedJoinToken]{"revoke-join-token"}
 	MembersChangedSignal  = Signal[MembersChanged]{"members-changed"}
 	HubLostSignal         = Signal[HubLost]{"hub-lost"}
+	// WatchMembersSignal has the cluster send AgentsMovedSignal to the job of this full name, whenever agents of the
+	// cluster came or went, are to get no work, or tell something else of themselves, until the job is deleted.
+	WatchMembersSignal = Signal[string]{"watch-members"}
 )
 
 // What a cluster asks of others.

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"time"
+
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -73,6 +75,36 @@ type ReadTasksInput struct {
 type ReadTasksResult struct {
 	Agents map[string][]fleet.HeldTask `json:"agents,omitempty"`
 }
+
+// ReadInstancesActivity runs on a hub's own queue, as an activity without a workflow: it tells which instances of jobs
+// the hub's agents run.
+var ReadInstancesActivity = Activity[ReadInstancesInput, ReadInstancesResult]{"ReadInstances"}
+
+// ReadInstancesInput says which instances.
+type ReadInstancesInput struct {
+	Job string `json:"job,omitempty"` // the job's full name; empty: those of all jobs
+}
+
+// ReadInstancesResult has the instances.
+type ReadInstancesResult struct {
+	Instances []FoundInstance `json:"instances,omitempty"`
+}
+
+// FoundInstance is an instance that an agent runs.
+type FoundInstance struct {
+	fleet.Instance
+	TaskID  string               `json:"task_id"`
+	Attempt int                  `json:"attempt"`
+	Agent   string               `json:"agent"`
+	Cluster string               `json:"cluster"`
+	Zone    string               `json:"zone,omitempty"`
+	Host    string               `json:"host,omitempty"` // where the agent can be reached
+	Checked fleet.InstanceHealth `json:"checked"`
+	Since   time.Time            `json:"since"`
+}
+
+// ReadInstancesID is the id of one reading. nonce makes it unique.
+func ReadInstancesID(cluster, nonce string) string { return "read-instances/" + cluster + "/" + nonce }
 
 // MaxHeldTasks bounds how many of one agent's are told.
 const MaxHeldTasks = 100

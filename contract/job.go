@@ -3,6 +3,7 @@ package contract
 import (
 	"strings"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -31,6 +32,17 @@ var (
 	ResumeJobUpdate = Update[RunRequest, job.Job]{"resume"}
 	// DeleteJobUpdate ends the workflow. Runs go on.
 	DeleteJobUpdate = Update[RunRequest, job.Job]{"delete"}
+	// StopJobUpdate stops the instances of a job, ScaleJobUpdate says how many a service has.
+	StopJobUpdate  = Update[RunRequest, job.Job]{"stop"}
+	ScaleJobUpdate = Update[ScaleJob, job.Job]{"scale"}
+	// InstanceEndedSignal tells a job the end of an instance's task.
+	InstanceEndedSignal = Signal[InstanceEnded]{"instance-ended"}
+	// AgentsMovedSignal tells a job that the agents of this cluster have changed; see WatchMembersSignal.
+	AgentsMovedSignal = Signal[string]{"agents-moved"}
+	// LookAtInstancesActivity reads what a job must know to plan its instances.
+	LookAtInstancesActivity = Activity[LookAtInstances, InstancesSeen]{"LookAtInstances"}
+	// ChangeInstancesActivity starts and stops instances. Done again, it changes nothing more.
+	ChangeInstancesActivity = Activity[ChangeInstances, []string]{"ChangeInstances"}
 	// RunBeginsSignal asks a job whether a run may begin: RunAdmittedSignal answers. RunEndedSignal tells its end.
 	RunBeginsSignal = Signal[RunBegins]{"run-begins"}
 	RunEndedSignal  = Signal[RunEnded]{"run-ended"}
@@ -51,6 +63,9 @@ type JobNote struct {
 	Schedules int      `json:"schedules,omitempty"`
 	Events    []string `json:"events,omitempty"`
 	Paused    bool     `json:"paused,omitempty"`
+	Stopped   bool     `json:"stopped,omitempty"`
+	// Count is how many instances a service has.
+	Count int `json:"count,omitempty"`
 }
 
 // ScheduleJob is the input of ScheduleJobActivity.
@@ -77,6 +92,40 @@ type RunBegins struct {
 	// Key is the value of the concurrency's key.
 	Key         string          `json:"key,omitempty"`
 	Concurrency job.Concurrency `json:"concurrency"`
+}
+
+// ScaleJob says how many instances a service has.
+type ScaleJob struct {
+	RunRequest
+	Count int `json:"count"`
+}
+
+// InstanceEnded is the end of an instance's task.
+type InstanceEnded struct {
+	Task   string           `json:"task"`
+	Status fleet.TaskStatus `json:"status"`
+	Why    string           `json:"why,omitempty"`
+}
+
+// LookAtInstances asks for the agents that may have an instance of a job.
+type LookAtInstances struct {
+	Job        string          `json:"job"`
+	Definition *job.Definition `json:"definition"`
+	// Tasks are those of which the job believes that they have not ended.
+	Tasks []string `json:"tasks,omitempty"`
+}
+
+// InstancesSeen are the agents, and which of the tasks have ended.
+type InstancesSeen struct {
+	job.Agents
+	Ended []string `json:"ended,omitempty"`
+}
+
+// ChangeInstances says which instances to start and stop. The activity answers the tasks to stop that do not exist.
+type ChangeInstances struct {
+	Job        string          `json:"job"`
+	Definition *job.Definition `json:"definition"`
+	job.Change
 }
 
 // Admission says that a run may begin, or that it is not started, and why.

@@ -59,8 +59,12 @@ func FailoverOfWorkflowID(id string) (cluster, agent string, epoch int64, ok boo
 
 // Locate says where a task lives: the workflow that carries it, and its key there, which is empty where the workflow is
 // the task's own. Nothing else may assume one workflow per task. The id run~step is of a step of a run, array~.17 of
-// an element of an array and array~.b4 of a bundle; clients' ids cannot hold the mark.
+// an element of an array and array~.b4 of a bundle; clients' ids cannot hold the mark. The id job~~0.k3 is of an
+// instance of a job, which has a workflow of its own.
 func Locate(task string) (workflowID, key string) {
+	if _, _, instance := job.CutInstanceID(task); instance {
+		return TaskWorkflowID(task), ""
+	}
 	if id, key, found := strings.Cut(task, array.Mark); found {
 		return ArrayWorkflowID(id), "." + key
 	}

@@ -18,6 +18,8 @@ type TaskInput struct {
 	RanOn bool `json:"ran_on,omitempty"`
 	// By is who submitted the task; empty: a schedule, or anybody while security is off.
 	By string `json:"by,omitempty"`
+	// Instance says that the task is an instance of a job, which learns of the task's end.
+	Instance *fleet.Instance `json:"instance,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -155,6 +157,8 @@ type RunTaskInput struct {
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
 	Elements []fleet.Element `json:"elements,omitempty"`
 	Element  *int            `json:"element,omitempty"`
+	// Instance says that the task is an instance of a job.
+	Instance *fleet.Instance `json:"instance,omitempty"`
 }
 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs

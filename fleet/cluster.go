@@ -154,6 +154,8 @@ type Cluster struct {
 	Departures Departures `json:"departures,omitempty"`
 	// Deaths are the newest proofs that agents have ended, oldest first.
 	Deaths Deaths `json:"deaths,omitempty"`
+	// Watchers are the jobs that learn of changes of the members, by their full names, sorted.
+	Watchers []string `json:"watchers,omitempty"`
 }
 
 // Join is a request of one agent process for membership.

@@ -91,7 +91,7 @@ func (c *checker) job() {
 		c.invalid("job", fleet.ValidateID("job", d.Job))
 		c.check(len(d.Job) <= job.MaxNameLength, "job", "is longer than %d characters", job.MaxNameLength)
 	}
-	oneOf(c, "type", d.Type, job.Batch)
+	oneOf(c, "type", d.Type, job.Batch, job.Service, job.System, job.Sysbatch)
 	if d.Cluster == "" {
 		c.report("cluster", "is missing: name the cluster whose agents do the work, like default")
 	} else {
@@ -113,6 +113,10 @@ func (c *checker) job() {
 		if d.Concurrency.Key != "" {
 			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
 		}
+	}
+	if d.Instances != nil || d.Type != "" && d.Type != job.Batch {
+		c.instances()
+		return
 	}
 	if !c.check(
 		len(d.Steps) > 0,
@@ -164,7 +168,12 @@ func (c *checker) recovery(field string, r *fleet.Recovery, retry bool) {
 		c.report(field+strings.TrimPrefix(wrong.Field, "recovery"), "%s", wrong.Err)
 		return
 	}
-	*r = *r.WithDefaults(false)
+	if c.definition.OnEachAgent() {
+		r.Mode = cmp.Or(r.Mode, fleet.LocalRestart)
+		c.check(r.Mode != fleet.ClusterRecover, field,
+			"cannot be cluster_recover: an instance of this job stays on its agent; write local_restart or manual_recover")
+	}
+	*r = *r.WithDefaults(c.definition.KeepsRunning())
 }
 
 // task reports what a task may not have. prefix is taken off the field that the message begins with.

@@ -33,6 +33,7 @@ var described = map[reflect.Type]object{
 	reflect.TypeFor[fleet.Duration]():  {"type": "string", "examples": []string{"30s", "1h30m"}},
 	reflect.TypeFor[fleet.Priority]():  {"enum": append([]any{1, 2, 3, 4, 5}, texts(fleet.PriorityNames())...)},
 	reflect.TypeFor[job.Size]():        {"type": []string{"integer", "string"}, "examples": []string{"64KiB", "1MiB"}},
+	reflect.TypeFor[fleet.Port]():      {"type": []string{"integer", "string"}},
 	reflect.TypeFor[job.Tolerate](): {
 		"anyOf": []object{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "%$"}},
 	},
@@ -108,6 +109,12 @@ func describeStruct(t reflect.Type) object {
 	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
 	if len(required) > 0 {
 		schema["required"] = required
+	}
+	if t == reflect.TypeFor[job.Definition]() {
+		schema["oneOf"] = []object{
+			{"required": []string{"steps"}, "properties": object{"type": object{"const": job.Batch}}},
+			{"required": []string{"instances", "type"}, "properties": object{"type": object{"not": object{"const": job.Batch}}}},
+		}
 	}
 	if t == reflect.TypeFor[job.Step]() {
 		schema["oneOf"] = []object{{"required": []string{"task"}}, {"required": []string{"approve"}},

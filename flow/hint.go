@@ -24,13 +24,15 @@ var elsewhere = map[string]string{
 	"with_items":                 "is written for_each: CEL that gives a list",
 	"foreach":                    "is written for_each: CEL that gives a list",
 	"retries":                    "is written retry: {max_attempts: N}",
-	"instances":                  "belongs to services, which this version does not have",
-	"update":                     "belongs to services, which this version does not have",
+	"update":                     "this version replaces all instances of a job at a time when its definition changes",
+	"stop":                       "this version gives commands 5s between SIGTERM and SIGKILL",
+	"spread":                     "this version spreads instances over agents by their load",
+	"distinct":                   "this version spreads instances over agents by their load",
 	"requires":                   "belongs to services, which this version does not have",
 	"model":                      "this version has no model steps; use a task whose agent calls the model",
 	"tool":                       "this version has no tool steps; use a task whose agent calls the tool",
 	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
-	"place":                      "this version places by required_capabilities, agent and affinity of the task",
+	"place":                      "belongs to instances; a step's task has required_capabilities, agent and affinity",
 }
 
 // hint explains keys that people may bring from elsewhere.

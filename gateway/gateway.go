@@ -30,6 +30,7 @@ import (
 	"mainstay.dev/mainstay/gateway/run"
 	"mainstay.dev/mainstay/gateway/scaling"
 	"mainstay.dev/mainstay/gateway/schedule"
+	"mainstay.dev/mainstay/gateway/service"
 	"mainstay.dev/mainstay/gateway/statesync"
 	"mainstay.dev/mainstay/gateway/task"
 	"mainstay.dev/mainstay/gateway/token"
@@ -103,6 +104,7 @@ func (g *Gateway) Register(routes huma.API) {
 		&job.Handlers{Core: g.core},
 		&run.Handlers{Core: g.core},
 		&array.Handlers{Core: g.core},
+		&service.Handlers{Core: g.core},
 		&inbound.Handlers{Core: g.core},
 		g.clusters,
 		&agent.Handlers{Core: g.core},

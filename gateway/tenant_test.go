@@ -55,7 +55,7 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	bodies := map[string]string{
 		"discard-task": `{"reason":"x"}`, "discard-event": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
 		"replace-schedule": `{"interval":"1h","task":{"type":"exec","cluster":"default"}}`,
-		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "apply-job": `job: named`, "plan-job": `job: named`,
+		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "scale-job": `{"count":1}`, "apply-job": `job: named`, "plan-job": `job: named`,
 	}
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})

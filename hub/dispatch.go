@@ -34,7 +34,7 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 	}
 	a.attemptKey = attemptKey{a.input.TaskID, a.input.Attempt}
 	a.traceDelivery(h, task.GetHeader())
-	a.taskType, a.tenant = a.input.Spec.Type, a.input.Spec.Tenant
+	a.taskType, a.tenant, a.instance = a.input.Spec.Type, a.input.Spec.Tenant, a.input.Instance
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
 	}
@@ -84,7 +84,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
-		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input)})
+		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance)})
 	s.attempts[a.attemptKey] = a
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
@@ -134,6 +134,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		TransferredFrom: a.input.TransferredFrom,
 		Elements:        a.input.Elements,
 		Element:         a.input.Element,
+		Instance:        a.input.Instance,
 		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }

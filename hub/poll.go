@@ -159,6 +159,7 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 			a.startedAt = *r.StartedAt
 		}
 	}
+	a.health = r.Health
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}

@@ -44,6 +44,8 @@ type attemptClaims struct {
 	// Elements are the numbers of a bundle's elements: its result may tell of no others. One alone is a delivery of
 	// that element.
 	Elements []int `json:"s,omitempty"`
+	// JobInstance is set of an instance of a job, for a hub that takes it over.
+	JobInstance *fleet.Instance `json:"j,omitempty"`
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has

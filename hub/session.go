@@ -112,6 +112,9 @@ type attempt struct {
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
+	instance *fleet.Instance      // set of an instance of a job
+	health   fleet.InstanceHealth // by the agent's checks
+
 	taskType, tenant string
 	queuedAt         time.Time      // when it was queued in its lane; zero: unknown
 	published        fleet.Progress // the newest published progress

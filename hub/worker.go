@@ -30,6 +30,7 @@ func (h *Hub) startWorker() error {
 	contract.AwaitIdleActivity.Register(w, contract.NoAnswer(own.awaitIdle))
 	contract.ReleaseBrakeActivity.Register(w, contract.NoAnswer(own.releaseBrake))
 	contract.ReadTasksActivity.Register(w, own.readTasks)
+	contract.ReadInstancesActivity.Register(w, own.readInstances)
 	contract.HoldsAttemptsActivity.Register(w, own.holdsAttempts)
 	contract.ReadStatesActivity.Register(w, untilStopped(h, h.states.Read))
 	contract.CompareStatesActivity.Register(w, untilStopped(h, h.states.Compare))

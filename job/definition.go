@@ -17,8 +17,13 @@ import (
 // Type says how the work of a job ends.
 type Type string
 
-// Batch is a job whose runs end when their steps have ended. It is the default, and the only type so far.
-const Batch Type = "batch"
+// The types of jobs. A batch job, the default, has steps; the others have instances.
+const (
+	Batch    Type = "batch"    // its runs end when their steps have ended
+	Service  Type = "service"  // a number of instances that run all the time
+	System   Type = "system"   // one of them on each eligible agent
+	Sysbatch Type = "sysbatch" // one on each eligible agent, which runs once
+)
 
 // Limits of a definition and of what its runs keep.
 const (
@@ -46,19 +51,20 @@ const (
 // in payloads, labels and messages "${…}" holds one.
 type Definition struct {
 	Job         string            `json:"job" maxLength:"30" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
-	Type        Type              `json:"type,omitempty" enum:"batch" doc:"How its work ends. Default batch: when the steps have ended."`
+	Type        Type              `json:"type,omitempty" enum:"batch,service,system,sysbatch" doc:"What its work is: steps that end (batch, the default), or instances: so many that run all the time (service), one on each eligible agent all the time (system), one on each that runs once (sysbatch)."`
 	Cluster     string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents do the work."`
 	Tenant      string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Priority    fleet.Priority    `json:"priority,omitempty" doc:"1 (first) to 5 (last), or critical, high, normal, low or background. Default 3, normal."`
 	Labels      map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values of every step's task."`
-	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person."`
+	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person. Of instances: idempotent, if it is left out."`
 	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
 	Recovery    *fleet.Recovery   `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result, of steps with neither retry nor recovery. A mode, or a section."`
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
 	Deadline    fleet.Duration    `json:"deadline,omitempty" doc:"How long a whole run may take. Default: without end."`
-	Steps       map[string]*Step  `json:"steps" doc:"The steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
+	Steps       map[string]*Step  `json:"steps,omitempty" doc:"Of a batch job: the steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
+	Instances   *Instances        `json:"instances,omitempty" doc:"Of a service, system or sysbatch job: what it has many of."`
 }
 
 // Trigger starts runs by itself. Exactly one of its fields is given.

@@ -20,6 +20,14 @@ type Job struct {
 	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
 	Events    []string  `json:"events,omitempty" doc:"The types of the events that start its runs."`
 	CreatedAt time.Time `json:"created_at"`
+	// The rest is of jobs with instances.
+	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
+	Stopped   *Decision  `json:"stopped,omitempty" doc:"Who stopped its instances."`
+	Instances []Instance `json:"instances,omitempty"`
+	// Template is the version that instances must have at least: only their count has changed since.
+	Template int `json:"template,omitempty"`
+	// Serial makes the ids of instances' tasks unique, also if a job of this name is made anew.
+	Serial int64 `json:"serial,omitempty"`
 }
 
 // Version is one version of a definition.
@@ -49,10 +57,12 @@ func (j *Job) Definition() *Definition {
 
 // Apply puts a definition in force. One that equals the definition in force changes nothing.
 func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
-	if present := j.Definition(); present != nil && present.Equal(&d) {
+	present := j.Definition()
+	if present != nil && present.Equal(&d) {
 		return false
 	}
 	j.Version++
+	j.settleInstances(present, &d, now)
 	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
 	j.Versions = j.Versions[max(0, len(j.Versions)-VersionsKept):]
 	return true

@@ -64,6 +64,8 @@ type RunningAttempt struct {
 	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood
 	// there.
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
+	// Health is what the checks of an instance have found.
+	Health fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
 	// State is set once the handler must end.
 	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
 }
@@ -142,9 +144,11 @@ type Assignment struct {
 	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
 	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
 	// Element is the place in its array of an assignment's task that is one element.
-	Element     *int   `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
-	TraceParent string `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
-	TraceState  string `json:"tracestate,omitempty"`
+	Element *int `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
+	// Instance is set of an assignment whose task is an instance of a job.
+	Instance    *fleet.Instance `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
+	TraceParent string          `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
+	TraceState  string          `json:"tracestate,omitempty"`
 }
 
 // CommandType names what the hub asks of an agent.

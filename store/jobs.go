@@ -130,6 +130,8 @@ func (s Jobs) Page(
 			Name: name, Type: note.Type, Version: note.Version, Steps: note.Steps, Schedules: note.Schedules,
 			Events:    note.Events,
 			Paused:    note.Paused,
+			Stopped:   note.Stopped,
+			Count:     note.Count,
 			Cluster:   contract.Keyword(attributes, contract.AttrCluster),
 			Tenant:    contract.Keyword(attributes, contract.AttrTenant),
 			CreatedAt: TimeOf(info.GetStartTime()),

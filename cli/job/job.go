@@ -42,7 +42,11 @@ which; each run of the job carries them out on the agents of its cluster. See ru
 			"is paused: nothing starts its runs",
 			client.Jobs.Pause,
 		),
-		pauseCommand(a, "resume", "Let a paused job start runs again", "starts runs again", client.Jobs.Resume),
+		pauseCommand(a, "resume", "Let a paused or stopped job start runs or instances again", "goes on",
+			client.Jobs.Resume),
+		pauseCommand(a, "stop", "Stop the instances of a job", "stops its instances", client.Jobs.Stop),
+		scaleCommand(a),
+		restartCommand(a),
 		versionsCommand(a),
 		revertCommand(a),
 		deleteCommand(a),
@@ -119,7 +123,11 @@ func say(a *app.App, results []validated) error {
 		if !r.Valid {
 			continue
 		}
-		fmt.Fprintf(&b, "%s is good: job %s has %s.\n", r.File, r.Plan.Job, fleet.Count(len(r.Plan.Steps), "step"))
+		has := fleet.Count(len(r.Plan.Steps), "step")
+		if len(r.Plan.Steps) == 0 {
+			has = "instances"
+		}
+		fmt.Fprintf(&b, "%s is good: job %s has %s.\n", r.File, r.Plan.Job, has)
 		for level, steps := range r.Plan.Levels() {
 			fmt.Fprintf(&b, "  %d. %s\n", level+1, strings.Join(steps, ", "))
 		}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ func runCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
 		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit code is 6
-unless it completed.`,
+unless it completed. A job with instances is followed until all of them are healthy, or those of a sysbatch job have ended.`,
 		Example: "  mainstay job run examples/jobs/build.yaml\n  mainstay job run nightly.yaml -i bucket=docs",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
@@ -54,6 +55,9 @@ unless it completed.`,
 		}
 		if _, err := s.Jobs.Apply(ctx, nameOf(d), text, ""); err != nil {
 			return err
+		}
+		if d.HasInstances() {
+			return followInstances(ctx, a, s, d)
 		}
 		run, err := s.Jobs.Dispatch(ctx, nameOf(d), r)
 		if err != nil {
@@ -119,12 +123,11 @@ func applyCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf(
-				"Job %s is at version %d. Start a run with: mainstay job dispatch %s\n",
-				j.Name,
-				j.Version,
-				j.Name,
-			)
+			next := "Start a run with: mainstay job dispatch"
+			if d.HasInstances() {
+				next = "See its instances with: mainstay job get"
+			}
+			return a.Sayf("Job %s is at version %d. %s %s\n", j.Name, j.Version, next, j.Name)
 		})
 	})
 	command.Flags().IntVar(&version, "if-version", 0, "only while this version is in force")
@@ -178,10 +181,10 @@ func listCommand(a *app.App) *cobra.Command {
 	},
 		func(s *client.Client) *client.List[api.JobEntry] { return s.Jobs.List(q) },
 		func(a *app.App, jobs []api.JobEntry) error {
-			header := []string{"JOB", "CLUSTER", "VERSION", "STEPS", "SCHEDULES", "STATE", "CREATED"}
+			header := []string{"JOB", "TYPE", "CLUSTER", "VERSION", "STEPS", "SCHEDULES", "STATE", "CREATED"}
 			return app.PrintTable(a, jobs, "There are no jobs.", header, func(j *api.JobEntry) []string {
-				return []string{j.Name, j.Cluster, fmt.Sprint(j.Version), fmt.Sprint(j.Steps), fmt.Sprint(j.Schedules),
-					stateOf(j.Paused), a.Ago(j.CreatedAt)}
+				return []string{j.Name, cmp.Or(string(j.Type), string(job.Batch)), j.Cluster, fmt.Sprint(j.Version),
+					fmt.Sprint(j.Steps), fmt.Sprint(j.Schedules), stateOf(j), a.Ago(j.CreatedAt)}
 			})
 		})
 	command.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
@@ -189,8 +192,11 @@ func listCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func stateOf(paused bool) string {
-	if paused {
+func stateOf(j *api.JobEntry) string {
+	switch {
+	case j.Stopped:
+		return "stopped"
+	case j.Paused:
 		return "paused"
 	}
 	return "active"
@@ -198,20 +204,34 @@ func stateOf(paused bool) string {
 
 func getCommand(a *app.App) *cobra.Command {
 	var version int
-	command := app.Show(a, &cobra.Command{
-		Use: "get NAME", Short: "Show a job and its definition", Args: app.Exactly("a job's name"),
+	command := a.Call(&cobra.Command{
+		Use: "get NAME", Short: "Show a job, its instances and its definition", Args: app.Exactly("a job's name"),
 		Example: "  mainstay job get nightly",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Job, error) {
-		return s.Jobs.Get(ctx, args[0], version)
-	}, printJob)
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		j, err := s.Jobs.Get(ctx, args[0], version)
+		if err != nil {
+			return err
+		}
+		answer := s.Answer
+		var instances *api.JobInstances
+		if j.Definition.HasInstances() {
+			if instances, err = s.Jobs.Instances(ctx, args[0]); err != nil {
+				return err
+			}
+		}
+		return a.Print(answer, func() error { return errors.Join(printInstances(a, instances), printJob(a, j)) })
+	})
 	command.Flags().IntVar(&version, "version", 0, "show the definition of this version")
 	return command
 }
 
 func printJob(a *app.App, j *api.Job) error {
 	state, next, active := "active", []string{}, []string{}
-	if p := j.Paused; p != nil {
+	if p := cmp.Or(j.Stopped, j.Paused); p != nil {
 		state = "paused by " + p.By + ", " + a.Ago(&p.At)
+		if j.Stopped != nil {
+			state = "stopped" + strings.TrimPrefix(state, "paused")
+		}
 		if p.Reason != "" {
 			state += ": " + p.Reason
 		}

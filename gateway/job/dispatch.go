@@ -53,6 +53,10 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 		return api.Run{}, httpapi.Problem(protocol.CodeConflict, "the job is paused: resume it first")
 	}
 	d := j.Definition()
+	if d.HasInstances() {
+		return api.Run{}, httpapi.Problem(protocol.CodeConflict,
+			"the job has instances, and no runs: they were started when it was applied")
+	}
 	if err := flow.CheckInputs(d.Inputs, r.Inputs); err != nil {
 		return api.Run{}, rest.Invalid("body.inputs", err)
 	}

@@ -2,6 +2,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,6 +85,7 @@ type versionsOutput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	registerSchema(routes)
+	h.registerInstances(routes)
 	const documents = " The body is the definition, YAML or JSON with the same names."
 	apply := op(
 		"apply-job",
@@ -138,18 +140,19 @@ func (h *Handlers) Register(routes huma.API) {
 			return rest.Reply(h.dispatch(ctx, in.Name, &in.Body))
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("pause-job", "POST /jobs/{name}/pause", "Pause a job",
-		"Its schedules start nothing, and dispatches are refused. Runs go on."),
+		"Its schedules start nothing, and dispatches are refused. Runs go on. No instance is started."),
 		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
 			return h.change(ctx, in, contract.PauseJobUpdate)
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("resume-job", "POST /jobs/{name}/resume", "Resume a job", ""),
+	httpapi.Register(routes, access.Operate.Scoped(), op("resume-job", "POST /jobs/{name}/resume", "Resume a job",
+		"One that was paused, or stopped."),
 		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
 			return h.change(ctx, in, contract.ResumeJobUpdate)
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("revert-job", "POST /jobs/{name}/revert",
 		"Put an earlier version in force again", "It becomes a new version."), h.revert)
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
-		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on.")),
+		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on; instances are stopped.")),
 		func(ctx context.Context, in *NameInput) (*struct{}, error) {
 			_, err := h.change(ctx, &reasonInput{NameInput: *in}, contract.DeleteJobUpdate)
 			return nil, err
@@ -199,8 +202,9 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 	}
 	d := shown.Definition
 	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
-		Body: api.Job{Job: *j, Type: job.Batch, Cluster: d.Cluster, Definition: d}}
+		Body: api.Job{Job: *j, Type: cmp.Or(d.Type, job.Batch), Cluster: d.Cluster, Definition: d}}
 	out.Body.Tenant, _ = fleet.CutTenant(name)
+	out.Body.Instances = nil // they have a route of their own
 	out.Body.Versions = make([]job.Version, len(j.Versions))
 	for i, v := range j.Versions {
 		v.Definition = nil
@@ -382,18 +386,24 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	return out, nil
 }
 
-// change runs an update of a job.
+// change runs an update of a job that takes nothing but a reason.
 func (h *Handlers) change(
 	ctx context.Context, in *reasonInput, update contract.Update[contract.RunRequest, job.Job],
 ) (*jobOutput, error) {
-	name, err := rest.OwnJob(ctx, in.Name)
+	return change(ctx, h, in.Name, update, contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()})
+}
+
+// change runs an update of a job.
+func change[In any](
+	ctx context.Context, h *Handlers, name string, update contract.Update[In, job.Job], in In,
+) (*jobOutput, error) {
+	name, err := rest.OwnJob(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	j, err := store.Update(ctx, h.Store, update, contract.JobWorkflowID(name),
-		contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()})
+	j, err := store.Update(ctx, h.Store, update, contract.JobWorkflowID(name), in)
 	if err != nil {
 		return nil, h.Answer(err, "change a job", protocol.CodeUnknownJob)
 	}

@@ -43,7 +43,9 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 func OwnTask(ctx context.Context, id string) (string, error) {
 	full, ok := OwnID(ctx, id)
 	run, _, _, step := job.CutTaskID(full)
-	if ok && (fleet.IsTaskID(full) || step && fleet.IsTaskID(run)) {
+	name, agent, instance := job.CutInstanceID(full)
+	if ok && (fleet.IsTaskID(full) || step && fleet.IsTaskID(run) ||
+		instance && fleet.IsTaskID(name) && fleet.ValidateID("instance", agent) == nil) {
 		return full, nil
 	}
 	return "", Unknown(protocol.CodeUnknownTask)

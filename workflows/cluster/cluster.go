@@ -43,6 +43,7 @@ type run struct {
 	states    states
 	scaling   scaling
 	lanes     lanes
+	watchers  watchers
 }
 
 // part is one concern of a cluster.
@@ -76,9 +77,9 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	}
 	r.state.Config = withDefaults(ctx, in.Config)
 	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
-	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run = r, r, r, r, r
+	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run, r.watchers.run = r, r, r, r, r, r
 	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.lanes, &r.hubs,
-		cordons{run: r}, pauses{run: r}, settings{run: r}}
+		cordons{run: r}, pauses{run: r}, settings{run: r}, &r.watchers}
 	for _, p := range r.parts {
 		p.open(ctx, in)
 	}

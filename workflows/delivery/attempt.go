@@ -64,7 +64,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	defer stop()
 	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: d.task.Spec,
 		Checkpoint: d.carried.Checkpoint, CheckpointDigest: d.carried.CheckpointDigest, Tally: d.carried.Tally,
-		LostAt: d.carried.LostAt}
+		LostAt: d.carried.LostAt, Instance: d.task.Instance}
 	if policy := d.carried.Tally.Policy; policy != nil {
 		input.Exclude = policy.Excluded
 	}

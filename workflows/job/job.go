@@ -29,6 +29,7 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 	}
 	e.schedule = e.job.Schedules > 0 // it may have changed while the last run ended
 	e.begins, e.ended = contract.RunBeginsSignal.Inbox(ctx), contract.RunEndedSignal.Inbox(ctx)
+	e.openInstances(ctx)
 	err := errors.Join(
 		contract.JobQuery.Handle(ctx, func() job.Job { return *e.job }),
 		contract.ApplyJobUpdate.Handle(ctx, e.apply, e.mayApply),
@@ -36,8 +37,10 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 			return errors.Join(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
 		}),
 		contract.ResumeJobUpdate.Handle(ctx, e.resume, func(contract.RunRequest) error {
-			return errors.Join(e.exists(), refuseIf(e.job.Paused == nil, "the job is not paused"))
+			return errors.Join(e.exists(), refuseIf(e.job.Paused == nil && e.job.Stopped == nil, "the job is not paused"))
 		}),
+		contract.StopJobUpdate.Handle(ctx, e.stop, e.mayStop),
+		contract.ScaleJobUpdate.Handle(ctx, e.scale, e.mayScale),
 		contract.DeleteJobUpdate.Handle(ctx, e.remove, func(contract.RunRequest) error { return e.exists() }))
 	if err != nil {
 		return *e.job, err
@@ -59,6 +62,7 @@ type entity struct {
 	keeping  bool // they are being made so
 	admit    bool // the bound may have been raised
 	deleted  bool
+	instances
 }
 
 func refuseIf(refused bool, why string) error {
@@ -76,6 +80,10 @@ func (e *entity) mayApply(in contract.ApplyJob) error {
 	if e.deleted {
 		return e.exists()
 	}
+	if present := e.job.Definition(); present != nil && present.HasInstances() != in.Definition.HasInstances() {
+		return workflows.Refuse("a job with steps cannot become one with instances, nor the other way round: " +
+			"delete it first, or use another name")
+	}
 	if in.Expected != 0 && in.Expected != e.job.Version {
 		return temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("the job is at version %d, not %d", e.job.Version, in.Expected), contract.Outdated, nil)
@@ -87,6 +95,7 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 	if !e.job.Apply(in.Definition, in.By, workflow.Now(ctx).UTC()) {
 		return *e.job, nil
 	}
+	e.look, e.planned = true, false
 	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.Schedules()) > 0
 	return *e.job, e.publish(ctx)
 }
@@ -98,13 +107,18 @@ func (e *entity) pause(ctx workflow.Context, in contract.RunRequest) (job.Job, e
 }
 
 func (e *entity) resume(ctx workflow.Context, _ contract.RunRequest) (job.Job, error) {
-	e.job.Paused, e.schedule = nil, e.job.Schedules > 0
+	e.job.Paused, e.job.Stopped, e.schedule = nil, nil, e.job.Schedules > 0
+	e.planned = false
 	return *e.job, e.publish(ctx)
 }
 
 func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
 	workflow.GetLogger(ctx).Info("The job is deleted", "job", e.job.Name, "by", in.By, "reason", in.Reason)
-	e.deleted, e.schedule, e.admit = true, true, true
+	e.deleted, e.schedule, e.admit, e.planned = true, true, true, false
+	if e.job.Stopped == nil {
+		e.job.Stopped = &job.Decision{Action: "delete", By: in.By, Reason: "the job is deleted",
+			At: workflow.Now(ctx).UTC()}
+	}
 	return *e.job, nil
 }
 
@@ -112,7 +126,8 @@ func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, 
 func (e *entity) publish(ctx workflow.Context) error {
 	d := e.job.Definition()
 	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps),
-		Schedules: len(d.Schedules()), Events: d.Events(), Paused: e.job.Paused != nil}
+		Schedules: len(d.Schedules()), Events: d.Events(), Paused: e.job.Paused != nil,
+		Stopped: e.job.Stopped != nil, Count: e.job.Count}
 	attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster)}
 	if len(note.Events)+len(e.job.Events) > 0 { // events find the job by these
 		attributes = append(attributes, contract.TriggerTerms(note.Events))
@@ -129,6 +144,7 @@ func (e *entity) loop(ctx workflow.Context) (job.Job, error) {
 		case ctx.Err() != nil:
 			return *e.job, ctx.Err()
 		case e.answerRuns(ctx):
+		case e.keepInstances(ctx):
 		case e.deleted && e.idle(ctx):
 			return *e.job, nil
 		case e.longEnough(ctx) && e.idle(ctx):
@@ -141,15 +157,19 @@ func (e *entity) loop(ctx workflow.Context) (job.Job, error) {
 }
 
 func (e *entity) idle(ctx workflow.Context) bool {
-	return !e.schedule && !e.keeping && workflow.AllHandlersFinished(ctx)
+	return !e.schedule && !e.keeping && !(e.deleted && e.job.AnyOpen()) && workflow.AllHandlersFinished(ctx)
 }
 
 // wait returns when there is something to do. While runs wait for others, it looks now and then whether these have
 // ended.
 func (e *entity) wait(ctx workflow.Context) {
 	due := func() bool {
-		return e.begins.Len() > 0 || e.ended.Len() > 0 || e.admit ||
+		return e.begins.Len() > 0 || e.ended.Len() > 0 || e.admit || e.instancesDue(workflow.Now(ctx)) ||
 			(e.deleted || e.longEnough(ctx)) && e.idle(ctx)
+	}
+	if e.job.Definition().HasInstances() {
+		e.waitForInstances(ctx, due)
+		return
 	}
 	if !e.job.Waits() {
 		_ = workflow.Await(ctx, due)

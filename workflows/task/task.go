@@ -34,7 +34,25 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 	case !c.Run(ctx):
 		return contract.TaskState{}, workflow.NewContinueAsNewError(ctx, contract.TaskWorkflow, c.Task())
 	}
+	c.reportEnd(ctx)
 	return c.end(ctx)
+}
+
+// reportEnd reports the end of an instance to its job, before the workflow closes: a signal whose sender has closed is
+// dropped. The job may be gone.
+func (c *carrier) reportEnd(ctx workflow.Context) {
+	instance := c.Task().Instance
+	if instance == nil {
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	state := c.State()
+	reported := contract.InstanceEndedSignal.SendFrom(ctx, contract.JobWorkflowID(instance.Job), "",
+		contract.InstanceEnded{Task: c.Task().TaskID, Status: state.Status, Why: state.Why})
+	if err := reported.Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Info("The instance's job did not learn of its end", "error", err)
+	}
 }
 
 // carrier carries its one task.

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// firstCheck is the longest wait before the first check of an instance.
+const firstCheck = time.Second
+
+// checkHost is where an instance listens, as its agent sees it.
+const checkHost = "127.0.0.1"
+
+// watchHealth checks an instance until its handler's context ends. It ends that itself when the instance counts as
+// failing, unless the check says otherwise.
+func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
+	interval := check.Interval.Or(fleet.DefaultCheckInterval)
+	timer := time.NewTimer(min(interval, firstCheck))
+	defer timer.Stop()
+	state := fleet.CheckedHealth{Health: fleet.InstanceStarting}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-at.returned:
+			return
+		case <-timer.C:
+		}
+		err := at.check(ctx, check)
+		if ctx.Err() != nil {
+			return
+		}
+		state = check.Checked(state, err == nil, time.Now())
+		at.setHealth(state.Health)
+		if state.Health == fleet.InstanceFailing && check.OnUnhealthy != fleet.KeepFailing {
+			at.log().Warn("The instance is not healthy: stopping the attempt", "failed_checks", state.Failed, "error", err)
+			at.cancel(fmt.Errorf("%w: %d checks in a row failed, the last one: %w", ErrUnhealthy, state.Failed, err))
+			return
+		}
+		timer.Reset(interval)
+	}
+}
+
+// setHealth has the next poll report a new health, and sends one soon.
+func (at *attempt) setHealth(health fleet.InstanceHealth) {
+	at.run.mu.Lock()
+	changed := at.health != health
+	at.health = health
+	at.run.mu.Unlock()
+	if changed {
+		at.run.pollWithin(0)
+	}
+}
+
+// check tries once whether the instance is well.
+func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout.Or(fleet.DefaultCheckTimeout))
+	defer cancel()
+	switch {
+	case c.HTTP != nil:
+		return checkHTTP(ctx, c.HTTP)
+	case c.TCP != nil:
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(checkHost, string(c.TCP.Port)))
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	case at.run.agent.handlers[ExecType] == nil:
+		return errors.New("this agent runs no commands, so it cannot check with one")
+	}
+	command := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
+	command.Env, command.WaitDelay = CommandEnvironment(), time.Second
+	return command.Run()
+}
+
+func checkHTTP(ctx context.Context, c *fleet.HTTPCheck) error {
+	path := c.Path
+	if path == "" {
+		path = "/"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+net.JoinHostPort(checkHost, string(c.Port))+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := checks.Do(request)
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxExecOutput))
+	_ = answer.Body.Close()
+	if answer.StatusCode < 200 || answer.StatusCode > 399 {
+		return fmt.Errorf("the answer's status is %d", answer.StatusCode)
+	}
+	return nil
+}
+
+// checks asks instances. A redirection is an answer, and no proxy stands between.
+var checks = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}

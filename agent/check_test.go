@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func TestChecksOfInstances(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/well":
+		case "/moved":
+			http.Redirect(w, r, "/nowhere", http.StatusFound)
+		case "/slow":
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, number, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	port := fleet.Port(number)
+	closed, err := net.Listen("tcp", checkHost+":0")
+	require.NoError(t, err)
+	_, number, err = net.SplitHostPort(closed.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	commands := map[string]Handler{ExecType: ExecHandler()}
+	for name, c := range map[string]struct {
+		check    fleet.ServiceCheck
+		handlers map[string]Handler
+		passes   bool
+	}{
+		"HTTP":              {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/well"}}, passes: true},
+		"HTTP, moved":       {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/moved"}}, passes: true},
+		"HTTP, not well":    {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port}}},
+		"HTTP, too late":    {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/slow"}}},
+		"HTTP, nobody":      {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: fleet.Port(number)}}},
+		"TCP":               {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: port}}, passes: true},
+		"TCP, nobody":       {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: fleet.Port(number)}}},
+		"command":           {fleet.ServiceCheck{Command: []string{"true"}}, commands, true},
+		"command fails":     {fleet.ServiceCheck{Command: []string{"false"}}, commands, false},
+		"command not found": {fleet.ServiceCheck{Command: []string{"no-such-command"}}, commands, false},
+		"no commands here":  {fleet.ServiceCheck{Command: []string{"true"}}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := &attempt{run: &run{agent: &Agent{handlers: c.handlers}}}
+			c.check.Timeout = fleet.Duration(5 * time.Second)
+			if name == "HTTP, too late" {
+				c.check.Timeout = fleet.Duration(50 * time.Millisecond)
+			}
+			require.Equal(t, c.passes, at.check(t.Context(), &c.check) == nil)
+		})
+	}
+}

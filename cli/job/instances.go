@@ -1,0 +1,107 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// instancesEvery is how often the instances of a job are looked at that is followed.
+const instancesEvery = 500 * time.Millisecond
+
+// followInstances waits until all instances of a job run and are healthy, or have ended where they end, or until one needs a person.
+func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Definition) error {
+	_, _ = fmt.Fprintf(a.Storyteller(), "Job %s starts its instances.\n", d.Job)
+	tick := time.NewTicker(instancesEvery)
+	defer tick.Stop()
+	for {
+		all, err := s.Jobs.Instances(ctx, nameOf(d))
+		if err != nil {
+			return err
+		}
+		ready, problem := 0, ""
+		for n := range all.Instances {
+			switch i := &all.Instances[n]; {
+			case i.Health == fleet.InstancePassing && d.Type != job.Sysbatch, i.Status == job.StepCompleted:
+				ready++
+			case i.Status == job.StepBlocked, i.Status == job.StepFailed && d.Type == job.Sysbatch:
+				problem = fmt.Sprintf("instance %s is %s: %s", i.Name, i.Status, i.Why)
+			}
+		}
+		if ready == all.Wanted && ready > 0 || problem != "" {
+			err := a.Print(s.Answer, func() error { return printInstances(a, all) })
+			if problem != "" {
+				err = errors.Join(err, app.WithExit(app.ExitIncomplete, errors.New(problem)))
+			}
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func printInstances(a *app.App, all *api.JobInstances) error {
+	if all == nil {
+		return nil
+	}
+	header := []string{"INSTANCE", "STATUS", "HEALTH", "AGENT", "ADDRESS", "RESTARTS", "VERSION", "STARTED", "WHY"}
+	err := app.PrintTable(a, all.Instances, "The job has no instances.", header, func(i *api.JobInstance) []string {
+		status := string(i.Status)
+		if i.Open() && i.Stopping != "" {
+			status = "stopping"
+		}
+		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)), fmt.Sprint(i.Version),
+			a.Ago(&i.Since), app.Printable(i.Why)}
+	})
+	if err == nil {
+		err = a.Say("")
+	}
+	return err
+}
+
+func scaleCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "scale NAME COUNT", Short: "Say how many instances a service has",
+		Args: app.Exactly("a job's name", "how many instances"), Example: "  mainstay job scale ranker 5",
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		count, err := strconv.Atoi(args[1])
+		if err != nil || count < 0 || count > job.MaxCount {
+			return app.UsageError("COUNT must be from 0 to %d", job.MaxCount)
+		}
+		if _, err := s.Jobs.Scale(ctx, args[0], count); err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error {
+			return a.Sayf("Job %s is to have %s.\n", args[0], fleet.Count(count, "instance"))
+		})
+	})
+}
+
+func restartCommand(a *app.App) *cobra.Command {
+	var reason string
+	command := a.Call(&cobra.Command{
+		Use: "restart NAME INSTANCE", Short: "Restart an instance of a job; the others go on",
+		Args: app.Exactly("a job's name", "an instance's number, or its agent"), Example: "  mainstay job restart ranker 0",
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		if err := s.Jobs.Restart(ctx, args[0], args[1], reason); err != nil {
+			return err
+		}
+		return a.Print(map[string]string{"job": args[0], "restarted": args[1]}, func() error {
+			return a.Sayf("Instance %s of job %s is restarted.\n", args[1], args[0])
+		})
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why; kept with its task")
+	return command
+}

@@ -1,0 +1,59 @@
+// Package service has the commands of services.
+package service
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
+)
+
+// Command is the group of services.
+func Command(a *app.App) *cobra.Command {
+	command := &cobra.Command{Use: "service", Short: "Find the instances of services", Long: `Find the instances of services. Jobs of type service or system
+offer them; see mainstay job`}
+	a.ServerFlag(command)
+	command.AddCommand(listCommand(a), getCommand(a))
+	return command
+}
+
+func listCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "list", Short: "List the services that have an instance", Args: app.Exactly(),
+		Example: "  mainstay service list",
+	}, func(ctx context.Context, s *app.Client, _ []string) error {
+		services, err := s.Services.List(ctx)
+		if err != nil {
+			return err
+		}
+		return a.Print(s.Answer, func() error {
+			return app.PrintTable(a, services, "There are no services.", []string{"SERVICE", "INSTANCES", "PASSING"},
+				func(s *api.Service) []string { return []string{s.Name, fmt.Sprint(s.Instances), fmt.Sprint(s.Passing)} })
+		})
+	})
+}
+
+func getCommand(a *app.App) *cobra.Command {
+	var q client.ServiceQuery
+	command := app.Show(a, &cobra.Command{
+		Use: "get NAME", Short: "Find the healthy instances of a service", Args: app.Exactly("a service's name"),
+		Example: "  mainstay service get ranker\n  mainstay service get ranker --any --tag v2",
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ServiceInstances, error) {
+		return s.Services.Get(ctx, args[0], q)
+	}, func(a *app.App, found *api.ServiceInstances) error {
+		header := []string{"ADDRESS", "HEALTH", "JOB", "INSTANCE", "AGENT", "ZONE", "VERSION", "TAGS", "BEGAN"}
+		return app.PrintTable(a, found.Instances, "No instance is found.", header, func(i *api.ServiceInstance) []string {
+			return []string{i.Address, string(i.Health), i.Job, i.Instance, i.Agent, i.Zone, fmt.Sprint(i.Version),
+				strings.Join(i.Tags, ","), a.Ago(&i.Since)}
+		})
+	})
+	command.Flags().BoolVar(&q.Any, "any", false, "also those that are starting or failing")
+	command.Flags().StringVar(&q.Tag, "tag", "", "only those with this tag")
+	command.Flags().StringVar(&q.Zone, "zone", "", "only those of this zone")
+	return command
+}

@@ -1,0 +1,165 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// Instance says of a task that it is an instance of a job. It travels with each delivery.
+type Instance struct {
+	Job     string        `json:"job" doc:"The job's full name."`
+	Name    string        `json:"name" doc:"Its number, from 0, or the id of its agent."`
+	Version int           `json:"version" doc:"Of the job's definition."`
+	Service *Offer        `json:"service,omitempty"`
+	Health  *ServiceCheck `json:"health,omitempty" doc:"How its agent checks it."`
+}
+
+// ServiceName is the full name of the service that it offers; empty: none.
+func (i *Instance) ServiceName() string {
+	if i.Service == nil {
+		return ""
+	}
+	tenant, _ := CutTenant(i.Job)
+	return Qualify(tenant, i.Service.Name)
+}
+
+// Offer is what others find an instance by.
+type Offer struct {
+	Name string   `json:"name" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The service's name."`
+	Port Port     `json:"port,omitempty" doc:"The port that it listens on."`
+	Tags []string `json:"tags,omitempty" maxItems:"16" doc:"Words by which some of its instances are found."`
+}
+
+// ServiceCheck is how an agent finds out whether an instance on it is well. Exactly one of HTTP, TCP and Command says
+// what it tries.
+type ServiceCheck struct {
+	HTTP           *HTTPCheck `json:"http,omitempty" doc:"GET is answered with a status from 200 to 399."`
+	TCP            *TCPCheck  `json:"tcp,omitempty" doc:"A connection is accepted."`
+	Command        []string   `json:"command,omitempty" maxItems:"64" doc:"A command exits with 0. Only on agents that run commands."`
+	Interval       Duration   `json:"interval,omitempty" doc:"Between two checks. Default 5s."`
+	Timeout        Duration   `json:"timeout,omitempty" doc:"How long a check may take. Default 2s."`
+	HealthyAfter   Duration   `json:"healthy_after,omitempty" doc:"How long checks must pass before a new instance counts as passing. Default 0: from the first on."`
+	UnhealthyAfter int        `json:"unhealthy_after,omitempty" minimum:"1" maximum:"100" doc:"How many checks in a row must fail before it counts as failing. Default 3."`
+	OnUnhealthy    OnFailing  `json:"on_unhealthy,omitempty" enum:"restart,none" doc:"What becomes of one that counts as failing: its attempt ends as failed, with error_type unhealthy, and it is started again (restart, the default), or nothing (none)."`
+}
+
+// HTTPCheck is a GET from the agent's host.
+type HTTPCheck struct {
+	Port Port   `json:"port"`
+	Path string `json:"path,omitempty" maxLength:"1024" doc:"Default /."`
+}
+
+// TCPCheck is a connection from the agent's host.
+type TCPCheck struct {
+	Port Port `json:"port"`
+}
+
+// OnFailing says what becomes of an instance that counts as failing.
+type OnFailing string
+
+// What becomes of an instance that counts as failing.
+const (
+	RestartFailing OnFailing = "restart"
+	KeepFailing    OnFailing = "none"
+)
+
+// Defaults of a health check.
+const (
+	DefaultCheckInterval  = 5 * time.Second
+	DefaultCheckTimeout   = 2 * time.Second
+	DefaultUnhealthyAfter = 3
+)
+
+// ErrorTypeUnhealthy is the type of failure of an attempt that its health check ended.
+const ErrorTypeUnhealthy = "unhealthy"
+
+// InstanceHealth is how well an instance on an agent is.
+type InstanceHealth string
+
+// How well an instance is. Only those that pass are found by default.
+const (
+	InstanceStarting InstanceHealth = "starting" // its checks have not passed for long enough yet
+	InstancePassing  InstanceHealth = "passing"
+	InstanceFailing  InstanceHealth = "failing"
+)
+
+// CheckedHealth is the health of an instance with what it follows from.
+type CheckedHealth struct {
+	Health InstanceHealth
+	Failed int       // checks that failed in a row
+	Passes time.Time // since when checks pass; zero: the last one failed
+}
+
+// Checked is the health after one more check.
+func (c *ServiceCheck) Checked(h CheckedHealth, passed bool, now time.Time) CheckedHealth {
+	if !passed {
+		h.Failed, h.Passes = h.Failed+1, time.Time{}
+		if h.Failed >= cmp.Or(c.UnhealthyAfter, DefaultUnhealthyAfter) {
+			h.Health = InstanceFailing
+		}
+		return h
+	}
+	h.Failed = 0
+	if h.Passes.IsZero() {
+		h.Passes = now
+	}
+	if h.Health != InstanceStarting || now.Sub(h.Passes) >= c.HealthyAfter.Std() {
+		h.Health = InstancePassing
+	}
+	return h
+}
+
+// Port is the number of a port, as text.
+type Port string
+
+var errPort = errors.New("must be a port, from 1 to 65535")
+
+// UnmarshalJSON reads a number, also as text.
+func (p *Port) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = string(data)
+	}
+	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 65535 {
+		return errPort
+	}
+	*p = Port(text)
+	return nil
+}
+
+// Validate checks a health check whose ports are right. The error is a *FieldError.
+func (c *ServiceCheck) Validate() error {
+	kinds := 0
+	for _, given := range []bool{c.HTTP != nil, c.TCP != nil, len(c.Command) > 0} {
+		if given {
+			kinds++
+		}
+	}
+	invalid := func(field string, err error) error { return &FieldError{Field: field, Err: err} }
+	switch {
+	case kinds != 1:
+		return invalid("", errors.New("must have one of http, tcp and command, like {tcp: {port: 8080}}"))
+	case c.HTTP != nil && c.HTTP.Port == "":
+		return invalid("http.port", errors.New("is missing"))
+	case c.TCP != nil && c.TCP.Port == "":
+		return invalid("tcp.port", errors.New("is missing"))
+	case c.HTTP != nil && c.HTTP.Path != "" && c.HTTP.Path[0] != '/':
+		return invalid("http.path", errors.New("must begin with /"))
+	case c.UnhealthyAfter < 0 || c.UnhealthyAfter > 100:
+		return invalid("unhealthy_after", errors.New("must be between 1 and 100"))
+	}
+	for _, d := range []struct {
+		field string
+		value Duration
+		least time.Duration
+	}{{"interval", c.Interval, 100 * time.Millisecond}, {"timeout", c.Timeout, 100 * time.Millisecond},
+		{"healthy_after", c.HealthyAfter, 0}} {
+		if d.value != 0 && (d.value.Std() < d.least || d.value.Std() > time.Hour) {
+			return invalid(d.field, errors.New("must be between "+d.least.String()+" and 1h"))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package flow
+
+import (
+	"errors"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// instances checks a job whose work is instances.
+func (c *checker) instances() {
+	d := c.definition
+	if d.Instances == nil {
+		c.report("instances", "is missing: a %s job has instances, like {task: {type: exec, payload: {command: [serve]}}}",
+			d.Type)
+		return
+	}
+	if d.Type == "" || d.Type == job.Batch {
+		c.report("instances", "belongs to a job of type service, system or sysbatch: write one of these as type")
+		return
+	}
+	for field, given := range map[string]bool{"steps": len(d.Steps) > 0, "inputs": len(d.Inputs) > 0,
+		"on": len(d.On) > 0, "concurrency": d.Concurrency != nil, "deadline": d.Deadline != 0} {
+		c.check(!given, field, "belongs to a batch job, and this one is of type %s: remove it", d.Type)
+	}
+	in, service := d.Instances, d.Type == job.Service
+	c.check(in.Count == 0 || service, "instances.count", "belongs to a service: a %s job has one instance on each agent",
+		d.Type)
+	c.check(in.Count >= 0 && in.Count <= job.MaxCount, "instances.count", "must be between 1 and %d", job.MaxCount)
+	if in.Service != nil {
+		c.invalid("instances.service.name", fleet.ValidateID("name", in.Service.Name))
+		for _, tag := range in.Service.Tags {
+			c.invalid("instances.service.tags", fleet.ValidateID("tags", tag))
+		}
+	}
+	var wrong *fleet.FieldError
+	if in.Health != nil && errors.As(in.Health.Validate(), &wrong) {
+		at := "instances.health"
+		if wrong.Field != "" {
+			at += "." + wrong.Field
+		}
+		c.report(at, "%s", wrong.Err)
+	}
+	if p := in.Place; p != nil {
+		c.check(p.Zone == "" || !service, "instances.place.zone",
+			"belongs to system and sysbatch jobs: give the agents of the zone a capability, and write capabilities")
+		c.check(p.Affinity == "" || service, "instances.place.affinity",
+			"belongs to a service: a %s job has one instance on each agent", d.Type)
+	}
+	c.instanceTask(in.Task)
+}
+
+func (c *checker) instanceTask(task *fleet.TaskSpec) {
+	const at = "instances.task"
+	if task == nil {
+		c.report(at, "is missing: say what each instance is, like {type: exec, payload: {command: [serve]}}")
+		return
+	}
+	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
+		"start_at": !task.StartAt.IsZero(), "expires_in": task.ExpiresIn != 0,
+		"retry":        task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0,
+		"retry_safety": task.RetrySafety != "", "shard_key": task.ShardKey != "", "recovery": task.Recovery != nil,
+		"keep_running": task.KeepRunning} {
+		c.check(!given, at+"."+name, "belongs to the job, or to none with instances: remove it here")
+	}
+	c.check(task.Timeout == 0 || c.definition.Type == job.Sysbatch, at+".timeout",
+		"belongs to a sysbatch job: instances of this one run until they are stopped")
+	for name, to := range map[string]struct {
+		given bool
+		key   string
+	}{
+		"agent":                 {task.Agent != "", "agent"},
+		"affinity":              {task.Affinity != "", "affinity"},
+		"required_capabilities": {len(task.RequiredCapabilities) > 0, "capabilities"},
+	} {
+		c.check(!to.given, at+"."+name, "is written instances.place.%s", to.key)
+	}
+	if task.Type == "" {
+		c.report(at+".type", "is missing: say what kind of work it is, like exec")
+		return
+	}
+	if len(c.problems) > 0 {
+		return
+	}
+	spec := c.definition.TaskOf(&job.Instance{Name: "0"})
+	spec.Timeout, spec.ExpiresIn, spec.Agent = task.Timeout, fleet.Duration(time.Hour), ""
+	c.task(at, &spec, "")
+}

@@ -1,0 +1,169 @@
+// Package service finds the instances of services for clients.
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// fresh is how long what hubs said of instances is answered again.
+const fresh = time.Second
+
+// Handlers answer the requests.
+type Handlers struct {
+	*rest.Core
+
+	mu    sync.Mutex // held while hubs are asked, so that many who wait ask once
+	found []contract.FoundInstance
+	until time.Time
+}
+
+type getInput struct {
+	Name   string `path:"name" doc:"The service's name."`
+	Health string `query:"health" enum:"passing,any" doc:"passing (the default): only instances that are well. any: all that run."`
+	Tag    string `query:"tag" maxLength:"63" doc:"Only instances with this tag."`
+	Zone   string `query:"zone" maxLength:"63" doc:"Only instances on agents of this zone."`
+	Wait   string `query:"wait" maxLength:"32" doc:"With index: how long to hold the answer until the instances change, up to 60s."`
+	Index  string `query:"index" maxLength:"64" doc:"The index of an earlier answer."`
+}
+
+type listOutput struct {
+	Body struct {
+		Services []api.Service `json:"services"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "list-services", "GET /services", "List services",
+		"Those that have an instance now."), h.list)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "get-service", "GET /services/{name}",
+		"Find the instances of a service",
+		"Only those that are healthy, unless health=any. A service without such an instance has an empty list. "+
+			"What is answered is at most about a second old."),
+		func(ctx context.Context, in *getInput) (*rest.Output[api.ServiceInstances], error) {
+			return rest.Reply(h.get(ctx, in))
+		})
+}
+
+func (h *Handlers) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+	found, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &listOutput{}
+	out.Body.Services = []api.Service{}
+	for i := range found { // sorted by service
+		name := found[i].ServiceName()
+		if tenant, _ := fleet.CutTenant(name); !rest.Sees(ctx, tenant) {
+			continue
+		}
+		n := len(out.Body.Services)
+		if n == 0 || out.Body.Services[n-1].Name != name {
+			out.Body.Services = append(out.Body.Services, api.Service{Name: name})
+			n++
+		}
+		service := &out.Body.Services[n-1]
+		service.Instances++
+		if found[i].Checked == fleet.InstancePassing {
+			service.Passing++
+		}
+	}
+	return out, nil
+}
+
+func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstances, err error) {
+	wait, err := rest.ParseWait(in.Wait)
+	if err != nil {
+		return out, err
+	}
+	name, own := rest.OwnID(ctx, in.Name)
+	if in.Index == "" {
+		wait = 0
+	}
+	err = h.WaitUntil(ctx, wait, "find instances", func(ctx context.Context, _ bool) (bool, error) {
+		out = api.ServiceInstances{Name: name, Instances: []api.ServiceInstance{}}
+		found, err := h.read(ctx)
+		if err != nil || !own {
+			return false, err
+		}
+		for i := range found {
+			if f := &found[i]; f.ServiceName() == name && in.wants(f) {
+				out.Instances = append(out.Instances, offered(f))
+			}
+		}
+		text, err := json.Marshal(out.Instances)
+		sum := sha256.Sum256(text)
+		out.Index = hex.EncodeToString(sum[:8])
+		return out.Index != in.Index, err
+	})
+	return out, err
+}
+
+func (in *getInput) wants(f *contract.FoundInstance) bool {
+	return (in.Health == "any" || f.Checked == fleet.InstancePassing) &&
+		(in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) && (in.Zone == "" || f.Zone == in.Zone)
+}
+
+func offered(f *contract.FoundInstance) api.ServiceInstance {
+	address := f.Host
+	if f.Service.Port != "" {
+		address = net.JoinHostPort(f.Host, string(f.Service.Port))
+	}
+	return api.ServiceInstance{Job: f.Job, Instance: f.Name, Version: f.Version, TaskID: f.TaskID, Agent: f.Agent,
+		Cluster: f.Cluster, Zone: f.Zone, Address: address, Tags: f.Service.Tags, Health: f.Checked, Since: f.Since}
+}
+
+// read asks the hubs of all clusters for the instances that offer a service. They are sorted.
+func (h *Handlers) read(ctx context.Context) ([]contract.FoundInstance, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Now().Before(h.until) {
+		return h.found, nil
+	}
+	views, _, err := h.Views(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	all := fleet.Cluster{Config: fleet.ClusterConfig{Name: "all"}}
+	for i := range views {
+		all.Members = append(all.Members, views[i].Members...)
+	}
+	answers, err := rest.AskHubs(ctx, h.Core, contract.ReadInstancesActivity, &all, "", "instances",
+		contract.ReadInstancesID, contract.ReadInstancesInput{})
+	if err != nil {
+		return nil, err
+	}
+	var found []contract.FoundInstance
+	for _, answer := range answers {
+		found = append(found, slices.DeleteFunc(answer.Instances, func(f contract.FoundInstance) bool {
+			return f.Service == nil
+		})...)
+	}
+	slices.SortFunc(found, func(a, b contract.FoundInstance) int {
+		return cmp.Or(strings.Compare(a.ServiceName(), b.ServiceName()), strings.Compare(a.Job, b.Job),
+			strings.Compare(a.TaskID, b.TaskID), cmp.Compare(b.Attempt, a.Attempt),
+			-strings.Compare(string(a.Checked), string(b.Checked))) // failing comes last
+	})
+	// An agent that has moved to another hub is known to both for a moment.
+	found = slices.CompactFunc(found, func(a, b contract.FoundInstance) bool { return a.TaskID == b.TaskID })
+	h.found, h.until = found, time.Now().Add(fresh)
+	return found, nil
+}

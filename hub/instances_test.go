@@ -1,0 +1,58 @@
+package hub
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+func TestReadInstances(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2, func(r *protocol.Register) { r.Address, r.Zone = "10.0.0.7:5000", "north" })
+		b.pass(0)
+		a.give(task("plain"))
+		instance := fleet.Instance{Job: "ranker", Name: "0", Version: 3, Service: &fleet.Offer{Name: "rank", Port: "8080"},
+			Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "8080"}}}
+		given := a.give(task("ranker~~0.1", func(in *contract.RunTaskInput) { in.Instance = &instance }))
+		require.Equal(t, &instance, given.Instance, "the agent gets the check")
+		read := func(job string) []contract.FoundInstance {
+			result, err := b.readInstances(t.Context(), contract.ReadInstancesInput{Job: job})
+			require.NoError(t, err)
+			return result.Instances
+		}
+		health := func() fleet.InstanceHealth { return read("")[0].Checked }
+		found := read("ranker")
+		require.Len(t, found, 1)
+		require.Equal(t, []string{"a", "10.0.0.7", "north", "rank"}, []string{found[0].Agent, found[0].Host, found[0].Zone,
+			found[0].ServiceName()})
+		require.Empty(t, read("other"))
+
+		require.Equal(t, fleet.InstanceStarting, health(), "its agent has not told of its checks")
+		tell := func(word fleet.InstanceHealth) {
+			a.poll(func(p *protocol.Poll) {
+				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: word},
+					{TaskID: "plain", Attempt: 1}}
+			})
+		}
+		tell(fleet.InstancePassing)
+		require.Equal(t, fleet.InstancePassing, health())
+
+		b.mu.Lock()
+		delete(b.sessions, "a") // as a new process of the hub: it knows nothing
+		b.mu.Unlock()
+		a = b.register("a", 2, func(r *protocol.Register) {
+			r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token,
+				Health: fleet.InstanceFailing}}
+		})
+		require.Equal(t, fleet.InstanceFailing, health(), "it is known from its token")
+		require.Equal(t, "rank", read("ranker")[0].ServiceName())
+		tell(fleet.InstancePassing)
+		require.Equal(t, fleet.InstancePassing, health())
+		a.hangUp()
+		require.Equal(t, fleet.InstanceFailing, health(), "its agent is out of touch")
+	})
+}

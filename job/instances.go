@@ -1,0 +1,371 @@
+package job
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// InstanceMark stands between a job's name and an instance's in the id of its task.
+const InstanceMark = StepMark + StepMark
+
+// Bounds of instances.
+const (
+	MaxCount = 1000 // of a service
+	// maxAway is how long an instance of a sysbatch job waits for its agent.
+	maxAway = 10 * 365 * 24 * time.Hour
+	// instanceBackoff and its limit space the starts of an instance that ends again and again.
+	instanceBackoff      = time.Second
+	instanceBackoffLimit = 5 * time.Minute
+)
+
+// Instances are the work of a service, system or sysbatch job. Each of them is a task.
+type Instances struct {
+	Count   int                 `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"Of a service: how many there are. Default 1."`
+	Task    *fleet.TaskSpec     `json:"task" doc:"What each of them is: a task for an agent, as POST /tasks takes it. What place and the job say is left out."`
+	Place   *Place              `json:"place,omitempty" doc:"Which agents may have one. Left out: all that handle the task's type."`
+	Health  *fleet.ServiceCheck `json:"health,omitempty" doc:"How its agent finds out whether an instance is well. Left out: it is while it runs."`
+	Service *fleet.Offer        `json:"service,omitempty" doc:"What others find the instances by: GET /services/{name}."`
+}
+
+// Place says which agents may have an instance.
+type Place struct {
+	Capabilities []string `json:"capabilities,omitempty" maxItems:"32" doc:"Agents with all of these."`
+	Agent        string   `json:"agent,omitempty" maxLength:"63" doc:"Only this agent."`
+	Affinity     string   `json:"affinity,omitempty" maxLength:"63" doc:"Of a service: the agent that is preferred."`
+	Zone         string   `json:"zone,omitempty" maxLength:"63" doc:"Of a system or sysbatch job: only agents of this zone."`
+}
+
+// Instance is one instance of a job, from its start until another takes its place.
+type Instance struct {
+	Name    string    `json:"name" doc:"Its number, from 0, or the id of its agent."`
+	TaskID  string    `json:"task_id"`
+	Version int       `json:"version" doc:"The version of the definition that it was started with."`
+	Since   time.Time `json:"since" doc:"When it was started."`
+	// Started: its task exists, for all that is known.
+	Started bool `json:"started,omitempty"`
+	// Stopping is why it is being stopped; empty: it is not. Asked: its task was asked to.
+	Stopping string           `json:"stopping,omitempty"`
+	Asked    bool             `json:"asked,omitempty"`
+	Ended    fleet.TaskStatus `json:"ended,omitempty" doc:"How its task ended. An instance that is to be there is then started again."`
+	Why      string           `json:"why,omitempty"`
+	// Ends counts the times in a row that it ended soon; NextAt is when it is started again.
+	Ends   int       `json:"ends,omitempty"`
+	NextAt time.Time `json:"next_at,omitzero"`
+}
+
+// Open reports whether its task has not ended.
+func (i *Instance) Open() bool { return i.Ended == "" }
+
+// HasInstances reports whether the job's work is instances, not steps.
+func (d *Definition) HasInstances() bool { return d != nil && d.Instances != nil }
+
+// OnEachAgent reports whether each eligible agent has an instance of the job.
+func (d *Definition) OnEachAgent() bool { return d.Type == System || d.Type == Sysbatch }
+
+// KeepsRunning reports whether the job's instances have no end of their own.
+func (d *Definition) KeepsRunning() bool { return d.Type == Service || d.Type == System }
+
+// TaskOf is the task of an instance.
+func (d *Definition) TaskOf(i *Instance) fleet.TaskSpec {
+	task, place := *d.Instances.Task, Place{}
+	if d.Instances.Place != nil {
+		place = *d.Instances.Place
+	}
+	task.Cluster, task.Tenant = d.Cluster, d.Tenant
+	task.Priority = cmp.Or(task.Priority, d.Priority)
+	task.RequiredCapabilities, task.Agent, task.Affinity = place.Capabilities, place.Agent, place.Affinity
+	if len(d.Labels) > 0 {
+		task.Labels = maps.Clone(d.Labels)
+		maps.Copy(task.Labels, d.Instances.Task.Labels)
+	}
+	task.Retry, task.Recovery, task.KeepRunning = d.Retry, d.Recovery, d.KeepsRunning()
+	task.RetrySafety = cmp.Or(d.Safety, fleet.Idempotent)
+	switch {
+	case d.Type == Sysbatch:
+		task.ExpiresIn = fleet.Duration(maxAway)
+	case d.Type == System && d.Recovery == nil:
+		task.Recovery = new(fleet.DefaultRecovery(fleet.LocalRestart, true))
+	}
+	if d.OnEachAgent() {
+		task.Agent = i.Name
+	}
+	return task
+}
+
+// Agents are those of a job's cluster that may have an instance, by id.
+type Agents struct {
+	// Eligible are to have one each, if the job is of such a type.
+	Eligible []string `json:"eligible,omitempty"`
+	// Away keep the one that they have: they are not connected now, or out of service.
+	Away []string `json:"away,omitempty"`
+}
+
+// AgentsFor finds the agents of a cluster that may have an instance of a job.
+func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
+	task := d.TaskOf(&Instance{})
+	for i := range c.Members {
+		m := &c.Members[i]
+		switch p := d.Instances.Place; {
+		case p != nil && (p.Agent != "" && p.Agent != m.AgentID || p.Zone != "" && p.Zone != m.Zone),
+			!m.Handles(task.Type), !fleet.HasAll(m.Capabilities, task.RequiredCapabilities),
+			!m.EndsTree(task.Type, task.Safety()):
+		case m.Serving() && c.Cordons.Of(m.AgentID) == nil:
+			a.Eligible = append(a.Eligible, m.AgentID)
+		default:
+			a.Away = append(a.Away, m.AgentID)
+		}
+	}
+	return a
+}
+
+// Change is what is to be done so that a job has the instances that it should have.
+type Change struct {
+	Start []Instance
+	Stop  []Instance
+}
+
+// Plan decides which instances are to be started and stopped, and keeps that in the job. agents are nil while they are
+// not known. What it said before and was not Done, it says again.
+func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
+	d := j.Definition()
+	wanted, known := j.wanted(d, agents)
+	if !known {
+		return change
+	}
+	keep := map[string]bool{}
+	for _, name := range wanted {
+		keep[name] = true
+	}
+	if agents != nil && j.Stopped == nil {
+		for _, name := range agents.Away {
+			keep[name] = true
+		}
+	}
+	j.Instances = slices.DeleteFunc(j.Instances, func(i Instance) bool {
+		return !i.Open() && !keep[i.Name] && d.Type != Sysbatch
+	})
+	present := map[string]bool{}
+	for n := range j.Instances {
+		i := &j.Instances[n]
+		present[i.Name] = true
+		if !i.Open() && keep[i.Name] && j.due(d, i, now) && j.Paused == nil {
+			*i = j.next(*i, now)
+		}
+		switch {
+		case !i.Open() || i.Stopping != "":
+		case !keep[i.Name]:
+			i.Stopping = j.whyStopped(d)
+		case i.Version < j.Template:
+			i.Stopping = "version " + strconv.Itoa(j.Version) + " takes its place"
+		}
+		switch {
+		case !i.Open() || i.Asked:
+		case i.Stopping != "":
+			change.Stop = append(change.Stop, *i)
+		case !i.Started:
+			change.Start = append(change.Start, *i)
+		}
+	}
+	for _, name := range wanted {
+		if present[name] || j.Paused != nil {
+			continue
+		}
+		j.Instances = append(j.Instances, j.next(Instance{Name: name}, now))
+		change.Start = append(change.Start, j.Instances[len(j.Instances)-1])
+	}
+	return change
+}
+
+// wanted are the names of the instances that there should be; known is false where they are not known.
+func (j *Job) wanted(d *Definition, agents *Agents) (names []string, known bool) {
+	switch {
+	case !d.HasInstances():
+		return nil, false
+	case j.Stopped != nil:
+		return nil, true
+	case j.complete():
+		return nil, true // no agent that comes later gets one
+	case !d.OnEachAgent():
+		for n := range j.Count {
+			names = append(names, strconv.Itoa(n))
+		}
+		return names, true
+	case agents == nil:
+		return nil, false
+	}
+	return agents.Eligible, true
+}
+
+func (j *Job) whyStopped(d *Definition) string {
+	switch {
+	case j.Stopped != nil:
+		return cmp.Or(j.Stopped.Reason, "the job is stopped")
+	case d.OnEachAgent():
+		return "its agent left the job's agents"
+	}
+	return "the job has fewer instances now"
+}
+
+// due reports whether an instance that has ended is to be started again now. One of a sysbatch job is only for a new
+// version.
+func (j *Job) due(d *Definition, i *Instance, now time.Time) bool {
+	if d.Type == Sysbatch && i.Stopping == "" {
+		return i.Version < j.Template
+	}
+	return !now.Before(i.NextAt)
+}
+
+// next is the instance that takes the place of another.
+func (j *Job) next(i Instance, now time.Time) Instance {
+	j.Serial++
+	return Instance{Name: i.Name, Version: j.Version, Since: now, Ends: i.Ends,
+		TaskID: j.Name + InstanceMark + i.Name + "." + strconv.FormatInt(j.Serial, 36)}
+}
+
+// Done records that a change was made, and that the tasks of gone do not exist.
+func (j *Job) Done(change Change, gone []string, now time.Time) {
+	for _, started := range change.Start {
+		if i := j.instance(started.TaskID); i != nil {
+			i.Started = true
+		}
+	}
+	for _, stopped := range change.Stop {
+		if i := j.instance(stopped.TaskID); i != nil {
+			i.Asked = true
+		}
+	}
+	for _, task := range gone {
+		j.EndInstance(task, fleet.TaskCancelled, "", now)
+	}
+}
+
+// EndInstance records the end of an instance's task. One that ends soon, and was not stopped, is started again later
+// and later.
+func (j *Job) EndInstance(task string, status fleet.TaskStatus, why string, now time.Time) {
+	i := j.instance(task)
+	if i == nil || !i.Open() {
+		return
+	}
+	i.Ended, i.Why, i.NextAt = cmp.Or(status, fleet.TaskFailed), why, now
+	asked := i.Stopping != "" || status == fleet.TaskCancelled // nobody's failure
+	if asked || now.Sub(i.Since) > instanceBackoffLimit {
+		i.Ends = 0
+	}
+	if !asked {
+		i.Ends++
+		i.NextAt = now.Add(fleet.Backoff(fleet.RetryPolicy{InitialInterval: fleet.Duration(instanceBackoff),
+			MaxInterval: fleet.Duration(instanceBackoffLimit)}, task, i.Ends))
+	}
+}
+
+func (j *Job) instance(task string) *Instance {
+	n := slices.IndexFunc(j.Instances, func(i Instance) bool { return i.TaskID == task })
+	if n < 0 {
+		return nil
+	}
+	return &j.Instances[n]
+}
+
+// FindInstance is the newest instance with a name; nil: there is none.
+func (j *Job) FindInstance(name string) *Instance {
+	n := slices.IndexFunc(j.Instances, func(i Instance) bool { return i.Name == name })
+	if n < 0 {
+		return nil
+	}
+	return &j.Instances[n]
+}
+
+// OpenTasks are the tasks of instances that have not ended.
+func (j *Job) OpenTasks() (tasks []string) {
+	for n := range j.Instances {
+		if i := &j.Instances[n]; i.Open() && i.Started {
+			tasks = append(tasks, i.TaskID)
+		}
+	}
+	return tasks
+}
+
+// AnyOpen reports whether the task of an instance has not ended.
+func (j *Job) AnyOpen() bool {
+	return slices.ContainsFunc(j.Instances, func(i Instance) bool { return i.Open() })
+}
+
+// NextStart is when the next instance that has ended is started again; zero: none waits for a time.
+func (j *Job) NextStart() (at time.Time) {
+	d := j.Definition()
+	if j.Paused != nil || j.Stopped != nil || d == nil || d.Type == Sysbatch {
+		return at
+	}
+	for n := range j.Instances {
+		if i := &j.Instances[n]; !i.Open() && (at.IsZero() || i.NextAt.Before(at)) {
+			at = i.NextAt
+		}
+	}
+	return at
+}
+
+// complete reports whether the work of a sysbatch job is over: each of its instances has ended.
+func (j *Job) complete() bool {
+	return j.Definition().Type == Sysbatch && len(j.Instances) > 0 &&
+		!slices.ContainsFunc(j.Instances, func(i Instance) bool { return i.Open() || i.Version < j.Template })
+}
+
+// settleInstances brings the job up to date with a new version of its definition.
+func (j *Job) settleInstances(before, d *Definition, now time.Time) {
+	if !d.HasInstances() {
+		return
+	}
+	j.Serial = max(j.Serial, now.Unix())
+	count, was := max(1, d.Instances.Count), 0
+	if before.HasInstances() {
+		was = max(1, before.Instances.Count)
+	}
+	if count != was && d.Type == Service {
+		j.Count = count
+	}
+	if !before.HasInstances() || !before.uncounted().Equal(d.uncounted()) {
+		j.Template = j.Version
+	}
+}
+
+// uncounted is the definition without its count of instances.
+func (d *Definition) uncounted() *Definition {
+	c, instances := *d, *d.Instances
+	instances.Count, c.Instances = 0, &instances
+	return &c
+}
+
+// CutInstanceID tells the job and the instance of an instance's task by its id.
+func CutInstanceID(id string) (job, instance string, ok bool) {
+	job, rest, ok := strings.Cut(id, InstanceMark)
+	end := strings.LastIndexByte(rest, '.')
+	if !ok || end < 1 {
+		return "", "", false
+	}
+	return job, rest[:end], true
+}
+
+// StatusOf is the status of an instance, by that of its task as far as that is known.
+func (i *Instance) StatusOf(task fleet.TaskStatus) StepStatus {
+	switch {
+	case i.Ended == fleet.TaskCompleted:
+		return StepCompleted
+	case !i.Open():
+		return StepFailed
+	}
+	switch task {
+	case fleet.TaskRunning:
+		return StepRunning
+	case fleet.TaskRetryWait:
+		return StepRetryWait
+	case fleet.TaskReview, fleet.TaskDeadLetter:
+		return StepBlocked
+	}
+	return StepQueued
+}

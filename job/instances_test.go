@@ -1,0 +1,202 @@
+package job
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+func withInstances(kind Type, count int) Definition {
+	return Definition{Job: "j", Type: kind, Cluster: "c",
+		Instances: &Instances{Count: count, Task: &fleet.TaskSpec{Type: "serve"}}}
+}
+
+// keeper makes plans and carries them out at once.
+type keeper struct {
+	*Job
+	now time.Time
+}
+
+func newKeeper(kind Type, count int) *keeper {
+	k := &keeper{Job: &Job{Name: "j"}, now: noon}
+	k.apply(withInstances(kind, count))
+	return k
+}
+
+func (k *keeper) apply(d Definition) { k.Apply(d, "ann", k.now) }
+
+// plan says what was planned, as "+0 -1".
+func (k *keeper) plan(agents *Agents) string {
+	change := k.Plan(agents, k.now)
+	k.Done(change, nil, k.now)
+	var words []string
+	for _, i := range change.Start {
+		words = append(words, "+"+i.Name)
+	}
+	for _, i := range change.Stop {
+		words = append(words, "-"+i.Name)
+	}
+	return strings.Join(words, " ")
+}
+
+func (k *keeper) end(name string, status fleet.TaskStatus) {
+	k.EndInstance(k.FindInstance(name).TaskID, status, "", k.now)
+}
+
+func (k *keeper) after(d time.Duration) *keeper {
+	k.now = k.now.Add(d)
+	return k
+}
+
+func TestAServiceKeepsItsCount(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 3)
+	require.Equal(t, "+0 +1 +2", k.plan(nil))
+	require.Empty(t, k.plan(nil), "a plan that was carried out is not repeated")
+	first := k.FindInstance("1").TaskID
+	k.end("1", fleet.TaskCompleted)
+	require.Empty(t, k.plan(nil), "an instance that ended soon is started after a backoff")
+	require.Equal(t, "+1", k.after(3*time.Second).plan(nil))
+	require.NotEqual(t, first, k.FindInstance("1").TaskID)
+	k.Count = 1
+	require.Equal(t, "-1 -2", k.plan(nil))
+	require.Empty(t, k.plan(nil), "it was asked to stop, and is not asked again")
+	k.end("1", fleet.TaskCancelled)
+	k.end("2", fleet.TaskCancelled)
+	k.Count = 2
+	require.Equal(t, "+1", k.plan(nil))
+}
+
+func TestAnInstanceThatEndsAgainAndAgainStartsEverMoreRarely(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 1)
+	var last time.Duration
+	for range 5 {
+		require.Equal(t, "+0", k.plan(nil))
+		k.end("0", fleet.TaskFailed)
+		wait := k.NextStart().Sub(k.now)
+		require.Greater(t, wait, last)
+		last = wait
+		k.after(wait)
+	}
+	require.Equal(t, "+0", k.plan(nil))
+	k.after(time.Hour).end("0", fleet.TaskFailed)
+	require.Less(t, k.NextStart().Sub(k.now), 3*time.Second, "it ran for long")
+}
+
+func TestASystemJobHasOneOnEachAgent(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(System, 0)
+	require.Empty(t, k.plan(nil), "the agents are not known yet")
+	require.Equal(t, "+a +b", k.plan(&Agents{Eligible: []string{"a", "b"}}))
+	require.Equal(t, "+c", k.plan(&Agents{Eligible: []string{"a", "b", "c"}}))
+	require.Equal(t, "j~~c.", k.FindInstance("c").TaskID[:5], "the id of its task has the agent")
+	require.Equal(t, "c", k.Definition().TaskOf(k.FindInstance("c")).Agent)
+	require.Empty(t, k.plan(&Agents{Eligible: []string{"a", "c"}, Away: []string{"b"}}), "one that is away keeps its own")
+	require.Equal(t, "-b", k.plan(&Agents{Eligible: []string{"a", "c"}}))
+	k.end("a", fleet.TaskCompleted)
+	require.Equal(t, "+a", k.after(3*time.Second).plan(&Agents{Eligible: []string{"a", "c"}}))
+}
+
+func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Sysbatch, 0)
+	require.Equal(t, "+a +b", k.plan(&Agents{Eligible: []string{"a", "b"}}))
+	k.end("a", fleet.TaskCompleted)
+	require.Equal(t, "+c", k.after(time.Hour).plan(&Agents{Eligible: []string{"a", "b", "c"}}), "a late one is included")
+	k.end("b", fleet.TaskFailed)
+	k.end("c", fleet.TaskCompleted)
+	require.Empty(t, k.after(time.Hour).plan(&Agents{Eligible: []string{"a", "b", "c", "d"}}), "it is over")
+	d := withInstances(Sysbatch, 0)
+	d.Instances.Task.Payload = []byte(`1`)
+	k.apply(d)
+	require.Equal(t, "+a +b +c +d", k.plan(&Agents{Eligible: []string{"a", "b", "c", "d"}}))
+}
+
+func TestANewVersionTakesThePlaceOfInstances(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 2)
+	require.Equal(t, "+0 +1", k.plan(nil))
+	k.apply(withInstances(Service, 3))
+	require.Equal(t, "+2", k.plan(nil), "another count replaces nothing")
+	d := withInstances(Service, 3)
+	d.Instances.Task.Payload = []byte(`1`)
+	k.apply(d)
+	require.Equal(t, "-0 -1 -2", k.plan(nil))
+	k.end("1", fleet.TaskCancelled)
+	require.Equal(t, "+1", k.plan(nil))
+	require.Equal(t, 3, k.FindInstance("1").Version)
+}
+
+func TestAJobThatIsStoppedOrPaused(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 1)
+	k.Paused = &Decision{}
+	require.Empty(t, k.plan(nil))
+	k.Paused = nil
+	require.Equal(t, "+0", k.plan(nil))
+	k.Stopped = &Decision{Reason: "night"}
+	require.Equal(t, "-0", k.plan(nil))
+	require.True(t, k.AnyOpen())
+	k.end("0", fleet.TaskCancelled)
+	require.Empty(t, k.plan(nil))
+	require.False(t, k.AnyOpen())
+	k.Stopped = nil
+	require.Equal(t, "+0", k.plan(nil))
+}
+
+func TestAnInstanceThatWasNeverStartedIsGone(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 1)
+	start := k.Plan(nil, k.now)
+	require.Equal(t, start, k.Plan(nil, k.now), "what was not carried out is planned again, under the same id")
+	k.Count = 0
+	change := k.Plan(nil, k.now)
+	k.Done(change, []string{change.Stop[0].TaskID}, k.now)
+	require.False(t, k.AnyOpen())
+}
+
+func TestAgentsForInstances(t *testing.T) {
+	t.Parallel()
+	member := func(id string, change func(*fleet.Member)) fleet.Member {
+		m := fleet.Member{AgentID: id, Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{
+			TaskTypes: []string{"serve"}, Capabilities: []string{"linux"}, Zone: "north"}}
+		if change != nil {
+			change(&m)
+		}
+		return m
+	}
+	c := &fleet.Cluster{Members: []fleet.Member{
+		member("able", nil),
+		member("cordoned", nil),
+		member("elsewhere", func(m *fleet.Member) { m.Zone = "south" }),
+		member("offline", func(m *fleet.Member) { m.Status = fleet.AgentOffline }),
+		member("other-type", func(m *fleet.Member) { m.TaskTypes = []string{"echo"} }),
+		member("suspect", func(m *fleet.Member) { m.Status = fleet.AgentSuspect }),
+		member("unable", func(m *fleet.Member) { m.Capabilities = nil }),
+	}, Cordons: fleet.Cordons{{AgentID: "cordoned"}}}
+	d := withInstances(System, 0)
+	d.Instances.Place = &Place{Capabilities: []string{"linux"}, Zone: "north"}
+	require.Equal(t, Agents{Eligible: []string{"able", "suspect"}, Away: []string{"cordoned", "offline"}}, AgentsFor(c, &d))
+	d.Instances.Place.Agent = "able"
+	require.Equal(t, Agents{Eligible: []string{"able"}}, AgentsFor(c, &d))
+}
+
+func TestIdsOfInstances(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string][2]string{
+		"j~~0.k3":          {"j", "0"},
+		"acme:j~~a.b-1.k3": {"acme:j", "a.b-1"},
+		"r-1~build.2":      {},
+		"a-1~.b4":          {},
+		"j~~0":             {},
+	} {
+		name, instance, ok := CutInstanceID(id)
+		require.Equal(t, want, [2]string{name, instance}, id)
+		require.Equal(t, want[0] != "", ok, id)
+	}
+}

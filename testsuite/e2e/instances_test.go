@@ -1,0 +1,334 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// crew is a cluster whose agents run instances, with a ledger of their begins.
+type crew struct {
+	*client.Client
+	node    *plane.Node
+	cluster string
+
+	mu     sync.Mutex
+	begins map[string][]string      // the agents on which an instance began, by the instance's name
+	ends   map[string]chan struct{} // lets the handler of an agent return
+}
+
+func newCrew(t *testing.T) *crew {
+	t.Helper()
+	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{},
+		ends: map[string]chan struct{}{}}
+	c.cluster = c.node.EnsureCluster(t, fleet.ClusterConfig{RoleLease: fleet.Duration(1250 * time.Millisecond)})
+	var err error
+	c.Client, err = client.New(client.Options{URL: c.node.URL})
+	require.NoError(t, err)
+	return c
+}
+
+// agent starts an agent that serves instances until they are stopped, or ended.
+func (c *crew) agent(t *testing.T, name string) (*running, *network) {
+	t.Helper()
+	n, end := newNetwork(), make(chan struct{})
+	c.mu.Lock()
+	c.ends[name] = end
+	c.mu.Unlock()
+	serve := func(ctx context.Context, task *agent.Task) (any, error) {
+		_, instance, _ := job.CutInstanceID(task.ID)
+		c.mu.Lock()
+		c.begins[instance] = append(c.begins[instance], name)
+		c.mu.Unlock()
+		select {
+		case <-end:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	r := startAgent(t, agent.Options{HubURLs: []string{c.node.URL}, Cluster: c.cluster, ID: name, Slots: 4,
+		StopTimeout: time.Millisecond, DialContext: n.dial},
+		map[string]agent.Handler{"serve": serve, agent.ExecType: agent.ExecHandler()})
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+name, nil, nil)
+		return status == http.StatusOK
+	}, patience, 10*time.Millisecond, "agent %s joins", name)
+	return r, n
+}
+
+func (c *crew) apply(t *testing.T, kind job.Type, more string) string {
+	t.Helper()
+	name := plane.UniqueID("j")
+	c.define(t, name, kind, more)
+	return name
+}
+
+func (c *crew) define(t *testing.T, name string, kind job.Type, more string) {
+	t.Helper()
+	definition := fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
+		c.cluster, more)
+	_, err := c.Jobs.Apply(t.Context(), name, []byte(definition), "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), name) })
+}
+
+// of are the agents on which an instance began, in order.
+func (c *crew) of(instance string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.begins[instance]...)
+}
+
+func (c *crew) waitBegins(t *testing.T, instance string, n int) []string {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(c.of(instance)) >= n }, patience, 5*time.Millisecond,
+		"begin %d of instance %s", n, instance)
+	return c.of(instance)
+}
+
+// await waits until the instances of a job are as wanted, as "0 running, 1 running".
+func (c *crew) await(t *testing.T, name, want string) []api.JobInstance {
+	t.Helper()
+	var got string
+	var all *api.JobInstances
+	if !assertEventually(func() bool {
+		var err error
+		if all, err = c.Jobs.Instances(t.Context(), name); err != nil {
+			got = err.Error()
+			return false
+		}
+		var words []string
+		for i := range all.Instances {
+			words = append(words, all.Instances[i].Name+" "+string(all.Instances[i].Status))
+		}
+		got = strings.Join(words, ", ")
+		return got == want
+	}) {
+		t.Fatalf("the instances of job %s are %q, not %q", name, got, want)
+	}
+	return all.Instances
+}
+
+func assertEventually(done func() bool) bool {
+	for end := time.Now().Add(patience); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+		if done() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAServiceIsKeptRunning(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a := plane.UniqueID("a")
+	c.agent(t, a)
+	name := c.apply(t, job.Service, ", count: 2")
+	require.Eventually(t, func() bool { // its hub tells a moment later who has it
+		first := c.await(t, name, "0 running, 1 running")[0]
+		return first.Agent == a && first.Attempts == 1 && first.Address != ""
+	}, patience, 20*time.Millisecond)
+
+	t.Log("an instance whose work ends begins again")
+	close(c.ends[a])
+	c.waitBegins(t, "0", 3)
+	c.waitBegins(t, "1", 3)
+
+	t.Log("scaled, stopped, resumed, deleted")
+	_, err := c.Jobs.Scale(t.Context(), name, 0)
+	require.NoError(t, err)
+	c.await(t, name, "")
+	_, err = c.Jobs.Scale(t.Context(), name, 1)
+	require.NoError(t, err)
+	c.waitBegins(t, "0", len(c.of("0"))+1)
+	_, err = c.Jobs.Stop(t.Context(), name, "night")
+	require.NoError(t, err)
+	c.await(t, name, "")
+	_, err = c.Jobs.Resume(t.Context(), name, "")
+	require.NoError(t, err)
+	c.waitBegins(t, "0", len(c.of("0"))+1)
+	_, err = c.Jobs.Dispatch(t.Context(), name, api.DispatchRequest{})
+	require.ErrorContains(t, err, "has instances")
+	require.NoError(t, c.Jobs.Delete(t.Context(), name))
+	require.Eventually(t, func() bool {
+		_, err := c.Jobs.Get(t.Context(), name, 0)
+		return err != nil
+	}, patience, 20*time.Millisecond)
+}
+
+func TestAKilledAgentsInstanceBeginsElsewhere(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	_, wire := c.agent(t, first)
+	name := c.apply(t, job.Service, ", count: 1, place: {affinity: "+first+"}")
+	require.Equal(t, []string{first}, c.waitBegins(t, "0", 1))
+	c.agent(t, second)
+	_, err := c.Jobs.Scale(t.Context(), name, 4)
+	require.NoError(t, err)
+	c.await(t, name, "0 running, 1 running, 2 running, 3 running")
+	before := map[string]string{}
+	for _, instance := range []string{"0", "1", "2", "3"} {
+		before[instance] = c.of(instance)[0]
+	}
+	wire.cut()
+	require.Equal(t, []string{first, second}, c.waitBegins(t, "0", 2))
+	c.await(t, name, "0 running, 1 running, 2 running, 3 running")
+	for instance, agent := range before {
+		if agent == second {
+			require.Equal(t, []string{second}, c.of(instance), "instance %s was not touched", instance)
+		}
+	}
+	t.Log("one instance is restarted, and no other")
+	touched := len(c.of("1"))
+	require.NoError(t, c.Jobs.Restart(t.Context(), name, "0", ""))
+	c.waitBegins(t, "0", 3)
+	c.await(t, name, "0 running, 1 running, 2 running, 3 running")
+	require.Len(t, c.of("1"), touched)
+}
+
+func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a, b, late := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	c.agent(t, a)
+	leaves, _ := c.agent(t, b)
+	name := c.apply(t, job.System, "")
+	listed := c.await(t, name, a+" running, "+b+" running")
+	require.Equal(t, name+"~~"+a+".", listed[0].TaskID[:len(name+a)+3], "the id of the task has the agent")
+
+	t.Log("one that joins gets one at once, and the others keep theirs")
+	c.agent(t, late)
+	joined := time.Now()
+	c.waitBegins(t, late, 1)
+	require.Less(t, time.Since(joined), 10*time.Second, "within 2 s where the machine is idle")
+	c.await(t, name, a+" running, "+b+" running, "+late+" running")
+
+	t.Log("one that leaves loses its own; work that ends begins again on its agent")
+	leaves.stop(t)
+	c.await(t, name, a+" running, "+late+" running")
+	close(c.ends[a])
+	require.Equal(t, []string{a, a}, c.waitBegins(t, a, 2)[:2])
+	require.Equal(t, []string{late}, c.of(late))
+	require.Len(t, c.of(b), 1)
+}
+
+func TestUnhealthyInstancesAreNotFoundAndBeginAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a, service := plane.UniqueID("a"), plane.UniqueID("s")
+	_, wire := c.agent(t, a)
+	var sick atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if sick.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	require.NoError(t, err)
+	health := func(more string) string {
+		return ", count: 1, service: {name: " + service + ", port: " + port + ", tags: [v1]}, health: {http: {port: " + port +
+			"}, interval: 100ms, unhealthy_after: 2" + more + "}"
+	}
+	found := func(q client.ServiceQuery) []api.ServiceInstance {
+		found, err := c.Services.Get(t.Context(), service, q)
+		require.NoError(t, err)
+		return found.Instances
+	}
+	passing := func(n int) func() bool {
+		return func() bool { return len(found(client.ServiceQuery{})) == n }
+	}
+	name := c.apply(t, job.Service, health(", on_unhealthy: none"))
+	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
+	one := found(client.ServiceQuery{Tag: "v1"})[0]
+	require.Equal(t, []string{name, "0", a, "127.0.0.1:" + port}, []string{one.Job, one.Instance, one.Agent, one.Address})
+	require.Empty(t, found(client.ServiceQuery{Tag: "v2"}))
+	listed, err := c.Services.List(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, listed, api.Service{Name: service, Instances: 1, Passing: 1})
+
+	t.Log("one that fails is not found; who waits learns of it")
+	known, err := c.Services.Get(t.Context(), service, client.ServiceQuery{})
+	require.NoError(t, err)
+	sick.Store(true)
+	changed, err := c.Services.Get(t.Context(), service, client.ServiceQuery{Index: known.Index, Wait: time.Minute})
+	require.NoError(t, err)
+	require.Empty(t, changed.Instances)
+	require.Equal(t, fleet.InstanceFailing, found(client.ServiceQuery{Any: true})[0].Health)
+	require.Len(t, c.of("0"), 1, "its definition says that it goes on")
+	sick.Store(false)
+	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
+
+	t.Log("the same with the default: it begins again")
+	c.define(t, name, job.Service, health(""))
+	c.waitBegins(t, "0", 2)
+	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
+	sick.Store(true)
+	c.waitBegins(t, "0", 3)
+	sick.Store(false)
+	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
+
+	t.Log("one whose agent is out of touch is not found")
+	wire.cut()
+	require.Eventually(t, passing(0), patience, 50*time.Millisecond)
+}
+
+func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a, b, late, tooLate := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c"), plane.UniqueID("d")
+	c.agent(t, a)
+	c.agent(t, b)
+	name := c.apply(t, job.Sysbatch, "")
+	c.await(t, name, a+" running, "+b+" running")
+	close(c.ends[a])
+	c.await(t, name, a+" completed, "+b+" running")
+	c.agent(t, late)
+	c.waitBegins(t, late, 1)
+	close(c.ends[b])
+	close(c.ends[late])
+	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
+	c.agent(t, tooLate)
+	second := c.apply(t, job.Sysbatch, "")
+	c.waitBegins(t, tooLate, 1)
+	c.await(t, second, a+" completed, "+b+" completed, "+late+" completed, "+tooLate+" running")
+	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
+	require.Len(t, c.of(a), 2, "once of each job")
+}
+
+func TestExamplesOfInstances(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a := plane.UniqueID("a")
+	c.agent(t, a)
+	for file, want := range map[string]string{"service": "0 running, 1 running", "system": a + " running",
+		"sysbatch": a + " completed"} {
+		text, err := os.ReadFile("../../examples/jobs/" + file + ".yaml")
+		require.NoError(t, err)
+		_, name, _ := strings.Cut(strings.SplitN(string(text), "\n", 2)[0], ": ")
+		_, err = c.Jobs.Apply(t.Context(), name, []byte(strings.ReplaceAll(string(text), "cluster: default",
+			"cluster: "+c.cluster)), "")
+		require.NoError(t, err)
+		c.await(t, name, want)
+		require.NoError(t, c.Jobs.Delete(t.Context(), name))
+	}
+}

@@ -1,0 +1,152 @@
+package job
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows"
+)
+
+const (
+	// lookSpacing is the least time between two looks at the agents: many that join at once cost few looks.
+	lookSpacing = 500 * time.Millisecond
+	// lookEvery is how often a job looks without having been told that something has changed.
+	lookEvery = 30 * time.Minute
+	// tryAgain is how long a job waits after instances could not be started or stopped.
+	tryAgain = 5 * time.Second
+)
+
+// instances are what a job knows of its instances beside its state.
+type instances struct {
+	instanceEnds contract.Inbox[contract.InstanceEnded]
+	moved        contract.Inbox[string]
+	agents       *job.Agents // nil: not known yet
+	look         bool        // the agents may have changed
+	lookAt       time.Time   // not before then
+	all          bool        // the look is also for instances that ended without a word
+	tryAt        time.Time   // nothing is started or stopped before then
+	planned      bool        // nothing has changed since the last plan
+}
+
+func (e *entity) openInstances(ctx workflow.Context) {
+	e.instanceEnds, e.moved = contract.InstanceEndedSignal.Inbox(ctx), contract.AgentsMovedSignal.Inbox(ctx)
+	e.look = true
+}
+
+func (e *entity) hasInstances() error {
+	return errors.Join(e.exists(), refuseIf(e.job.Version > 0 && !e.job.Definition().HasInstances(),
+		"the job has steps, and no instances: cancel its runs"))
+}
+
+func (e *entity) mayStop(contract.RunRequest) error {
+	return errors.Join(e.hasInstances(), refuseIf(e.job.Stopped != nil, "the job is stopped already"))
+}
+
+func (e *entity) stop(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
+	e.job.Stopped = &job.Decision{Action: "stop", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
+	e.planned = false
+	return *e.job, e.publish(ctx)
+}
+
+func (e *entity) mayScale(contract.ScaleJob) error {
+	d := e.job.Definition()
+	return errors.Join(e.hasInstances(), refuseIf(d != nil && d.Type != job.Service,
+		"the job has one instance on each of its agents: only a service is scaled"))
+}
+
+func (e *entity) scale(ctx workflow.Context, in contract.ScaleJob) (job.Job, error) {
+	e.job.Count, e.planned = in.Count, false
+	return *e.job, e.publish(ctx)
+}
+
+// keepInstances applies what the job was told, and starts and stops instances. It reports whether there was anything.
+func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
+	d, now := e.job.Definition(), workflow.Now(ctx)
+	e.instanceEnds.Take(func(in contract.InstanceEnded) {
+		any = true
+		e.job.EndInstance(in.Task, in.Status, in.Why, now)
+	})
+	e.moved.Take(func(string) { e.look = true })
+	if !d.HasInstances() {
+		return any
+	}
+	if e.lookDue(now) {
+		any = true
+		e.lookAtInstances(ctx)
+		now = workflow.Now(ctx)
+	}
+	if now.Before(e.tryAt) || !any && e.planned && !e.startDue(now) {
+		return any
+	}
+	e.planned = true
+	change := e.job.Plan(e.agents, now.UTC())
+	if len(change.Start)+len(change.Stop) == 0 {
+		return any
+	}
+	gone, err := contract.ChangeInstancesActivity.Execute(activity(ctx, time.Minute, "start and stop instances"),
+		contract.ChangeInstances{Job: e.job.Name, Definition: d, Change: change}).Get(ctx)
+	e.planned = false
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("Instances were not started or stopped; it is tried again", "error", err)
+		e.tryAt = workflow.Now(ctx).Add(tryAgain)
+		return true
+	}
+	e.job.Done(change, gone, workflow.Now(ctx).UTC())
+	return true
+}
+
+func (e *entity) lookDue(now time.Time) bool {
+	return e.look && !now.Before(e.lookAt) && (e.all || e.job.Definition().OnEachAgent())
+}
+
+func (e *entity) startDue(now time.Time) bool {
+	next := e.job.NextStart()
+	return !next.IsZero() && !now.Before(next) && (e.agents != nil || !e.job.Definition().OnEachAgent())
+}
+
+// lookAtInstances reads which agents there are. Now and then it looks for instances that ended without a word.
+func (e *entity) lookAtInstances(ctx workflow.Context) {
+	in := contract.LookAtInstances{Job: e.job.Name, Definition: e.job.Definition()}
+	if e.all {
+		in.Tasks = e.job.OpenTasks()
+	}
+	e.look, e.all = false, false
+	seen, err := contract.LookAtInstancesActivity.Execute(activity(ctx, time.Minute, "which agents there are"), in).
+		Get(ctx)
+	now := workflow.Now(ctx)
+	e.lookAt = now.Add(lookSpacing)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("The agents of the job's cluster are not known; it looks again", "error", err)
+		e.look, e.lookAt = true, now.Add(tryAgain)
+		return
+	}
+	e.agents = &seen.Agents
+	for _, task := range seen.Ended {
+		e.job.EndInstance(task, "", "its task ended without a word", now)
+	}
+}
+
+// instancesDue reports whether keepInstances has something to do.
+func (e *entity) instancesDue(now time.Time) bool {
+	return e.instanceEnds.Len() > 0 || e.moved.Len() > 0 || e.job.Definition().HasInstances() &&
+		(e.lookDue(now) || !now.Before(e.tryAt) && (!e.planned || e.startDue(now)))
+}
+
+// waitForInstances returns when something is due, at the latest when a look without being told is.
+func (e *entity) waitForInstances(ctx workflow.Context, due func() bool) {
+	now := workflow.Now(ctx)
+	wait, why := lookEvery, "look after the instances"
+	for _, at := range []time.Time{e.lookAt, e.tryAt, e.job.NextStart()} {
+		if at.After(now) && at.Sub(now) < wait && (!at.Equal(e.lookAt) || e.look) {
+			wait, why = at.Sub(now), "until an instance is started, or the agents are looked at"
+		}
+	}
+	if some, err := workflow.AwaitWithOptions(ctx, workflows.Named(wait, why), due); err == nil && !some &&
+		wait == lookEvery {
+		e.look, e.all = true, true
+	}
+}
