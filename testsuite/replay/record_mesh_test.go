@@ -76,7 +76,8 @@ func TestRecordCorrections(t *testing.T) {
 				Wrong    int
 				Feedback []any
 			}
-			return map[string]any{"ok": len(in.Feedback) >= in.Wrong}, task.Decode(&in)
+			err := task.Decode(&in)
+			return map[string]any{"ok": len(in.Feedback) >= in.Wrong}, err
 		}})()
 	const steps = `  a:
     task: {type: write, payload: {wrong: %d}}
