@@ -32,6 +32,9 @@ type Task struct {
 	Shard *int
 	// Element is the place of an array's element, from 0; nil for other tasks.
 	Element *int
+	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
+	Allocation *fleet.Allocation
+	Volumes    map[string]string
 	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string
 

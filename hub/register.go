@@ -247,7 +247,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		}
 		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,
 			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
-			taskType: claims.Type, tenant: claims.Tenant}
+			taskType: claims.Type, tenant: claims.Tenant, allocation: claims.Allocation}
 		s.attempts[key] = a
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()

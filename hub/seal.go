@@ -44,6 +44,8 @@ type attemptClaims struct {
 	// Elements are the numbers of a bundle's elements: its result may tell of no others. One alone is a delivery of
 	// that element.
 	Elements []int `json:"s,omitempty"`
+	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
+	Allocation *fleet.Allocation `json:"o,omitempty"`
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has
