@@ -114,6 +114,9 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 	for _, set := range c.CapabilitySets {
 		lanes = append(lanes, fleet.CapabilityLane(set))
 	}
+	for i := range c.Fits {
+		lanes = append(lanes, c.Fits[i].Lane)
+	}
 	for shard := range c.Shards {
 		lanes = append(lanes, fleet.ShardLane(shard))
 	}

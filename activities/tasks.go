@@ -39,7 +39,7 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 		return contract.TaskPlace{}, err
 	}
 	return a.openPlace(ctx, &view, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
-		RequiredCapabilities: in.RequiredCapabilities}, in.ShardKey)
+		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place}, in.ShardKey)
 }
 
 // openPlace is where a task goes in a cluster; its lane is open afterwards.
@@ -47,10 +47,10 @@ func (a *Control) openPlace(
 	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
 	place := contract.PlaceOf(&view.Config, spec, id)
-	if place.Lane != contract.CapabilityLane(spec.Cluster, spec.RequiredCapabilities) {
+	if !place.Opens() {
 		return place, nil
 	}
-	if err := a.clusters().OpenLane(ctx, view, spec.RequiredCapabilities, spec.Tenant); err != nil {
+	if err := a.clusters().OpenLane(ctx, view, spec.LaneNeeds(), spec.Tenant); err != nil {
 		return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
 	}
 	return place, nil

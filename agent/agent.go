@@ -49,6 +49,9 @@ type Options struct {
 	// reached, as host:port; default: the address that it registers from.
 	Zone, Group, Version, Address string
 	Metadata                      map[string]string
+	// Resources are what tasks may ask for with place; DetectResources finds what the machine has. Default: the agent
+	// gets no task that asks for any.
+	Resources *fleet.Inventory
 	// State is the state that the agent shares with its cluster; nil: none.
 	State *State
 	// Logger gets the agent's log. Default: no log.
@@ -113,6 +116,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.GiveUpAfter < 0 || o.StopTimeout < 0 {
 		return nil, errors.New("agent: GiveUpAfter and StopTimeout must not be negative")
+	}
+	if err := checkResources(o.Resources); err != nil {
+		return nil, err
 	}
 	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)
 	if o.Logger == nil {

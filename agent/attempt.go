@@ -99,6 +99,11 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
 		return nil
 	}
+	if port := portInUse(a.Allocation); port != 0 {
+		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token,
+			PortInUse: port})
+		return nil
+	}
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
 		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
 	at.signs.since, at.elements = at.startedAt, a.Elements
@@ -112,6 +117,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		RetrySafety: a.RetrySafety,
 		Timeout:     a.Timeout.Std(), Checkpoint: a.Checkpoint, Labels: a.Labels, Tenant: a.Tenant, Shard: a.Shard,
 		TransferredFrom: a.TransferredFrom, Element: a.Element, Instance: a.Instance, attempt: at,
+		Allocation: a.Allocation, Volumes: volumesOf(r.agent.options.Resources, a.Allocation),
 	}
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at

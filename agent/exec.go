@@ -93,6 +93,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	for name, value := range TraceHeaders(ctx) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
 	}
+	cmd.Env = append(cmd.Env, task.Environment()...)
 	if task.Element != nil {
 		cmd.Env = append(cmd.Env, "MAINSTAY_ELEMENT="+strconv.Itoa(*task.Element))
 	}

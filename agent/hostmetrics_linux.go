@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -19,4 +21,20 @@ func diskUse() (used, total uint64, ok bool) {
 	}
 	used = s.Blocks - s.Bfree
 	return used, used + s.Bavail, true
+}
+
+// diskFree is how many bytes the file system of the working directory has left.
+func diskFree() uint64 {
+	var s syscall.Statfs_t
+	if syscall.Statfs(".", &s) != nil {
+		return 0
+	}
+	return s.Bavail * uint64(s.Bsize)
+}
+
+// memoryLimit is the limit of the process's control group, in bytes; ok is false where there is none.
+func memoryLimit() (limit uint64, ok bool) {
+	text, _ := os.ReadFile("/sys/fs/cgroup/memory.max")
+	limit, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
+	return limit, err == nil
 }

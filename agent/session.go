@@ -102,6 +102,7 @@ func (r *run) registration() protocol.Register {
 			Metadata:         o.Metadata,
 			EndsProcessTrees: endsProcessTrees(),
 			Reconnects:       true,
+			Resources:        o.Resources,
 		},
 		Providers: r.agent.ownProviders(),
 		Bundles:   true,

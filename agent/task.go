@@ -34,6 +34,9 @@ type Task struct {
 	Element *int
 	// Instance is set of an instance of a job.
 	Instance *fleet.Instance
+	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
+	Allocation *fleet.Allocation
+	Volumes    map[string]string
 	// TransferredFrom is the lost agent that had the task before, or "".
 	TransferredFrom string
 

@@ -30,7 +30,8 @@ type Agent struct {
 	TaskTypes    []string          `json:"task_types,omitempty" doc:"Empty: any."`
 	MaxTasks     int               `json:"max_tasks"`
 	// EndsProcessTrees decides about exec tasks that are fenced, at_most_once or unmarked.
-	EndsProcessTrees bool `json:"ends_process_trees" doc:"No process of an exec task outlives its attempt or the agent; without it the agent gets no exec task that is fenced, at_most_once or unmarked."`
+	EndsProcessTrees bool             `json:"ends_process_trees" doc:"No process of an exec task outlives its attempt or the agent; without it the agent gets no exec task that is fenced, at_most_once or unmarked."`
+	Resources        *fleet.Inventory `json:"resources,omitempty" doc:"What it offers to tasks that ask for it with place. Absent: it gets no such task."`
 	// EffectiveSlots is below MaxTasks while its load is reduced.
 	EffectiveSlots int               `json:"effective_slots" doc:"How many tasks it may run at a time now; below max_tasks while its load is reduced."`
 	LoadReduction  *LoadReduction    `json:"load_reduction,omitempty" doc:"Why it may run fewer tasks than it has slots."`

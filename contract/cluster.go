@@ -93,9 +93,9 @@ type (
 	ClusterRetire = ToCluster[RetireRequest]
 )
 
-// OpenLaneRequest asks that hubs poll the lane of a set of capabilities from now on.
+// OpenLaneRequest asks that hubs poll the lane of tasks with such needs from now on.
 type OpenLaneRequest struct {
-	Capabilities []string `json:"capabilities"`
+	fleet.LaneNeeds
 	// Tenant has the task that needs it; empty: none.
 	Tenant string `json:"tenant,omitempty"`
 }
@@ -124,6 +124,8 @@ type Directive struct {
 	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
 	// AgentLanes is the version of AgentLanes that a hub must know at least. 0: it polls the lanes of all its agents.
 	AgentLanes int64 `json:"agent_lanes,omitempty"`
+	// Fits are the lanes of tasks that ask for resources.
+	Fits []fleet.Fit `json:"fits,omitempty"`
 	// Leader serves alone in an active_passive cluster, under LeaderEpoch.
 	Leader      string `json:"leader,omitempty"`
 	LeaderEpoch int64  `json:"leader_epoch,omitempty"`

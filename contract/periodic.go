@@ -112,6 +112,8 @@ type PlaceTaskInput struct {
 	Agent                string   `json:"agent,omitempty"`
 	ShardKey             string   `json:"shard_key"`
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+	// Place is what the task asks for.
+	Place fleet.Demand `json:"place,omitzero"`
 }
 
 // TaskPlace is where a task waits. Hubs poll the lane.
@@ -138,6 +140,12 @@ func PlaceOf(c *fleet.ClusterConfig, spec fleet.TaskSpec, id string) TaskPlace {
 		Defaults:            c.TaskDefaults,
 		DeadLetterRetention: c.DeadLetterRetention,
 	}
+}
+
+// Opens reports whether tasks must have the lane opened before they wait there.
+func (p *TaskPlace) Opens() bool {
+	_, lane, _ := LaneOfQueue(p.Lane)
+	return fleet.IsOpened(lane)
 }
 
 // Input starts a task at the place.

@@ -29,8 +29,8 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
 	terms := LabelList(spec.Labels)
-	if len(spec.RequiredCapabilities) > 0 {
-		terms = append(terms, LaneTerm(fleet.CapabilityLane(spec.RequiredCapabilities)))
+	if needs := spec.LaneNeeds(); fleet.IsOpened(needs.Lane()) {
+		terms = append(terms, LaneTerm(needs.Lane()))
 	}
 	if len(terms) > 0 {
 		attributes = append(attributes, AttrLabels.ValueSet(terms))
@@ -38,6 +38,9 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	memo := map[string]any{}
 	if len(spec.RequiredCapabilities) > 0 {
 		memo[MemoCapabilities] = spec.RequiredCapabilities
+	}
+	if !spec.Place.IsZero() {
+		memo[MemoPlace] = spec.Place
 	}
 	if safety := spec.Safety(); safety != fleet.Idempotent {
 		memo[MemoSafety] = safety

@@ -80,7 +80,7 @@ func ParseLabelTerm(term string) (name, value string) {
 // maxLaneTerm bounds a LaneTerm, in bytes: what visibility stores take for one word.
 const maxLaneTerm = 200
 
-// LaneTerm is a lane of capabilities as the search attribute AttrLabels of its tasks has it, beside their labels: so
+// LaneTerm is a lane of capabilities or resources as the search attribute AttrLabels of its tasks has it, beside their labels: so
 // the tasks of a lane are found. Unlike a label it has no "=".
 func LaneTerm(lane string) string {
 	if len(lane) <= maxLaneTerm {
@@ -117,6 +117,8 @@ const (
 	MemoConfig = "config"
 	// MemoCapabilities are a task's required capabilities: they say why it waits.
 	MemoCapabilities = "required_capabilities"
+	// MemoPlace is what a task asks for with place, which says why it waits.
+	MemoPlace = "place"
 	// MemoSafety is a task's retry safety, unless it is idempotent: it, too, says why it waits.
 	MemoSafety = "retry_safety"
 	// MemoSchedule is the full name of the schedule that made a task.

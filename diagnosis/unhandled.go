@@ -15,6 +15,7 @@ type UnhandledTask struct {
 	Agent        string // the agent that it is pinned to; empty: none
 	Capabilities []string
 	Safety       fleet.RetrySafety
+	Place        fleet.Demand
 	Since        time.Time // when it was first not handled
 }
 
@@ -23,7 +24,7 @@ const typesNamed = 8
 
 // runs reports whether a member can run the task at all.
 func (t *UnhandledTask) runs(m *fleet.Member) bool {
-	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety)
+	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety) && t.Place.FitsOn(m.Resources)
 }
 
 func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
@@ -32,7 +33,8 @@ func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
 
 // group is equal for tasks that get the same text.
 func (t *UnhandledTask) group() string {
-	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+") + " " + string(t.Safety)
+	return t.Type + " " + t.Agent + " " + strings.Join(fleet.SortedSet(t.Capabilities), "+") + " " + string(t.Safety) +
+		fmt.Sprintf(" %+v", t.Place)
 }
 
 // OfUnhandled is about those of the tasks that no agent of the cluster can run as it is now, one problem for each type,
@@ -81,6 +83,8 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 	if len(takers) == 0 || slices.ContainsFunc(takers, t.runs) {
 		return Problem{}, false
 	}
+	handling := only(takers, t.handledBy)
+	fitting := only(handling, func(m *fleet.Member) bool { return t.Place.FitsOn(m.Resources) })
 	p := Problem{
 		Severity: SeverityWarning,
 		Kind:     KindUnhandled,
@@ -114,7 +118,14 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 		p.Do = "Give " + only +
 			" a handler for it, or cancel them: they are offered to it again and again until they expire."
 	}
-	if slices.ContainsFunc(takers, t.handledBy) { // so all that they lack is to end the command's processes
+	if len(handling) > 0 && len(fitting) == 0 {
+		w := Waiting{Spec: &fleet.TaskSpec{Place: t.Place}}
+		p.What = "no agent that handles it has what it asks for"
+		p.Why = "it lacks " + w.lacking(handling, false)
+		p.Do = "Start an agent that has it, or cancel them: they are offered again and again until they expire."
+		return p, true
+	}
+	if len(fitting) > 0 { // so all that they lack is to end the command's processes
 		p.What = "no agent that handles it " + treeEndWords(t.Safety)
 		p.Why = "agents of this release on Linux do"
 		p.Do = strings.ToUpper(treeEndDo[:1]) + treeEndDo[1:] + "."

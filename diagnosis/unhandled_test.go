@@ -114,6 +114,14 @@ func TestOfUnhandled(t *testing.T) {
 			why:   []string{"2 agents could be given it, and handle echo, render"},
 			todo:  []string{"Start an agent that handles it" + offered},
 		},
+		"it fits on no agent": {
+			cluster: fleet.Cluster{Members: []fleet.Member{echo, render}},
+			tasks: []UnhandledTask{{Type: "echo", Agent: "a", Since: since,
+				Place: fleet.Demand{Resources: fleet.Amounts{CPU: "2"}}}},
+			what: []string{"1 task of type echo in cluster c: no agent that handles it has what it asks for"},
+			why:  []string{"it lacks resources that it tells of on 1 agent"},
+			todo: []string{"Start an agent that has it" + offered},
+		},
 		"nobody ends the processes of a command": {
 			cluster: fleet.Cluster{Members: []fleet.Member{echo, member("r", fleet.AgentOnline, "exec")}},
 			tasks:   []UnhandledTask{{Type: "exec", Safety: fleet.Fenced, Since: since}},

@@ -17,6 +17,8 @@ type Waiting struct {
 	// Running is how many tasks each agent runs now, by agent id; agents that are missing in it are not known to be
 	// busy.
 	Running map[string]int
+	// Held is what each agent's tasks have of its resources, by agent id; nil: not known.
+	Held map[string][]fleet.HeldTask
 	// Ahead is about how many other tasks of the same or a better priority wait in its lane.
 	Ahead int64
 }
@@ -99,8 +101,13 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
 	case !m.EndsTree(w.Spec.Type, w.Spec.Safety()):
 		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
+	case !w.Spec.Place.FitsOn(m.Resources):
+		return fmt.Sprintf("%s lacks %s", who, w.lackingOf(m, false))
 	case m.Status == fleet.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
+	case w.lackingOf(m, true) != "":
+		return fmt.Sprintf("%s has no room for it now: too little is free of %s%s", who, w.lackingOf(m, true),
+			w.aheadWords())
 	case w.busy(c, m):
 		return fmt.Sprintf("%s is busy: %s in use%s%s", who, slotWords(c.EffectiveSlots(m)), reducedWords(c, m),
 			w.aheadWords())
@@ -125,6 +132,16 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	if len(able) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name,
 			treeEndWords(w.Spec.Safety()), treeEndDo)
+	}
+	fitting := only(able, func(m *fleet.Member) bool { return w.Spec.Place.FitsOn(m.Resources) })
+	if len(fitting) == 0 {
+		return fmt.Sprintf("no online agent of cluster %s that could take it has what it asks for: it lacks %s", name,
+			w.lacking(able, false))
+	}
+	able = fitting
+	if lacking := w.lacking(able, true); lacking != "" {
+		return fmt.Sprintf("no online agent of cluster %s has room for it now: too little is free of %s%s", name, lacking,
+			w.aheadWords())
 	}
 	who, slots := fmt.Sprintf("the %d agents of cluster %s", len(able), name), 0
 	if len(able) == 1 {
@@ -172,6 +189,35 @@ func whyIncapable(c *fleet.Cluster, serving []*fleet.Member, required []string) 
 		}
 	}
 	return words
+}
+
+// lacking names what members lack of what the task asks for, and how many: all that they have counts, or only what
+// is free now, if that is known.
+func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
+	if w.Spec.Place.IsZero() || now && w.Held == nil {
+		return ""
+	}
+	stocks := make([]*fleet.Stock, len(members))
+	for i, m := range members {
+		stocks[i] = fleet.NewStock(m.Resources)
+		for _, other := range members {
+			for _, held := range w.Held[other.AgentID] {
+				switch {
+				case !now || held.Allocation == nil:
+				case other == m:
+					stocks[i].Take(held.Allocation)
+				case other.Host == m.Host && m.Host != "":
+					stocks[i].TakePorts(held.Allocation)
+				}
+			}
+		}
+	}
+	return fleet.Shortage(&w.Spec.Place, stocks)
+}
+
+// lackingOf is lacking for one member.
+func (w *Waiting) lackingOf(m *fleet.Member, now bool) string {
+	return strings.TrimSuffix(w.lacking([]*fleet.Member{m}, now), " on 1 agent")
 }
 
 // only returns the members that pass, and leaves the list as it is.

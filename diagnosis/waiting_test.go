@@ -43,12 +43,39 @@ func TestWhyWaiting(t *testing.T) {
 	needs := func(capabilities ...string) fleet.TaskSpec { return fleet.TaskSpec{RequiredCapabilities: capabilities} }
 	pinned := fleet.TaskSpec{Agent: "a"}
 	full := map[string]int{"a": 2, "b": 3}
+	offers := func(memory, host string) func(*fleet.Member) {
+		return func(m *fleet.Member) {
+			m.Host, m.Resources = host, &fleet.Inventory{Amounts: fleet.Amounts{Memory: memory}}
+		}
+	}
+	asks := fleet.TaskSpec{Place: fleet.Demand{Resources: fleet.Amounts{Memory: "4Gi"},
+		Ports: map[string]fleet.PortDemand{"http": {Static: 80}}}}
+	asksA := fleet.TaskSpec{Agent: "a", Place: asks.Place}
+	holds := func(memory string, ports map[string]int) Waiting {
+		return Waiting{Held: map[string][]fleet.HeldTask{"a": {{TaskID: "other", Allocation: &fleet.Allocation{
+			Amounts: fleet.Amounts{Memory: memory}, Ports: ports}}}}}
+	}
 	for name, c := range map[string]struct {
 		cluster fleet.Cluster
 		task    Waiting
 		spec    fleet.TaskSpec
 		want    string
 	}{
+		"fits nowhere": {of(online("a", offers("2Gi", "")), online("b", offers("1Gi", "")), online("c")), Waiting{}, asks,
+			"no online agent of cluster c that could take it has what it asks for: it lacks memory 4Gi on 2 agents, resources that it tells of on 1 agent"},
+		"fits, and what is free is not known": {of(online("a", offers("4Gi", ""))), Waiting{}, asks,
+			"waiting for an agent of cluster c to take it"},
+		"fits not now": {of(online("a", offers("4Gi", "")), online("b")), holds("1Gi", nil), asks,
+			"no online agent of cluster c has room for it now: too little is free of memory 4Gi on 1 agent"},
+		"an agent of the host has the port": {of(online("a", offers("8Gi", "h")), online("b", offers("8Gi", "h"))),
+			holds("", map[string]int{"http": 80}), asks,
+			"no online agent of cluster c has room for it now: too little is free of port 80 on 2 agents"},
+		"another host has the port": {of(online("a", offers("8Gi", "h")), online("b", offers("8Gi", "i"))),
+			holds("", map[string]int{"http": 80}), asks, "waiting for an agent of cluster c to take it"},
+		"does not fit on its agent": {of(online("a", offers("2Gi", ""))), Waiting{}, asksA,
+			"agent a lacks memory 4Gi"},
+		"does not fit on its agent now": {of(online("a", offers("4Gi", ""))), holds("1Gi", nil), asksA,
+			"agent a has no room for it now: too little is free of memory 4Gi"},
 		"no members": {of(), Waiting{}, fleet.TaskSpec{}, "no online agent in cluster c"},
 		"none online": {of(online("a", status(fleet.AgentOffline)),
 			online("b", status(fleet.AgentMaintenance)),

@@ -18,10 +18,12 @@ const (
 	laneCloses = time.Minute
 )
 
-// CapabilityLanes are the lanes of a cluster's tasks that require capabilities.
+// CapabilityLanes are the lanes of a cluster's tasks that require capabilities or resources.
 type CapabilityLanes struct {
 	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
+	// Fits are the lanes of tasks that ask for resources.
+	Fits []Fit `json:"fits,omitempty"`
 	// LaneUses are those of the sets' lanes that are given back when no task uses them, sorted by lane.
 	LaneUses []LaneUse `json:"lane_uses,omitempty"`
 }
@@ -52,12 +54,12 @@ func (l *CapabilityLanes) OpenLane(capabilities []string) (changed, ok bool) {
 	return true, true
 }
 
-// OpenLaneFor is OpenLane for a tenant (empty: none), with what is needed to give the lane back. It reports whether the
+// OpenLaneFor opens the lane of tasks with such needs for a tenant (empty: none), so that it can be given back. It reports whether the
 // lane is open. A tenant may have as many lanes as are then still free, so that there is always one for the next
 // tenant.
-func (l *CapabilityLanes) OpenLaneFor(capabilities []string, tenant string, now time.Time) bool {
-	set := SortedSet(capabilities)
-	lane := CapabilityLane(set)
+func (l *CapabilityLanes) OpenLaneFor(needs LaneNeeds, tenant string, now time.Time) bool {
+	needs.Capabilities = SortedSet(needs.Capabilities)
+	lane := needs.Lane()
 	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
 	i, known := searchLaneUse(l.LaneUses, lane)
 	switch {
@@ -68,17 +70,27 @@ func (l *CapabilityLanes) OpenLaneFor(capabilities []string, tenant string, now 
 		return true
 	}
 	own, text := 0, len(lane)
+	if IsFitLane(lane) {
+		text += len(needs.text())
+	}
 	for j := range l.LaneUses {
 		text += len(l.LaneUses[j].Lane)
 		if l.LaneUses[j].Tenant == tenant {
 			own++
 		}
 	}
-	free := MaxCapabilitySets - len(l.CapabilitySets)
+	for i := range l.Fits {
+		text += len(l.Fits[i].text())
+	}
+	free := MaxCapabilitySets - len(l.CapabilitySets) - len(l.Fits)
 	if free == 0 || tenant != "" && own >= free || text > maxCapabilityText {
 		return false
 	}
-	l.CapabilitySets = append(l.CapabilitySets, set)
+	if IsFitLane(lane) {
+		l.Fits = append(l.Fits, Fit{lane, needs})
+	} else {
+		l.CapabilitySets = append(l.CapabilitySets, needs.Capabilities)
+	}
 	l.LaneUses = slices.Insert(l.LaneUses, i, LaneUse{Lane: lane, Tenant: tenant, LookAt: next})
 	return true
 }
@@ -92,7 +104,7 @@ func (l *CapabilityLanes) LaneOpen(lane string) bool {
 	if i, known := searchLaneUse(l.LaneUses, lane); known {
 		return !l.LaneUses[i].Closing
 	}
-	return slices.ContainsFunc(l.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
+	return l.FitOf(lane) != nil || slices.ContainsFunc(l.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
 }
 
 // NextLaneLook is when to look whether lanes are used; zero: never.
@@ -128,6 +140,7 @@ func (l *CapabilityLanes) SettleLanes(used []string, at time.Time) {
 		l.CapabilitySets = slices.DeleteFunc(l.CapabilitySets, func(set []string) bool {
 			return CapabilityLane(set) == u.Lane
 		})
+		l.Fits = slices.DeleteFunc(l.Fits, func(f Fit) bool { return f.Lane == u.Lane })
 		return true
 	})
 	for i := range l.LaneUses {

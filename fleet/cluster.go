@@ -54,6 +54,8 @@ type AgentProfile struct {
 	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced, at_most_once or unmarked."`
 	// Reconnects: it polls again at once, on a new connection to the same hub, when its connection breaks.
 	Reconnects bool `json:"reconnects,omitempty" doc:"When its connection breaks, it polls again at once, on a new connection to the same hub. Its hub then waits for a few round trips instead of disconnect_grace before it gives the agent up."`
+	// Resources are what tasks may ask for; nil: the agent gets no task that asks for any.
+	Resources *Inventory `json:"resources,omitempty" doc:"What tasks may ask for with place. Absent: the agent gets no such task."`
 }
 
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.

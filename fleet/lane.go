@@ -17,6 +17,7 @@ const (
 	capLanes   = "cap/"
 	shardLanes = "shard/"
 	agentLanes = "agent/"
+	fitLanes   = "fit/"
 )
 
 // CapabilityLane is the lane of tasks that need a set of capabilities, in any order.
@@ -39,7 +40,7 @@ func ShardLane(shard int) string { return shardLanes + strconv.Itoa(shard) }
 func AgentLane(agent string) string { return agentLanes + agent }
 
 // ErrLane is ParseLane's error for text that names no lane.
-var ErrLane = errors.New("must be default, cap/<capability>+<capability>, shard/<number> or agent/<id>")
+var ErrLane = errors.New("must be default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>")
 
 // ParseLane reads a user's name of a lane within a cluster, and returns its normal form.
 func ParseLane(name string) (string, error) {
@@ -59,6 +60,9 @@ func ParseLane(name string) (string, error) {
 	}
 	if agent, ok := AgentOfLane(name); ok {
 		return AgentLane(agent), nil
+	}
+	if class, ok := strings.CutPrefix(name, fitLanes); ok && ValidateID("class", class) == nil {
+		return name, nil
 	}
 	return "", ErrLane
 }
@@ -92,6 +96,9 @@ func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
 }
 
 func (c *Cluster) serves(m *Member, lane string) bool {
+	if fit := c.FitOf(lane); fit != nil && !fit.MetBy(&m.AgentProfile) {
+		return false
+	}
 	if agent, pinned := AgentOfLane(lane); pinned {
 		return m.AgentID == agent
 	}
@@ -108,18 +115,17 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 	return true
 }
 
-// LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over capabilities. shards is
-// the cluster's number of shards, 0 when it is not sharded.
+// LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs. shards
+// is the cluster's number of shards, 0 when it is not sharded.
 func LaneOf(spec *TaskSpec, shards int) string {
 	switch {
 	case spec.Agent != "":
 		return AgentLane(spec.Agent)
 	case shards > 0:
 		return ShardLane(ShardOf(spec.ShardKey, shards))
-	case len(spec.RequiredCapabilities) > 0:
-		return CapabilityLane(spec.RequiredCapabilities)
 	}
-	return DefaultLane
+	needs := spec.LaneNeeds()
+	return needs.Lane()
 }
 
 // Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.
@@ -134,6 +140,9 @@ func (c *Cluster) Lanes(pinned []string) []string {
 		add(DefaultLane)
 		for _, set := range c.CapabilitySets {
 			add(CapabilityLane(set))
+		}
+		for i := range c.Fits {
+			add(c.Fits[i].Lane)
 		}
 	}
 	for i := range c.Pauses {

@@ -18,6 +18,9 @@ type Candidate struct {
 	Providers     Providers
 	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
 	EndsProcessTrees bool
+	// Inventory is what it offers, and Stock what of that is left now; needed for tasks that ask for resources only.
+	Inventory *Inventory
+	Stock     *Stock
 }
 
 // FreeSlots is how many more tasks the candidate may run.
@@ -46,7 +49,7 @@ func (c *Candidate) Fits(spec *TaskSpec) bool {
 	if spec.NeedsTreeEnd() && !c.EndsProcessTrees {
 		return false
 	}
-	return HasAll(c.Capabilities, spec.RequiredCapabilities)
+	return HasAll(c.Capabilities, spec.RequiredCapabilities) && spec.Place.FitsOn(c.Inventory)
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
@@ -88,8 +91,12 @@ func (h Hint) rank(agentID string) int {
 	return 0
 }
 
-// Place picks the best eligible candidate with a free slot, or -1. Ties go to the lower id, so equal facts give equal
-// decisions.
+// packing weighs how full a task's devices would be: more than the share of used slots, so that devices fill up one
+// after another.
+const packing = 100
+
+// Place picks the best eligible candidate with a free slot and what the task asks for, or -1. A candidate's score is
+// Score, +100 for devices that the task would fill up. Ties go to the lower id, so equal facts give equal decisions.
 func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
 	best, bestRank, bestScore := -1, 0, 0.0
 	for i := range candidates {
@@ -98,6 +105,13 @@ func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int
 			continue
 		}
 		rank, score := hint.rank(c.AgentID), c.Score(spec, now)
+		if !spec.Place.IsZero() {
+			allocation, lacking := c.Stock.Allocate(&spec.Place)
+			if lacking != "" {
+				continue
+			}
+			score += packing * c.Stock.Fullness(allocation)
+		}
 		better := best < 0 || rank > bestRank ||
 			rank == bestRank && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
 		if better {

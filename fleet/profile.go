@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -43,6 +44,11 @@ func (p *AgentProfile) Validate() error {
 			}
 		}
 	}
+	if p.Resources != nil {
+		if err := p.Resources.Validate(); err != nil {
+			return &FieldError{"resources", err}
+		}
+	}
 	if p.size() > maxProfile {
 		return wrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
 	}
@@ -83,6 +89,10 @@ func (p *AgentProfile) size() int {
 		for _, s := range list {
 			n += jsonSize(s)
 		}
+	}
+	if p.Resources != nil {
+		text, _ := json.Marshal(p.Resources) // it has nothing that JSON cannot have
+		n += len(text)
 	}
 	return n
 }

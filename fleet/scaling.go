@@ -232,7 +232,7 @@ func waiting(n int64) string {
 }
 
 // ScalingLanes returns the lanes that spawned agents could serve. More agents would not help paused lanes, or lanes for
-// capabilities that spawned agents lack.
+// capabilities that spawned agents lack, or for resources that none of those that were spawned has.
 func (c *Cluster) ScalingLanes() []string {
 	var lanes []string
 	add := func(lane string) {
@@ -251,6 +251,14 @@ func (c *Cluster) ScalingLanes() []string {
 	for _, set := range c.CapabilitySets {
 		if HasAll(have, set) {
 			add(CapabilityLane(set))
+		}
+	}
+	for i := range c.Fits {
+		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && slices.ContainsFunc(c.Members, func(m Member) bool {
+			_, spawned := m.SpawnedBy()
+			return spawned && fit.Place.FitsOn(m.Resources)
+		}) {
+			add(fit.Lane)
 		}
 	}
 	return lanes

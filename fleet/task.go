@@ -116,6 +116,7 @@ type TaskSpec struct {
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
+	Place                 Demand            `json:"place,omitzero" doc:"Resources, devices, volumes and ports that it needs of its agent. It waits until an agent has them free."`
 }
 
 // Validate checks the fields that need no facts about the fleet. Messages never repeat the submitted value.
@@ -180,6 +181,9 @@ func (s *TaskSpec) Validate() error {
 			"retry.initial_interval must not be longer than retry.max_interval, which is %s unless it is given",
 			DefaultMaxInterval,
 		)
+	}
+	if err := s.Place.Validate(); err != nil {
+		return err
 	}
 	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
 }
@@ -344,7 +348,8 @@ type HeldTask struct {
 	Percent   int        `json:"percent,omitempty" doc:"Of its progress, as its handler last said."`
 	Type      string     `json:"type,omitempty"`
 	// RequiredCapabilities are unknown to a hub that took the attempt over from an earlier process.
-	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
+	RequiredCapabilities []string    `json:"required_capabilities,omitempty"`
+	Allocation           *Allocation `json:"allocation,omitempty" doc:"What it has of its agent's resources, devices, volumes and ports."`
 }
 
 // TaskDefaults are a cluster's defaults for settings that tasks leave out. Zero fields take the installation's

@@ -382,7 +382,7 @@ func (c *checker) step(id string, s *job.Step) {
 func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
-		"output":       len(s.Output) > 0,
+		"place": s.Place != nil, "output": len(s.Output) > 0,
 		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
 	}
@@ -410,6 +410,12 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	if s.Beacon != nil {
 		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
 	}
+	if s.Place != nil {
+		var wrong *fleet.FieldError
+		if errors.As(s.Place.Validate(), &wrong) {
+			c.report("steps."+id+"."+wrong.Field, "%s", wrong.Err)
+		}
+	}
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
@@ -423,7 +429,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	}{
 		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
 		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
-		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "recovery": {task.Recovery != nil, "recovery"},
+		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"}, "recovery": {task.Recovery != nil, "recovery"},
 	} {
 		c.check(!to.given, at+".task."+name, "belongs to the step: write %s beside task", to.key)
 	}

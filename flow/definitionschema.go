@@ -54,7 +54,7 @@ func texts(list []string) (values []any) {
 
 // ofStep are the fields of a task that its step or its job has.
 var ofStep = map[string]bool{"cluster": true, "tenant": true, "retry": true, "retry_safety": true, "timeout": true,
-	"beacon_timeout": true, "start_at": true, "recovery": true, "keep_running": true}
+	"beacon_timeout": true, "start_at": true, "recovery": true, "keep_running": true, "place": true}
 
 func describe(t reflect.Type) object {
 	if t.Kind() == reflect.Pointer {

@@ -102,8 +102,11 @@ func (c *checker) plan() *job.Plan {
 			if s.Beacon != nil {
 				task.BeaconTimeout = fleet.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
 			}
+			if s.Place != nil {
+				task.Place = *s.Place
+			}
 			task.RetrySafety = s.Safety
-			s.Task, s.Retry, s.Recovery = &task, nil, nil
+			s.Task, s.Retry, s.Recovery, s.Place = &task, nil, nil, nil
 			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
 		}
 		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)

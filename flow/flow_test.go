@@ -33,7 +33,13 @@ func TestMistakes(t *testing.T) {
 		"no cluster":  {"job: a\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: cluster: is missing: name the cluster whose agents do the work, like default"},
 		"no steps":    {head, "f.yaml:1:1: steps: is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}"},
 		"a typo":      {head + "stepz: {}", "f.yaml:3:1: stepz: is no known key; did you mean steps?"},
-		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, deadline, beacon, output, result_limit, on_failure, check, terminal_sink"},
+		"unknown key": {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, deadline, place, beacon, output, result_limit, on_failure, check, terminal_sink"},
+		"a bad amount": {head + "steps:\n  a:\n    task: {type: echo}\n    place:\n      devices: [{kind: gpu, memory: lots}]",
+			`f.yaml:7:29: steps.a.place.devices[0].memory: must be an amount of bytes, like "512Mi" or "4Gi"`},
+		"place in the task": {head + "steps: {a: {task: {type: echo, place: {ports: {http: {}}}}}}",
+			"f.yaml:3:32: steps.a.task.place: belongs to the step: write place beside task"},
+		"a place of nothing": {head + "steps: {a: {wait: {for: 5s}, place: {}}}",
+			"f.yaml:3:30: steps.a.place: belongs to a step with a task: remove it here"},
 		"key twice":   {head + "cluster: other", "f.yaml:3:1: cluster: is already set in line 2; keep one of them"},
 		"an alias":    {head + "steps: {a: &a {task: {type: echo}}, b: *a}", "f.yaml:3:40: steps.b: must be written out: aliases are not allowed"},
 		"a step's id": {head + "steps: {Build: {task: {type: echo}}}", "f.yaml:3:9: steps.Build: must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter"},
@@ -231,7 +237,7 @@ inputs: {type: object, properties: {n: {type: integer}}}
 steps:
   last: {after: [left, right], safety: fenced, task: {type: echo, labels: {stage: last}}}
   left: {after: [first], task: {type: echo, payload: {n: "${inputs.n + 1}"}}, retry: {max_attempts: 2}, beacon: {}}
-  right: {after: [first], for_each: {count: 3}, task: {type: echo}, result_limit: 1MiB}
+  right: {after: [first], for_each: {count: 3}, task: {type: echo}, result_limit: 1MiB, place: {ports: {http: {}}}}
   first: {task: {type: echo}}
 `))
 	require.NoError(t, err)
@@ -254,6 +260,7 @@ steps:
 	require.Equal(t, "acme", last.Task.Tenant)
 	require.Equal(t, fleet.PriorityHigh, last.Task.Priority)
 	require.EqualValues(t, 1<<20, right.ResultLimit)
+	require.Equal(t, fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {}}}, right.Task.Place)
 	require.Equal(t, job.DefaultParallel, right.Parallel)
 	require.Equal(t, []string{"unmarked is the safety of first, left, right: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once"},
 		Warnings(plan))

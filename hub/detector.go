@@ -159,6 +159,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 			h.giveBackLocked(a, e.reason)
 		}
 	}
+	s.eachAllocation(func(a *fleet.Allocation) { h.freePortsLocked(s, a, true) })
 	clear(s.attempts)
 	s.outbox = nil
 	h.slotsChangedLocked(s)

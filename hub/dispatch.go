@@ -49,8 +49,10 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 		h.giveBackLocked(a, "no agent of this hub serves the lane any more")
 		return
 	}
-	if !l.mayServeLocked(&a.input, time.Now()) {
-		l.giveBackUnplacedLocked(a, time.Now()) // no slot of an agent that could run it will become free
+	if !l.mayServeLocked(&a.input, time.Now()) || l.need == nil && !a.input.Spec.Place.IsZero() {
+		// No slot of an agent that could run it will become free; or, in a lane of other tasks too, it asks for what an
+		// agent has not free, and must not keep a slot from them.
+		l.giveBackUnplacedLocked(a, time.Now())
 		return
 	}
 	h.metrics.parked.Inc()
@@ -67,13 +69,20 @@ func (l *lane) placeLocked(a *attempt) bool {
 	for _, s := range shortlist {
 		if s.free > 0 && s.takes(&a.input) {
 			sessions = append(sessions, s)
-			candidates = append(candidates, s.live())
+			c := s.live()
+			if demand := &a.input.Spec.Place; !demand.IsZero() {
+				c.Stock = l.hub.stockLocked(s, demand)
+			}
+			candidates = append(candidates, c)
 		}
 	}
 	chosen := fleet.Place(&a.input.Spec, candidates, fleet.Hint{Prefer: a.input.PreferAgent,
 		Avoid: a.input.TransferredFrom}, time.Now())
 	if chosen < 0 {
 		return false
+	}
+	if stock := candidates[chosen].Stock; stock != nil {
+		a.allocation, _ = stock.Allocate(&a.input.Spec.Place)
 	}
 	l.hub.assignLocked(sessions[chosen], a)
 	return true
@@ -84,11 +93,15 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
-		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance)})
+		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
+		Allocation: a.allocation})
 	s.attempts[a.attemptKey] = a
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
+	if a.allocation != nil && len(a.allocation.Ports) > 0 {
+		h.hostChangedLocked(s.host())
+	}
 	s.wake.Send()
 }
 
@@ -135,6 +148,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		Elements:        a.input.Elements,
 		Element:         a.input.Element,
 		Instance:        a.input.Instance,
+		Allocation:      a.allocation,
 		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}
 }
@@ -251,6 +265,9 @@ func (l *lane) whyUnplacedLocked(
 	var first time.Time
 	spec := &in.Spec
 	if l.mayServeLocked(in, now) {
+		if lacking := l.shortageLocked(in, true); lacking != "" {
+			return "too little is free of " + lacking, false, 0
+		}
 		return "every agent that can run it is busy", false, 0
 	}
 	for s := range l.sessions {
@@ -273,6 +290,9 @@ func (l *lane) whyUnplacedLocked(
 	}
 	if spec.NeedsTreeEnd() {
 		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is lost", true, 0
+	}
+	if lacking := l.shortageLocked(in, false); lacking != "" {
+		return "no agent here has what it asks for: it lacks " + lacking, true, 0
 	}
 	return "no agent here has a handler for its type and the capabilities it needs", true, 0
 }

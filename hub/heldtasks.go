@@ -24,6 +24,7 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 			task := fleet.HeldTask{
 				TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt,
 				Type: a.taskType, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
+				Allocation: a.allocation,
 			}
 			if a.progress != nil {
 				task.Percent = a.progress.Percent

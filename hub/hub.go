@@ -116,8 +116,9 @@ type Hub struct {
 	registering map[string]int
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
-	brakes        map[string]*fleet.Brake // by cluster
-	fresh         []*attempt              // without a heartbeat yet, oldest first; some may have ended
+	brakes        map[string]*fleet.Brake     // by cluster
+	fresh         []*attempt                  // without a heartbeat yet, oldest first; some may have ended
+	ports         map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
 	conns         map[net.Conn]*connection
 	stopping      bool
 
@@ -162,6 +163,7 @@ func New(o Options) (*Hub, error) {
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
 		brakes:        map[string]*fleet.Brake{},
+		ports:         map[string]map[int]portRest{},
 		conns:         map[net.Conn]*connection{},
 		wg:            part.NewGroup(),
 	}

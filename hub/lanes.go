@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/control"
 )
 
@@ -30,6 +32,7 @@ const (
 type lane struct {
 	hub      *Hub
 	name     string
+	need     *fleet.Demand // what its tasks ask for; nil: it differs, or is nothing
 	sessions map[*session]*seat
 	ranking  ranking
 	free     int // slots of its sessions
@@ -58,27 +61,26 @@ func (h *Hub) serveLocked(s *session) {
 			kept = append(kept, l)
 			continue
 		}
+		l.free -= l.sessions[s].slots
 		l.ranking.remove(l.sessions[s])
 		delete(l.sessions, s)
-		l.free -= s.free
 		why := "no agent of this hub serves the lane any more"
 		if !s.gone && holds(directive, l.name) {
 			why = lanePaused
 		}
 		l.endLocked(why)
 	}
-	s.lanes = kept
+	s.lanes, s.fits = kept, slices.ContainsFunc(kept, func(l *lane) bool { return l.need != nil })
 	for name := range wanted {
 		l := h.lanes[name]
 		if l == nil {
-			l = &lane{hub: h, name: name, sessions: map[*session]*seat{}, ranking: ranking{},
-				key: uuid.NewString()}
+			l = &lane{hub: h, name: name, need: needOf(directive, name), sessions: map[*session]*seat{},
+				ranking: ranking{}, key: uuid.NewString()}
 			h.lanes[name] = l
 		}
 		l.sessions[s] = &seat{session: s, at: -1}
-		l.ranking.update(l.sessions[s])
-		l.free += s.free
-		s.lanes = append(s.lanes, l)
+		s.lanes, s.fits = append(s.lanes, l), s.fits || l.need != nil
+		l.countLocked(s)
 		l.fillLocked()
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
@@ -103,23 +105,37 @@ func (l *lane) endLocked(why string) {
 func (h *Hub) slotsChangedLocked(s *session) {
 	s.markWork(time.Now())
 	now := s.slots()
-	delta := now - s.free
+	changed := now != s.free
 	s.free = now
-	for _, l := range s.lanes {
-		l.ranking.update(l.sessions[s])
-	}
-	if delta == 0 {
+	if !changed && !s.fits {
+		for _, l := range s.lanes {
+			l.ranking.update(l.sessions[s])
+		}
 		return
 	}
+	var more []*lane
 	for _, l := range s.lanes {
-		l.free += delta
-	}
-	if delta > 0 {
-		for _, l := range s.lanes {
-			l.placeParkedLocked()
-			l.fillLocked()
+		if l.countLocked(s) > 0 {
+			more = append(more, l)
 		}
 	}
+	for _, l := range more {
+		l.placeParkedLocked()
+		l.fillLocked()
+	}
+}
+
+// countLocked brings the lane's free slots up to date with a session, and returns how many more it has.
+func (l *lane) countLocked(s *session) (more int) {
+	slots := s.free
+	if l.need != nil && slots > 0 {
+		slots = l.hub.stockLocked(s, l.need).Room(l.need, min(slots, l.hub.config.LanePollers))
+	}
+	seat := l.sessions[s]
+	l.ranking.update(seat)
+	more = slots - seat.slots
+	seat.slots, l.free = slots, l.free+more
+	return more
 }
 
 // fillLocked opens as many polls on the lane as there are slots for.

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -15,6 +16,8 @@ type leftover struct {
 	occupies bool      // it keeps a slot from other work
 	stuck    bool      // the agent reports that it cannot stop it
 	since    time.Time // when the agent first listed it so
+	// allocation is what its handler still has of the agent's resources
+	allocation *fleet.Allocation
 }
 
 // countLeftoversLocked records attempts that an agent lists and the hub does not count. One that the agent was
@@ -54,7 +57,13 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 				Reason: "the attempt no longer counts"})
 		}
 	}
+	before := s.leftovers
 	s.leftovers = left
+	for key, l := range before {
+		if left[key] == nil {
+			h.freePortsLocked(s, l.allocation, true)
+		}
+	}
 }
 
 // leave records an attempt that ends although its handler runs on: its slot stays in use until the agent no longer
@@ -64,6 +73,9 @@ func (s *session) leave(key attemptKey, l leftover) {
 		s.leftovers = map[attemptKey]*leftover{}
 	}
 	l.occupies = true
+	if a := s.attempts[key]; a != nil {
+		l.allocation = a.allocation
+	}
 	s.leftovers[key] = &l
 }
 

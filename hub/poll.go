@@ -105,7 +105,13 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	}
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {
+			a.deliveredIn = 0 // it certainly never began
 			h.forgetLocked(a)
+			if why := h.avoidPortLocked(a, r.PortInUse); why != "" {
+				h.slotsChangedLocked(s)
+				h.giveBackLocked(a, why)
+				continue
+			}
 			if r.Unreadable != "" {
 				h.giveBackUnreceivedLocked(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
 				continue
@@ -209,6 +215,9 @@ func (h *Hub) forgetLocked(a *attempt) {
 		return
 	}
 	delete(s.attempts, a.attemptKey)
+	if s.leftovers[a.attemptKey] == nil {
+		h.freePortsLocked(s, a.allocation, a.mayHaveBegun())
+	}
 	for i, waiting := range s.outbox {
 		if waiting == a {
 			s.outbox = append(s.outbox[:i:i], s.outbox[i+1:]...)

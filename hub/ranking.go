@@ -23,6 +23,7 @@ type seat struct {
 	kind    string
 	score   float64
 	at      int // in its rank; -1: it has no free slot
+	slots   int // that the session has for the lane's tasks
 }
 
 // rankTop is how much of a heap has its best four for certain. A task treats at most three agents in a way of their own:
@@ -86,10 +87,10 @@ func (r ranking) remove(s *seat) {
 }
 
 // shortlistLocked returns sessions of the lane with the best one for a delivery among them. Whether an agent can run a
-// task that names a provider changes by the moment, so all with a free slot are returned for it.
+// task that names a provider or asks for resources changes by the moment, so all with a free slot are returned for it.
 func (l *lane) shortlistLocked(in *contract.RunTaskInput) []*session {
 	top := rankTop
-	if in.Spec.Provider != "" {
+	if in.Spec.Provider != "" || !in.Spec.Place.IsZero() {
 		top = len(l.sessions)
 	}
 	var list []*session

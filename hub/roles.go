@@ -28,6 +28,11 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 				lanes = append(lanes, fleet.CapabilityLane(set))
 			}
 		}
+		for i := range d.Fits {
+			if d.Fits[i].MetBy(&s.registration.AgentProfile) {
+				lanes = append(lanes, d.Fits[i].Lane)
+			}
+		}
 	}
 	for _, shard := range s.owns(d) {
 		lanes = append(lanes, fleet.ShardLane(shard))

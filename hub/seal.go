@@ -46,6 +46,8 @@ type attemptClaims struct {
 	Elements []int `json:"s,omitempty"`
 	// JobInstance is set of an instance of a job, for a hub that takes it over.
 	JobInstance *fleet.Instance `json:"j,omitempty"`
+	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
+	Allocation *fleet.Allocation `json:"o,omitempty"`
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has

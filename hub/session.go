@@ -60,7 +60,8 @@ type session struct {
 	// leftovers are attempts that the agent has although they no longer count.
 	leftovers map[attemptKey]*leftover
 
-	free        int // slots its lanes may count on
+	free        int  // slots its lanes may count on
+	fits        bool // it serves lanes whose tasks ask for resources
 	busy        bool
 	worked      bool      // it has ever reported an attempt of its own
 	workedAt    time.Time // when it last had work, or was opened
@@ -91,6 +92,8 @@ type attempt struct {
 	token   []byte // Temporal's
 	sealed  string
 	input   contract.RunTaskInput
+	// allocation is what it has of its agent's resources; nil: nothing
+	allocation *fleet.Allocation
 
 	span             trace.Span             // of the delivery; nil: none
 	trace            propagation.MapCarrier // the trace that the agent gets
@@ -133,7 +136,8 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		wake: part.NewSignal(), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
-		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees}
+		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees,
+		Inventory: reg.Resources}
 	s.kind = kindOf(&s.candidate, reg.Bundles)
 	return s
 }

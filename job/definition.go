@@ -130,7 +130,7 @@ const (
 
 // Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
 type Step struct {
-	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, beacon_timeout, start_at."`
+	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, beacon_timeout, place, start_at."`
 	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
 	Wait    *Wait           `json:"wait,omitempty" doc:"Waits for a time."`
 
@@ -147,6 +147,7 @@ type Step struct {
 	Recovery     *fleet.Recovery    `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result. A mode, or a section. Default: the job's, unless the step has retry."`
 	Timeout      fleet.Duration     `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" doc:"How long all its attempts may take together."`
+	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`
 	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB."`
 	ResultLimit  Size               `json:"result_limit,omitempty" doc:"The largest result, up to 1MiB. Default 64KiB."`

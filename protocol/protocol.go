@@ -66,6 +66,8 @@ type RunningAttempt struct {
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`
 	// Health is what the checks of an instance have found.
 	Health fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
+	// PortInUse belongs to Poll.Returned: a port of the assignment's allocation that cannot be listened on.
+	PortInUse int `json:"port_in_use,omitempty" minimum:"1" maximum:"65535" doc:"Under returned: a port of the allocation that the agent cannot listen on. The hub gives the task another, and this one to nobody for a while."`
 	// State is set once the handler must end.
 	State RunningState `json:"state,omitempty" enum:"ending,stuck" doc:"Absent: it runs. ending: it was told to stop. stuck: it was told to stop and does not; its slot stays in use."`
 }
@@ -141,6 +143,8 @@ type Assignment struct {
 	Tenant           string            `json:"tenant,omitempty"`
 	Shard            *int              `json:"shard,omitempty" doc:"The shard of a sharded cluster that the task belongs to."`
 	TransferredFrom  string            `json:"transferred_from,omitempty" doc:"The agent that had the attempt before."`
+	// Allocation is what the task gets of what it asks for; absent: it asks for nothing.
+	Allocation *fleet.Allocation `json:"allocation,omitempty" doc:"What it gets of the agent's resources, devices, volumes and ports."`
 	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
 	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
 	// Element is the place in its array of an assignment's task that is one element.

@@ -151,15 +151,15 @@ func UpdateCluster[In, Out any](
 	return Update(ctx, s.Store, u, id, in)
 }
 
-// OpenLane has hubs poll the lane of a set of capabilities for a tenant's task, unless the cluster's view says that
+// OpenLane has hubs poll the lane of tasks with such needs for a tenant's task, unless the cluster's view says that
 // they do.
 func (s Clusters) OpenLane(
-	ctx context.Context, view *contract.ClusterView, capabilities []string, tenant string,
+	ctx context.Context, view *contract.ClusterView, needs fleet.LaneNeeds, tenant string,
 ) error {
-	if view.LaneOpen(fleet.CapabilityLane(capabilities)) {
+	if view.LaneOpen(needs.Lane()) {
 		return nil
 	}
-	request := contract.OpenLaneRequest{Capabilities: capabilities, Tenant: tenant}
+	request := contract.OpenLaneRequest{LaneNeeds: needs, Tenant: tenant}
 	_, err := contract.OpenLaneUpdate.Send(ctx, s.Client, contract.ClusterWorkflowID(view.Config.Name), request)
 	return err
 }

@@ -37,6 +37,7 @@ func (s Store) Tasks() Tasks { return Tasks{s} }
 type Task struct {
 	api.Task
 	Capabilities []string // that it needs
+	Place        fleet.Demand
 	Safety       fleet.RetrySafety
 	Digest       string           // of what was submitted
 	Mark         fleet.TaskStatus // the status that the workflow has written where lists see it
@@ -90,6 +91,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
 	contract.Decode(memo[contract.MemoCapabilities], &t.Capabilities)
+	contract.Decode(memo[contract.MemoPlace], &t.Place)
 	contract.Decode(memo[contract.MemoSafety], &t.Safety)
 	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
 	contract.Decode(memo[contract.MemoDigest], &t.Digest)

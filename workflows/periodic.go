@@ -66,6 +66,7 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 		Agent:                spec.Agent,
 		ShardKey:             cmp.Or(spec.ShardKey, id),
 		RequiredCapabilities: spec.RequiredCapabilities,
+		Place:                spec.Place,
 	}).Get(ctx)
 	if err != nil {
 		return task, 0, err

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // Command is the group of agents.
@@ -169,13 +170,37 @@ func printAgent(a *app.App, g *api.Agent) error {
 		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
 		{"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
 		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)},
-		{"Memory", app.Percent(g.MemoryPercent)},
+		{"Memory", app.Percent(g.MemoryPercent)}, {"Offers", offersText(g.Resources)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group},
 		{"Version", g.Version}, {"Hub", g.Hub},
 		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)},
 		{"Last heartbeat", a.Ago(g.LastHeartbeat)},
 	})
+}
+
+// offersText is what tasks may ask for.
+func offersText(r *fleet.Inventory) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	add := func(value string, words ...string) {
+		if value != "" {
+			parts = append(parts, strings.Join(append(words, value), " "))
+		}
+	}
+	add(r.CPU, "cpu")
+	add(r.Memory, "memory")
+	add(r.Disk, "disk")
+	for _, d := range r.Devices {
+		add(d.Memory, strings.Join(strings.Fields(fmt.Sprint(d.Kind, " ", d.Index, " ", d.Model)), " "))
+	}
+	add(r.Ports, "ports")
+	for _, v := range r.Volumes {
+		add(v.Name, "volume")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // ClusterCommands are what the group of clusters shows of their agents.

@@ -35,6 +35,7 @@ func Command(a *app.App) *cobra.Command {
 	var joinTokenFile, configFile string
 	var execEnv []string
 	var toolsFile string
+	var offer offer
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Run an agent that executes commands",
@@ -67,6 +68,9 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				return err
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
+			if o.Resources, err = offer.resources(c.Context(), o.Logger); err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
 			o.State = agent.NewState()
 			o.OnEvent = func(e agent.Event) { warnOfHub(o.Logger, e, expected) }
 			traces, err := tracing.New(c.Context(), a.Getenv, "mainstay", a.Version)
@@ -145,6 +149,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 		"variable of this agent's environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&toolsFile, "mcp", "",
 		"YAML file with servers of tools (Model Context Protocol) that tasks of type mcp-tool may call")
+	offer.flags(flags)
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks before it hands them back")

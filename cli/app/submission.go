@@ -2,13 +2,18 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/document"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.
@@ -16,6 +21,7 @@ type Submission struct {
 	Request  api.TaskRequest
 	payload  string
 	priority string
+	place    string
 	StartAt  string
 	dir      string
 	env      []string
@@ -45,6 +51,8 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringArrayVar(&r.RequiredCapabilities, "capability", nil, "capability that its agent must have (repeatable)")
 	flags.StringArrayVar(&r.PreferredCapabilities, "prefer", nil,
 		"capability that its agent should rather have (repeatable)")
+	flags.StringVar(&s.place, "place", "",
+		`resources, devices, volumes and ports that it needs, as YAML: '{devices: [{kind: gpu, memory: 8Gi}]}', or @FILE`)
 	flags.StringVar(&r.Affinity, "affinity", "", "agent that should rather do it")
 	flags.StringVar(&r.Provider, "provider", "",
 		"outside service that it calls; agents with access are preferred, rate-limited ones wait")
@@ -63,6 +71,9 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 		return nil, err
 	}
 	if r.Priority, err = PriorityFlag(s.priority); err != nil {
+		return nil, err
+	}
+	if r.Place, err = placeFlag(s.place); err != nil {
 		return nil, err
 	}
 	if r.StartAt, err = TimeFlag("--start-at", s.StartAt, now); err != nil {
@@ -86,6 +97,23 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 		return nil, err
 	}
 	return &r, WithExit(ExitUsage, r.Validate())
+}
+
+func placeFlag(text string) (place fleet.Demand, err error) {
+	name, file := strings.CutPrefix(text, "@")
+	data := []byte(text)
+	switch {
+	case text == "":
+		return place, nil
+	case !file:
+		name = "--place"
+	default:
+		if data, err = os.ReadFile(name); err != nil {
+			return place, WithExit(ExitUsage, fmt.Errorf("--place: %w", err))
+		}
+	}
+	_, err = document.Read(name, data, &place, nil)
+	return place, WithExit(ExitUsage, err)
 }
 
 func (s *Submission) command(r *api.TaskRequest, args []string) error {

@@ -12,7 +12,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-const laneUsage = "only this lane: default, cap/<capability>+<capability>, shard/<number> or agent/<id>, as the queue command shows them"
+const laneUsage = "only this lane: default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>, as the queue command shows them"
 
 func pauseCommand(a *app.App) *cobra.Command {
 	return lanesCommand(a, "pause", client.Clusters.Pause, "Take nothing more from a cluster's lanes, or from one", `

@@ -50,6 +50,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 		StartedAt:        rest.Known(m.StartedAt),
 		JoinToken:        m.JoinToken,
 		EndsProcessTrees: m.EndsProcessTrees,
+		Resources:        m.Resources,
 	}
 	a.Health = m.HealthLevel()
 	if heartbeat := live.Of(m); heartbeat != nil {

@@ -210,10 +210,8 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 		return nil, err
 	}
 	place := contract.PlaceOf(&cluster, r.TaskSpec, id)
-	if needs := r.RequiredCapabilities; len(needs) > 0 && place.Lane == contract.CapabilityLane(r.Cluster, needs) {
-		if err := h.OpenLane(ctx, r.Cluster, needs, r.Tenant); err != nil {
-			return nil, err
-		}
+	if err := h.OpenLane(ctx, &place, &r.TaskSpec); err != nil {
+		return nil, err
 	}
 	placed := place.Input(id, r.TaskSpec)
 	definition.Spec = placed.Spec

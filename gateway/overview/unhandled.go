@@ -28,6 +28,7 @@ func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) 
 	for i := range tasks {
 		t := &tasks[i]
 		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
+			Place: t.Place,
 			Since: t.MarkedAt}
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}

@@ -161,6 +161,7 @@ func (h *Handlers) Lanes(
 				Lane:       lane,
 				TaskQueue:  contract.LaneQueue(c.Config.Name, lane),
 				Priorities: []api.PriorityBacklog{},
+				Needs:      c.FitOf(lane),
 			})
 		}
 	}

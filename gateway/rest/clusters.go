@@ -19,7 +19,7 @@ const knownFor = 10 * time.Second
 // knownCluster is what is remembered of a cluster.
 type knownCluster struct {
 	config fleet.ClusterConfig // with its defaults
-	open   *sync.Map           // the capability lanes that are known to be open
+	open   *sync.Map           // the lanes that are known to be open
 }
 
 // KnownCluster is a cluster's configuration with its defaults, or unknown_cluster. After a change the old one may be
@@ -53,11 +53,11 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLane makes sure that hubs poll the lane of a set of capabilities, for a task of a tenant. One request at a time
-// asks for it: a cluster takes ten updates at a time, and a batch may bring many tasks for a new lane.
-func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []string, tenant string) error {
-	lane := contract.CapabilityLane(cluster, capabilities)
-	if c.laneOpen(cluster, lane) {
+// OpenLane makes sure that hubs poll the lane at a task's place, if it must be opened. One request at a time asks for
+// it: a cluster takes ten updates at a time, and a batch may bring many tasks for a new lane.
+func (c *Core) OpenLane(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
+	cluster, lane := spec.Cluster, place.Lane
+	if !place.Opens() || c.laneOpen(cluster, lane) {
 		return nil
 	}
 	select {
@@ -73,7 +73,7 @@ func (c *Core) OpenLane(ctx context.Context, cluster string, capabilities []stri
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Clusters().OpenLane(ctx, &view, capabilities, tenant); err != nil {
+	if err := c.Store.Clusters().OpenLane(ctx, &view, spec.LaneNeeds(), spec.Tenant); err != nil {
 		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
 	if known, ok := c.clusters.get(cluster); ok {

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -58,8 +59,9 @@ func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 		var beside sync.WaitGroup
 		beside.Go(func() { stats = h.laneOfTask(ctx, t) })
 		live := h.Live(ctx)
+		held := h.heldBeside(ctx, t, &view.Cluster)
 		beside.Wait()
-		t.Why = whyWaiting(t, &view.Cluster, live, stats)
+		t.Why = whyWaiting(t, &view.Cluster, live, stats, held)
 	}
 }
 
@@ -79,12 +81,33 @@ func (h *Handlers) laneOfTask(ctx context.Context, t *store.Task) store.LaneStat
 	return stats
 }
 
-func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats) string {
+// heldBeside asks the hubs what a cluster's agents run, for a task that asks for resources; nil: that is not known.
+func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Cluster) map[string][]fleet.HeldTask {
+	if t.Place.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, "", "tasks", contract.ReadTasksID,
+		contract.ReadTasksInput{Cluster: c.Config.Name})
+	if err != nil {
+		return nil
+	}
+	held := map[string][]fleet.HeldTask{}
+	for _, answer := range byHub {
+		maps.Copy(held, answer.Agents)
+	}
+	return held
+}
+
+func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
+	held map[string][]fleet.HeldTask,
+) string {
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities,
-			RetrySafety: t.Safety},
-		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()),
+			RetrySafety: t.Safety, Place: t.Place},
+		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
 	})
 }
 
@@ -147,7 +170,7 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task) {
 		case t.Status == fleet.TaskRetryWait:
 			t.Why = whyUnhandled(t, &view.Cluster)
 		default:
-			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()])
+			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], nil)
 		}
 	}
 }
@@ -158,7 +181,8 @@ func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
 		return ""
 	}
-	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety}
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
+		Place: t.Place}
 	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)

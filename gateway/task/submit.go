@@ -116,11 +116,8 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		return api.Task{}, err
 	}
 	place := contract.PlaceOf(&cluster, spec, id)
-	needs := spec.RequiredCapabilities
-	if len(needs) > 0 && place.Lane == contract.CapabilityLane(spec.Cluster, needs) {
-		if err := h.OpenLane(ctx, spec.Cluster, needs, spec.Tenant); err != nil {
-			return api.Task{}, err
-		}
+	if err := h.OpenLane(ctx, &place, &spec); err != nil {
+		return api.Task{}, err
 	}
 	input := place.Input(id, spec)
 	input.By = rest.Who(ctx)

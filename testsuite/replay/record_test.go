@@ -93,7 +93,7 @@ func TestRecord(t *testing.T) {
 	update(t, c, contract.TaskWorkflowID("reviewed"), contract.ReviewUpdate.Name,
 		contract.ReviewRequest{Decision: fleet.ReviewRerun})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.OpenLaneUpdate.Name,
-		contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+		contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name,
 		fleet.ClusterConfig{Name: cluster, MinAgents: 2, DesiredAgents: 3})
 

@@ -68,7 +68,7 @@ func TestRecordVersions(t *testing.T) {
 	tooMuch := fleet.AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}
 	update(t, c, id, contract.JoinUpdate.Name, contract.JoinRequest{Hub: "nowhere",
 		Joins: []fleet.Join{{AgentID: "greedy", Instance: "1", AgentProfile: tooMuch}}})
-	update(t, c, id, contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+	update(t, c, id, contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
 	stopFirst()
 	stopSecond()
 

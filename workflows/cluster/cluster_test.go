@@ -98,7 +98,7 @@ func TestClusterMembership(t *testing.T) {
 	run.at(2*time.Second, func() {
 		require.Len(t, run.view(t).Members, 2)
 		early = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{})
-		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+		lane = run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
 	})
 	run.at(3*time.Second, func() {
 		run.SignalWorkflow(contract.MembersChangedSignal.Name,

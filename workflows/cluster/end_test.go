@@ -108,7 +108,7 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 				run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
 				run.at(10*time.Second, func() { // the loop tells the hub of a lane
-					run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{Capabilities: []string{"gpu"}})
+					run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
 				})
 				run.at(10*time.Second+500*time.Millisecond, func() {
 					run.SetCurrentHistoryLength(10_000)

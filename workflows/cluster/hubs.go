@@ -77,6 +77,7 @@ func (r *run) rules() contract.Directive {
 		Mode:             s.Config.ReplicationMode,
 		CapabilitySets:   s.CapabilitySets,
 		AgentLanes:       s.LanesOpened,
+		Fits:             s.Fits,
 		Leader:           s.Leader,
 		LeaderEpoch:      s.LeaderEpoch,
 		Standbys:         s.Standbys,

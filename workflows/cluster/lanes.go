@@ -11,7 +11,7 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// lanes opens lanes of capabilities and gives back those that no task uses. It opens the lanes of single agents, and
+// lanes opens lanes of capabilities and resources, and gives back those that no task uses. It opens the lanes of single agents, and
 // closes those that hubs found empty.
 type lanes struct {
 	quiet
@@ -50,13 +50,14 @@ func (l *lanes) agentLanes() contract.AgentLanes {
 func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) error {
 	s, ok := &l.run.state, false
 	if workflow.GetVersion(ctx, "give-back-lanes", workflow.DefaultVersion, 1) == 1 {
-		ok = s.OpenLaneFor(req.Capabilities, req.Tenant, workflow.Now(ctx))
+		ok = s.OpenLaneFor(req.LaneNeeds, req.Tenant, workflow.Now(ctx))
 	} else {
 		_, ok = s.OpenLane(req.Capabilities)
 	}
 	if !ok {
-		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities, and so no more are free"+
-			" for this tenant; a set is free again an hour after its last task", len(s.CapabilitySets))
+		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities and resources, and so no"+
+			" more are free for this tenant; a set is free again an hour after its last task",
+			len(s.CapabilitySets)+len(s.Fits))
 	}
 	return nil
 }

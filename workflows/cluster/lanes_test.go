@@ -27,7 +27,7 @@ func TestClusterGivesLanesBack(t *testing.T) {
 	}, activity.RegisterOptions{Name: contract.UsedLanesActivity.Name})
 	open := func(tenant, set string) *workflowtest.Answer {
 		return run.update(contract.OpenLaneUpdate.Name,
-			contract.OpenLaneRequest{Tenant: tenant, Capabilities: []string{set}})
+			contract.OpenLaneRequest{Tenant: tenant, LaneNeeds: fleet.LaneNeeds{Capabilities: []string{set}}})
 	}
 	var last, refused, other, again *workflowtest.Answer
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })

@@ -89,10 +89,11 @@ func (r *run) plainStep(
 				return begun, false
 			}
 		}
-		if len(spec.RequiredCapabilities) > 0 || r.defaults == nil || !workflow.Now(ctx).Before(r.defaultsUntil) {
+		place := contract.TaskPlace{Lane: contract.Lane(spec, 0)}
+		if place.Opens() || r.defaults == nil || !workflow.Now(ctx).Before(r.defaultsUntil) {
 			return begun, false
 		}
-		place := contract.TaskPlace{Lane: contract.Lane(spec, 0), Defaults: *r.defaults}
+		place.Defaults = *r.defaults
 		task := place.Input("", *spec)
 		begun.Tasks = []contract.PlacedTask{{Spec: task.Spec, Lane: task.Lane}}
 	}

@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+)
+
+// LaneNeeds are what all tasks of a lane need of their agent: capabilities, and resources.
+type LaneNeeds struct {
+	Capabilities []string `json:"capabilities"`
+	Place        Demand   `json:"place,omitzero"`
+}
+
+// LaneNeeds are what the task needs.
+func (s *TaskSpec) LaneNeeds() LaneNeeds {
+	return LaneNeeds{Capabilities: SortedSet(s.RequiredCapabilities), Place: s.Place}
+}
+
+// Lane is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take
+// from it only while an agent has what the class needs, so what fits nowhere keeps nothing else waiting.
+func (n *LaneNeeds) Lane() string {
+	switch {
+	case !n.Place.IsZero():
+		sum := sha256.Sum256(n.text())
+		return fitLanes + hex.EncodeToString(sum[:8])
+	case len(n.Capabilities) > 0:
+		return CapabilityLane(n.Capabilities)
+	}
+	return DefaultLane
+}
+
+// text is the same for equal needs: JSON has its maps in order.
+//
+//workflowcheck:ignore
+func (n *LaneNeeds) text() []byte {
+	text, _ := json.Marshal(n) // it has nothing that JSON cannot have
+	return text
+}
+
+// IsOpened reports whether a lane is one that tasks must have opened before they wait there.
+func IsOpened(lane string) bool { return strings.HasPrefix(lane, capLanes) || IsFitLane(lane) }
+
+// IsFitLane reports whether a lane is one of tasks that ask for resources.
+func IsFitLane(lane string) bool { return strings.HasPrefix(lane, fitLanes) }
+
+// Fit is an open lane of tasks that ask for resources.
+type Fit struct {
+	Lane string `json:"lane"`
+	LaneNeeds
+}
+
+// MetBy reports whether an agent could ever run the lane's tasks.
+func (n *LaneNeeds) MetBy(p *AgentProfile) bool {
+	return n.Place.FitsOn(p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities)
+}
+
+// FitsOn reports whether an agent that has nothing else to do has all of it.
+func (d *Demand) FitsOn(inventory *Inventory) bool {
+	if d.IsZero() {
+		return true
+	}
+	_, lacking := NewStock(inventory).Allocate(d)
+	return lacking == ""
+}
+
+// FitOf is what the tasks of a lane need, if they ask for resources; nil: they do not.
+func (l *CapabilityLanes) FitOf(lane string) *LaneNeeds {
+	for i := range l.Fits {
+		if l.Fits[i].Lane == lane {
+			return &l.Fits[i].LaneNeeds
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Allocation is what a hub gave an attempt of what its task asks for.
+type Allocation struct {
+	Amounts
+	Devices []DeviceShare  `json:"devices,omitempty"`
+	Volumes []VolumeDemand `json:"volumes,omitempty"`
+	Ports   map[string]int `json:"ports,omitempty"`
+}
+
+// DeviceShare is a device, or a part of its memory.
+type DeviceShare struct {
+	Kind   string `json:"kind"`
+	Vendor string `json:"vendor,omitempty"`
+	Index  int    `json:"index"`
+	Memory string `json:"memory,omitempty" doc:"Absent: the whole device."`
+}
+
+// Stock is what an agent has left.
+type Stock struct {
+	inventory *Inventory
+	free      [len(dimensions)]int64
+	devices   []deviceStock
+	taken     map[int]bool // ports that nobody gets
+	resting   map[int]bool // ports that were free only a short time ago
+}
+
+type deviceStock struct {
+	*Device
+	total, free int64
+	users       int
+	whole       bool // one of them has all of it
+}
+
+func deviceID(kind string, index int) string { return fmt.Sprint(kind, " ", index) }
+
+// NewStock is all that an agent has; nil offers nothing.
+func NewStock(inventory *Inventory) *Stock {
+	s := &Stock{inventory: inventory, taken: map[int]bool{}, resting: map[int]bool{}}
+	if inventory == nil {
+		return s
+	}
+	s.free, _ = inventory.values("") // it was validated, as all that follows
+	for i := range inventory.Devices {
+		d := &inventory.Devices[i]
+		total, _ := parseBytes(d.Memory)
+		s.devices = append(s.devices, deviceStock{Device: d, total: total, free: total})
+	}
+	return s
+}
+
+// Take takes what an attempt has; nil is nothing.
+func (s *Stock) Take(a *Allocation) {
+	if a == nil {
+		return
+	}
+	values, _ := a.values("")
+	for i := range values {
+		s.free[i] -= values[i]
+	}
+	for _, share := range a.Devices {
+		for i := range s.devices {
+			d := &s.devices[i]
+			if d.Kind == share.Kind && d.Index == share.Index {
+				memory, _ := parseBytes(share.Memory)
+				d.users, d.free, d.whole = d.users+1, d.free-memory, d.whole || share.Memory == ""
+			}
+		}
+	}
+	s.TakePorts(a)
+}
+
+// TakePorts takes the ports that an attempt on another agent of the host has.
+func (s *Stock) TakePorts(a *Allocation) {
+	for _, port := range a.Ports {
+		s.taken[port] = true
+	}
+}
+
+// TakePort takes a port that somebody else has. One that only rests may still be asked for by its number.
+func (s *Stock) TakePort(port int, rests bool) {
+	if rests {
+		s.resting[port] = true
+	} else {
+		s.taken[port] = true
+	}
+}
+
+// Allocate finds what a demand gets of the stock, without taking it. Where something is missing, lacking names the
+// first such thing.
+func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
+	if s.inventory == nil {
+		return nil, "resources that it tells of"
+	}
+	a = &Allocation{Amounts: d.Resources, Volumes: d.Volumes}
+	values, _ := d.Resources.values("")
+	for i, text := range d.Resources.texts() {
+		if values[i] > max(0, s.free[i]) {
+			return nil, dimensions[i] + " " + text
+		}
+	}
+	if a.Devices, lacking = s.findDevices(d.Devices); lacking != "" {
+		return nil, lacking
+	}
+	for _, v := range d.Volumes {
+		if !slices.ContainsFunc(s.inventory.Volumes, func(has Volume) bool {
+			return has.Name == v.Name && (v.ReadOnly || !has.ReadOnly)
+		}) {
+			return nil, "volume " + v.Name
+		}
+	}
+	if a.Ports, lacking = s.findPorts(d.Ports); lacking != "" {
+		return nil, lacking
+	}
+	return a, ""
+}
+
+// findDevices gives each demand devices of its own: first those that must be whole, then the largest shares. A share is
+// taken from the device that has the least left which is enough.
+func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacking string) {
+	weight := func(d *DeviceDemand) int64 {
+		memory, _ := parseBytes(d.Memory)
+		if d.whole() {
+			memory += 1 << 60
+		}
+		return memory
+	}
+	order := slices.Clone(demands)
+	slices.SortStableFunc(order, func(a, b DeviceDemand) int { return cmp.Compare(weight(&b), weight(&a)) })
+	used := map[*Device]bool{}
+	for i := range order {
+		demand := &order[i]
+		memory, _ := parseBytes(demand.Memory)
+		for range max(1, demand.Count) {
+			var best *deviceStock
+			for j := range s.devices {
+				d := &s.devices[j]
+				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.whole())
+				if fits && !used[d.Device] && demand.matches(d.Device) && (best == nil || d.free < best.free) {
+					best = d
+				}
+			}
+			if best == nil {
+				return nil, demand.words()
+			}
+			used[best.Device] = true
+			share := DeviceShare{Kind: best.Kind, Vendor: best.Vendor, Index: best.Index}
+			if !demand.whole() {
+				share.Memory = demand.Memory
+			}
+			shares = append(shares, share)
+		}
+	}
+	return shares, ""
+}
+
+// matches reports whether a device is of the kind. The model h100-80gb is one of h100.
+func (d *DeviceDemand) matches(has *Device) bool {
+	return has.Kind == d.Kind && (d.Vendor == "" || has.Vendor == d.Vendor) &&
+		(d.Model == "" || has.Model == d.Model || strings.HasPrefix(has.Model, d.Model+"-"))
+}
+
+// words are as "2 whole nvidia gpu", or "gpu memory 8Gi".
+func (d *DeviceDemand) words() string {
+	var words []string
+	if d.Count > 1 {
+		words = append(words, fmt.Sprint(d.Count))
+	}
+	if d.whole() {
+		words = append(words, "whole")
+	}
+	for _, word := range []string{d.Vendor, d.Model, d.Kind} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if d.Memory != "" {
+		words = append(words, "memory", d.Memory)
+	}
+	return strings.Join(words, " ")
+}
+
+func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, lacking string) {
+	if len(demands) == 0 {
+		return nil, ""
+	}
+	ports = map[string]int{}
+	given := map[int]bool{}
+	names := slices.Sorted(maps.Keys(demands))
+	for _, name := range names {
+		if port := demands[name].Static; port > 0 {
+			if s.taken[port] {
+				return nil, fmt.Sprint("port ", port)
+			}
+			ports[name], given[port] = port, true
+		}
+	}
+	next, last, _ := s.inventory.PortRange()
+	for _, name := range names {
+		if demands[name].Static > 0 {
+			continue
+		}
+		for next <= last && (s.taken[next] || s.resting[next] || given[next]) {
+			next++
+		}
+		if next > last {
+			return nil, "a port of its range"
+		}
+		ports[name], given[next] = next, true
+	}
+	return ports, ""
+}
+
+// Room is how many more of a demand the stock has, at most so many.
+func (s *Stock) Room(d *Demand, most int) (n int) {
+	left := &Stock{inventory: s.inventory, free: s.free, devices: slices.Clone(s.devices), taken: maps.Clone(s.taken),
+		resting: s.resting}
+	for ; n < most; n++ {
+		a, lacking := left.Allocate(d)
+		if lacking != "" {
+			break
+		}
+		left.Take(a)
+	}
+	return n
+}
+
+// Fullness is the share of memory that is in use on the devices of an allocation with it, 0 to 1; 0 without devices.
+// Where it is largest, the allocation leaves most room elsewhere.
+func (s *Stock) Fullness(a *Allocation) float64 {
+	var used, total int64
+	for _, share := range a.Devices {
+		for i := range s.devices {
+			if d := &s.devices[i]; d.Kind == share.Kind && d.Index == share.Index {
+				memory, _ := parseBytes(share.Memory)
+				used, total = used+d.total-d.free+memory, total+d.total
+			}
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	return float64(used) / float64(total)
+}
+
+// Shortage names what agents lack of a demand, and how many: "gpu memory 64Gi on 2 agents, volume models on 1 agent".
+// It is empty when one of them has all of it, or there are none.
+func Shortage(d *Demand, stocks []*Stock) string {
+	counts := map[string]int{}
+	for _, s := range stocks {
+		_, lacking := s.Allocate(d)
+		if lacking == "" {
+			return ""
+		}
+		counts[lacking]++
+	}
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = name + " on " + Count(counts[name], "agent")
+	}
+	return strings.Join(names, ", ")
+}

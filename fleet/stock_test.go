@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func gpus(memory ...string) *Inventory {
+	v := &Inventory{Amounts: Amounts{CPU: "4", Memory: "8Gi", Disk: "100Gi"}, Ports: "20000-20002",
+		Volumes: []Volume{{Name: "models", Path: "/models"}, {Name: "base", Path: "/base", ReadOnly: true}}}
+	for i, m := range memory {
+		v.Devices = append(v.Devices, Device{Kind: "gpu", Vendor: "nvidia", Model: "a10-24gb", Index: i, Memory: m})
+	}
+	return v
+}
+
+func gpu(change ...func(*DeviceDemand)) Demand {
+	d := DeviceDemand{Kind: "gpu", Memory: "8Gi"}
+	for _, c := range change {
+		c(&d)
+	}
+	return Demand{Devices: []DeviceDemand{d}}
+}
+
+func whole(d *DeviceDemand) { d.Share = new(false) }
+
+func TestAllocate(t *testing.T) {
+	t.Parallel()
+	has := func(shares ...DeviceShare) *Allocation { return &Allocation{Devices: shares} }
+	share := func(index int, memory string) DeviceShare {
+		return DeviceShare{Kind: "gpu", Vendor: "nvidia", Index: index, Memory: memory}
+	}
+	for name, c := range map[string]struct {
+		inventory *Inventory
+		used      []*Allocation
+		taken     map[int]bool // ports: whether they only rest
+		demand    Demand
+		devices   []DeviceShare
+		ports     map[string]int
+		lacking   string
+	}{
+		"nothing is told": {demand: Demand{Resources: Amounts{CPU: "1"}}, lacking: "resources that it tells of"},
+		"amounts": {inventory: gpus(), used: []*Allocation{{Amounts: Amounts{CPU: "2500m", Memory: "4Gi"}}},
+			demand: Demand{Resources: Amounts{CPU: "1.5", Memory: "4Gi", Disk: "1Gi"}}},
+		"too little cpu": {inventory: gpus(), used: []*Allocation{{Amounts: Amounts{CPU: "3"}}},
+			demand: Demand{Resources: Amounts{CPU: "1.5"}}, lacking: "cpu 1.5"},
+		"too little memory": {inventory: gpus(), demand: Demand{Resources: Amounts{Memory: "9Gi"}}, lacking: "memory 9Gi"},
+		"nothing of what is overdrawn": {inventory: gpus(), used: []*Allocation{{Amounts: Amounts{CPU: "9"}}},
+			demand: Demand{Resources: Amounts{Memory: "1Gi"}}},
+		"a share of the fullest device that has it": {inventory: gpus("24Gi", "24Gi", "24Gi"),
+			used: []*Allocation{has(share(1, "8Gi")), has(share(2, "20Gi"))}, demand: gpu(),
+			devices: []DeviceShare{share(1, "8Gi")}},
+		"no device has so much left": {inventory: gpus("24Gi", "24Gi"),
+			used: []*Allocation{has(share(0, "20Gi")), has(share(1, "20Gi"))}, demand: gpu(),
+			lacking: "gpu memory 8Gi"},
+		"a whole device only where nobody is": {inventory: gpus("24Gi", "24Gi"), used: []*Allocation{has(share(0, "1Gi"))},
+			demand: gpu(whole), devices: []DeviceShare{share(1, "")}},
+		"a share of no device that is had whole": {inventory: gpus("24Gi"), used: []*Allocation{has(share(0, ""))},
+			demand: gpu(), lacking: "gpu memory 8Gi"},
+		"whole, but too small": {inventory: gpus("4Gi"), demand: gpu(whole), lacking: "whole gpu memory 8Gi"},
+		"without memory it is whole": {inventory: gpus(""), demand: gpu(func(d *DeviceDemand) { d.Memory = "" }),
+			devices: []DeviceShare{share(0, "")}},
+		"several are different ones": {inventory: gpus("24Gi"), demand: gpu(func(d *DeviceDemand) { d.Count = 2 }),
+			lacking: "2 gpu memory 8Gi"},
+		"entries get different ones, the whole one first": {inventory: gpus("24Gi", "80Gi"),
+			demand: Demand{Devices: []DeviceDemand{{Kind: "gpu", Memory: "8Gi"}, {Kind: "gpu", Memory: "24Gi",
+				Share: new(false)}}}, devices: []DeviceShare{share(0, ""), share(1, "8Gi")}},
+		"a model of the family": {inventory: gpus("24Gi"), demand: gpu(func(d *DeviceDemand) { d.Model = "a10" }),
+			devices: []DeviceShare{share(0, "8Gi")}},
+		"no other model": {inventory: gpus("24Gi"), demand: gpu(func(d *DeviceDemand) { d.Model = "a1" }),
+			lacking: "a1 gpu memory 8Gi"},
+		"no other vendor": {inventory: gpus("24Gi"), demand: gpu(func(d *DeviceDemand) { d.Vendor = "amd" }),
+			lacking: "amd gpu memory 8Gi"},
+		"volumes": {inventory: gpus(), demand: Demand{Volumes: []VolumeDemand{{Name: "models"}, {Name: "base",
+			ReadOnly: true}}}},
+		"a read-only volume to write to": {inventory: gpus(), demand: Demand{Volumes: []VolumeDemand{{Name: "base"}}},
+			lacking: "volume base"},
+		"ports of the range, none twice": {inventory: gpus(), used: []*Allocation{{Ports: map[string]int{"x": 20000}}},
+			demand: Demand{Ports: map[string]PortDemand{"b": {}, "a": {}}}, ports: map[string]int{"a": 20001, "b": 20002}},
+		"the range is used up": {inventory: gpus(), taken: map[int]bool{20001: true, 20002: false},
+			demand: Demand{Ports: map[string]PortDemand{"b": {}, "a": {}}}, lacking: "a port of its range"},
+		"a static port is no port of the range": {inventory: gpus(),
+			demand: Demand{Ports: map[string]PortDemand{"a": {}, "z": {Static: 20000}, "y": {Static: 80}}},
+			ports:  map[string]int{"a": 20001, "z": 20000, "y": 80}},
+		"a static port is had once": {inventory: gpus(), taken: map[int]bool{80: false},
+			demand: Demand{Ports: map[string]PortDemand{"a": {Static: 80}}}, lacking: "port 80"},
+		"a static port need not rest": {inventory: gpus(), taken: map[int]bool{20001: true},
+			demand: Demand{Ports: map[string]PortDemand{"a": {Static: 20001}}}, ports: map[string]int{"a": 20001}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, c.demand.Validate())
+			stock := NewStock(c.inventory)
+			for _, a := range c.used {
+				stock.Take(a)
+			}
+			for port, rests := range c.taken {
+				stock.TakePort(port, rests)
+			}
+			a, lacking := stock.Allocate(&c.demand)
+			require.Equal(t, c.lacking, lacking)
+			if lacking == "" {
+				require.Equal(t, &Allocation{Amounts: c.demand.Resources, Volumes: c.demand.Volumes,
+					Devices: c.devices, Ports: c.ports}, a)
+			}
+		})
+	}
+}
+
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	d := gpu()
+	require.Equal(t, 3, NewStock(gpus("24Gi")).Room(&d, 10))
+	require.Equal(t, 2, NewStock(gpus("24Gi")).Room(&d, 2))
+	d = gpu(whole)
+	require.Equal(t, 2, NewStock(gpus("24Gi", "8Gi", "4Gi")).Room(&d, 10))
+	require.Zero(t, NewStock(nil).Room(&d, 10))
+	d = Demand{Ports: map[string]PortDemand{"http": {}}}
+	stock := NewStock(gpus())
+	require.Equal(t, 3, stock.Room(&d, 10))
+	require.Equal(t, 3, stock.Room(&d, 10), "it takes nothing")
+}
+
+func TestShortage(t *testing.T) {
+	t.Parallel()
+	d := Demand{Devices: gpu().Devices, Volumes: []VolumeDemand{{Name: "data"}}}
+	require.Empty(t, Shortage(&d, nil))
+	lacking := []*Stock{NewStock(gpus("24Gi")), NewStock(gpus("4Gi")), NewStock(gpus())}
+	require.Equal(t, "gpu memory 8Gi on 2 agents, volume data on 1 agent", Shortage(&d, lacking))
+	d.Volumes = nil
+	require.Empty(t, Shortage(&d, lacking), "one has it all")
+}
+
+func TestDemandBounds(t *testing.T) {
+	t.Parallel()
+	for field, d := range map[string]Demand{
+		"place.resources.cpu":     {Resources: Amounts{CPU: "many"}},
+		"place.resources.disk":    {Resources: Amounts{Disk: "-1"}},
+		"place.devices":           {Devices: make([]DeviceDemand, 9)},
+		"place.devices[0].kind":   {Devices: []DeviceDemand{{}}},
+		"place.devices[1].memory": {Devices: []DeviceDemand{{Kind: "gpu"}, {Kind: "gpu", Memory: "8 apples"}}},
+		"place.devices[0].count":  {Devices: []DeviceDemand{{Kind: "gpu", Count: 65}}},
+		"place.volumes":           {Volumes: []VolumeDemand{{Name: "a_b"}}},
+		"place":                   {Volumes: make([]VolumeDemand, 17)},
+		"place.ports":             {Ports: map[string]PortDemand{"a": {Static: 80}, "b": {Static: 80}}},
+	} {
+		var wrong *FieldError
+		require.ErrorAs(t, d.Validate(), &wrong, field)
+		require.Equal(t, field, wrong.Field)
+	}
+	for field, v := range map[string]Inventory{
+		"memory":            {Amounts: Amounts{Memory: "x"}},
+		"devices[1].index":  {Devices: []Device{{Kind: "gpu"}, {Kind: "gpu"}}},
+		"devices[0].vendor": {Devices: []Device{{Kind: "gpu", Vendor: "NVIDIA"}}},
+		"ports":             {Ports: "21000-20000"},
+		"volumes":           {Volumes: []Volume{{Name: "a"}, {Name: "a"}}},
+	} {
+		var wrong *FieldError
+		require.ErrorAs(t, v.Validate(), &wrong, field)
+		require.Equal(t, field, wrong.Field)
+	}
+}
+
+func TestPlaceFillsDevicesUp(t *testing.T) {
+	t.Parallel()
+	d := gpu()
+	used, free := NewStock(gpus("24Gi")), NewStock(gpus("24Gi"))
+	used.Take(&Allocation{Devices: []DeviceShare{{Kind: "gpu", Memory: "8Gi"}}})
+	candidates := []Candidate{
+		{AgentID: "free", MaxTasks: 2, Inventory: gpus("24Gi"), Stock: free},
+		{AgentID: "used", MaxTasks: 2, Running: 1, Inventory: gpus("24Gi"), Stock: used},
+		{AgentID: "none", MaxTasks: 2, Stock: NewStock(nil)},
+	}
+	require.Equal(t, 1, Place(&TaskSpec{Place: d}, candidates, Hint{}, time.Time{}))
+	require.Equal(t, 0, Place(&TaskSpec{Place: gpu(whole)}, candidates, Hint{}, time.Time{}))
+	require.Equal(t, 0, Place(&TaskSpec{}, candidates[:2], Hint{}, time.Time{}), "without devices the less loaded one")
+	require.False(t, candidates[2].Fits(&TaskSpec{Place: d}))
+}
+
+func TestFitLanes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	spec := TaskSpec{Type: "train", Cluster: "c", RequiredCapabilities: []string{"b", "a"}, Place: gpu()}
+	lane := LaneOf(&spec, 0)
+	require.Regexp(t, "^fit/[0-9a-f]{16}$", lane)
+	require.Equal(t, AgentLane("x"), LaneOf(&TaskSpec{Agent: "x", Place: gpu()}, 0))
+	require.Equal(t, lane, LaneOf(&TaskSpec{RequiredCapabilities: []string{"a", "b", "a"}, Place: gpu()}, 0))
+	require.NotEqual(t, lane, LaneOf(&TaskSpec{Place: gpu()}, 0))
+	parsed, err := ParseLane(lane)
+	require.NoError(t, err)
+	require.Equal(t, lane, parsed)
+
+	c := Cluster{Members: []Member{
+		{AgentID: "able", Status: AgentOnline, AgentProfile: AgentProfile{Capabilities: []string{"a", "b"},
+			Resources: gpus("24Gi")}},
+		{AgentID: "small", Status: AgentOnline, AgentProfile: AgentProfile{Capabilities: []string{"a", "b"},
+			Resources: gpus("4Gi")}},
+		{AgentID: "other", Status: AgentOnline, AgentProfile: AgentProfile{Resources: gpus("24Gi")}},
+	}}
+	require.True(t, c.OpenLaneFor(spec.LaneNeeds(), "", now))
+	require.True(t, c.OpenLaneFor(spec.LaneNeeds(), "", now), "again")
+	require.Len(t, c.Fits, 1)
+	require.Empty(t, c.CapabilitySets)
+	require.True(t, c.LaneOpen(lane))
+	require.Contains(t, c.Lanes(nil), lane)
+	servers := c.ServersOf(lane, nil)
+	require.Len(t, servers, 1)
+	require.Equal(t, "able", servers[0].AgentID)
+	text, err := json.Marshal(&c)
+	require.NoError(t, err)
+	var again Cluster
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, lane, again.Fits[0].LaneNeeds.Lane(), "the class survives the state")
+
+	for range 2 { // at two looks in a row nobody uses it
+		now = c.NextLaneLook()
+		c.SettleLanes(nil, now)
+	}
+	require.False(t, c.LaneOpen(lane))
+	require.Empty(t, c.Fits)
+}

@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// offering starts an agent with eight slots that offers this to tasks.
+func (b *bench) offering(t *testing.T, id string, offer fleet.Inventory) {
+	t.Helper()
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: id, Slots: 8, Resources: &offer,
+		StopTimeout: time.Millisecond}, map[string]agent.Handler{"hold": b.hold(id)})
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id, nil, nil)
+		return status == http.StatusOK
+	}, patience, 10*time.Millisecond, "agent %s joins", id)
+}
+
+// held is what an agent's tasks have of it, by task; nil: its hub does not say.
+func (b *bench) held(t *testing.T, id string) map[string]fleet.Allocation {
+	t.Helper()
+	var a api.Agent
+	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id+"?view=full", nil, &a)
+	require.Equal(t, http.StatusOK, status, "%+v", problem)
+	if a.CurrentTasks == nil {
+		return nil
+	}
+	held := map[string]fleet.Allocation{}
+	for _, task := range a.CurrentTasks {
+		held[task.TaskID] = *task.Allocation
+	}
+	return held
+}
+
+// blocked waits until a task's reason contains words, and checks that no attempt was made.
+func (b *bench) blocked(t *testing.T, id, words string) {
+	t.Helper()
+	var waiting task
+	require.Eventually(t, func() bool {
+		waiting = getTask(t, b.node.URL, id, "0s")
+		return strings.Contains(waiting.Why, words)
+	}, patience, 20*time.Millisecond, "%s waits because %s", id, words)
+	require.Equal(t, fleet.TaskQueued, waiting.Status)
+	require.Empty(t, waiting.Attempts)
+	require.Empty(t, b.begins(id))
+}
+
+var gpu24 = fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Vendor: "nvidia", Memory: "24Gi"}}}
+
+func gpu(device string) map[string]any {
+	return map[string]any{"place": map[string]any{"devices": []any{map[string]any{"kind": "gpu", "memory": device}}}}
+}
+
+// TestGPUsAreSharedByMemory: two GPUs of 24 GiB take six tasks of 8 GiB at a time, also over a restart of the hub.
+func TestGPUsAreSharedByMemory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	agents := []string{plane.UniqueID("a"), plane.UniqueID("b")}
+	for _, id := range agents {
+		b.offering(t, id, gpu24)
+	}
+	for range 6 {
+		b.waitBegins(t, b.submit(t, gpu("8Gi")), 1)
+	}
+	seventh := b.submit(t, gpu("8Gi"))
+	const full = "too little is free of gpu memory 8Gi on 2 agents"
+	b.blocked(t, seventh, full)
+	before := map[string]map[string]fleet.Allocation{}
+	for _, id := range agents {
+		before[id] = b.held(t, id)
+		require.Len(t, before[id], 3)
+		for _, a := range before[id] {
+			require.Equal(t, fleet.Allocation{Devices: []fleet.DeviceShare{{Kind: "gpu", Vendor: "nvidia",
+				Memory: "8Gi"}}}, a)
+		}
+	}
+
+	listen, hubID := strings.TrimPrefix(b.node.URL, "http://"), b.node.Hub.ID()
+	b.node.Stop()
+	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
+	for _, id := range agents {
+		require.Eventually(t, func() bool { return len(b.held(t, id)) == 3 }, patience, 50*time.Millisecond)
+		require.Equal(t, before[id], b.held(t, id))
+	}
+	b.blocked(t, seventh, full)
+	b.finish.Store(true)
+	done := getTask(t, b.node.URL, seventh, "20s")
+	require.Equal(t, fleet.TaskCompleted, done.Status)
+	require.Len(t, done.Attempts, 1)
+	require.Equal(t, 1, done.Attempts[0].Number, "it was never offered in vain")
+}
+
+func TestGPUsThatAreNotShared(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	for _, prefix := range []string{"a", "b"} {
+		b.offering(t, plane.UniqueID(prefix), gpu24)
+	}
+	alone := map[string]any{"place": map[string]any{"devices": []any{map[string]any{"kind": "gpu", "memory": "8Gi",
+		"share": false}}}}
+	first := b.waitBegins(t, b.submit(t, alone), 1)
+	second := b.waitBegins(t, b.submit(t, alone), 1)
+	require.NotEqual(t, first[0].agent, second[0].agent)
+	b.blocked(t, b.submit(t, alone), "too little is free of whole gpu memory 8Gi on 2 agents")
+	b.waitBegins(t, b.submit(t, nil), 1) // other work goes on
+	b.finish.Store(true)
+}
+
+// TestWhatFitsNowhereBeginsOnceAnAgentHasIt waits for the agent, not for the end of a backoff.
+func TestWhatFitsNowhereBeginsOnceAnAgentHasIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	b.offering(t, plane.UniqueID("a"), gpu24)
+	b.agent(t, plane.UniqueID("plain"))
+	large := b.submit(t, gpu("64Gi"))
+	b.blocked(t, large, "it lacks gpu memory 64Gi on 1 agent, resources that it tells of on 1 agent")
+	for range 3 {
+		b.waitBegins(t, b.submit(t, nil), 1)
+	}
+	b.blocked(t, large, "it lacks gpu memory 64Gi")
+	able := plane.UniqueID("b")
+	joined := time.Now()
+	b.offering(t, able, fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Memory: "80Gi"}}})
+	begun := b.waitBegins(t, large, 1)
+	t.Logf("it began %s after the agent that has it came", begun[0].at.Sub(joined).Round(time.Millisecond))
+	require.Equal(t, able, begun[0].agent)
+	b.finish.Store(true)
+	require.Len(t, getTask(t, b.node.URL, large, "20s").Attempts, 1)
+}
+
+// TestStaticPortIsHadOnceOnAHost has two agents of one host, which is the test's.
+func TestStaticPortIsHadOnceOnAHost(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := free.Addr().(*net.TCPAddr).Port
+	require.NoError(t, free.Close())
+	b := newBench(t, fleet.ClusterConfig{})
+	for _, prefix := range []string{"a", "b"} {
+		b.offering(t, plane.UniqueID(prefix), fleet.Inventory{})
+	}
+	static := map[string]any{"place": map[string]any{"ports": map[string]any{"http": map[string]any{"static": port}}}}
+	first := b.submit(t, static)
+	agentID := b.waitBegins(t, first, 1)[0].agent
+	require.Equal(t, map[string]int{"http": port}, b.held(t, agentID)[first].Ports)
+	second := b.submit(t, static)
+	require.Eventually(t, func() bool {
+		return strings.Contains(getTask(t, b.node.URL, second, "0s").Why,
+			fmt.Sprintf("too little is free of port %d on 2 agents", port))
+	}, patience, 20*time.Millisecond)
+	require.Empty(t, b.begins(second))
+	b.finish.Store(true)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, second, "20s").Status)
+}
+
+func TestBadPlacesAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	for want, place := range map[string]any{
+		`place.devices[0].memory must be an amount of bytes, like "512Mi" or "4Gi"`: gpu("8 apples")["place"],
+		`place.resources.cpu must be a number of cores, like "2", "0.5" or "500m"`: map[string]any{
+			"resources": map[string]any{"cpu": "all"}},
+		"place.ports must have different static ports": map[string]any{"ports": map[string]any{
+			"a": map[string]any{"static": 80}, "b": map[string]any{"static": 80}}},
+	} {
+		status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks",
+			map[string]any{"type": "hold", "cluster": b.cluster, "place": place}, nil)
+		require.Equal(t, http.StatusBadRequest, status, fmt.Sprint(place))
+		require.Contains(t, fmt.Sprintf("%+v", problem), want)
+	}
+}
