@@ -66,7 +66,7 @@ func (h *Handlers) healths(
 			a := healthOf(c, m, byHub)
 			a.Status, _, _ = live.Status(m)
 			if now, known := facts[m.AgentID]; known {
-				takeFacts(&a, &now)
+				takeMetrics(&a, &now)
 			}
 			agents = append(agents, a)
 		}
@@ -94,8 +94,8 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	return a
 }
 
-// takeFacts puts in what the agent's hub publishes of it.
-func takeFacts(a *api.AgentHealth, now *fleet.LiveAgent) {
+// takeMetrics puts in what the agent's hub publishes of it.
+func takeMetrics(a *api.AgentHealth, now *fleet.LiveAgent) {
 	a.LastHeartbeat = &now.LastHeartbeat
 	a.Metrics = &api.HealthMetrics{CPUPercent: now.CPUPercent, MemoryPercent: now.MemoryPercent, TaskCount: now.Running}
 	if now.Processed > 0 {

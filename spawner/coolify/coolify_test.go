@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,19 +39,33 @@ type server struct {
 	loses  string // the request whose answer is lost, once
 }
 
+// document finds the operations of Coolify's published OpenAPI document, in the file that MAINSTAY_COOLIFY_OPENAPI
+// names; nil: it names none.
+var document = sync.OnceValues(func() (routers.Router, error) {
+	path := os.Getenv("MAINSTAY_COOLIFY_OPENAPI")
+	if path == "" {
+		return nil, nil
+	}
+	doc, err := openapi3.NewLoader().LoadFromFile(path)
+	if err != nil {
+		return nil, err
+	}
+	doc.Servers = openapi3.Servers{{URL: "http://coolify/api/v1"}}
+	// It demands both the environment's name and its uuid, and its text says that one of them is enough.
+	body := doc.Paths.Find("/applications/dockerimage").Post.RequestBody.Value.Content["application/json"].Schema.Value
+	body.Required = slices.DeleteFunc(body.Required, func(name string) bool { return name == "environment_uuid" })
+	return gorillamux.NewRouter(doc)
+})
+
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, apps: map[string]map[string]any{}, files: map[string][]map[string]any{}, envs: map[string]any{}}
-	http := httptest.NewServer(s)
-	t.Cleanup(http.Close)
-	s.url = http.URL
-	if path := os.Getenv("MAINSTAY_COOLIFY_OPENAPI"); path != "" {
-		doc, err := openapi3.NewLoader().LoadFromFile(path)
-		require.NoError(t, err)
-		doc.Servers = openapi3.Servers{{URL: http.URL + "/api/v1"}}
-		s.router, err = gorillamux.NewRouter(doc)
-		require.NoError(t, err)
-	} else {
+	front := httptest.NewServer(s)
+	t.Cleanup(front.Close)
+	s.url = front.URL
+	router, err := document()
+	require.NoError(t, err)
+	if s.router = router; router == nil {
 		t.Log("requests are not checked against Coolify's OpenAPI document: MAINSTAY_COOLIFY_OPENAPI names no file")
 	}
 	return s
@@ -63,7 +78,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.router != nil {
 		r.Body = io.NopCloser(bytes.NewReader(content))
 		checked := r.Clone(r.Context())
-		checked.URL.Scheme, checked.URL.Host, _ = strings.Cut(s.url, "://")
+		checked.URL.Scheme, checked.URL.Host, checked.Host = "http", "coolify", "coolify"
 		route, params, err := s.router.FindRoute(checked)
 		if err == nil {
 			err = openapi3filter.ValidateRequest(r.Context(), &openapi3filter.RequestValidationInput{Request: checked,
