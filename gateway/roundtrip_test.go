@@ -39,6 +39,8 @@ var everySetting = map[string]struct{ collection, name, body string }{
 			"shard_key": "k", "required_capabilities": ["gpu"], "preferred_capabilities": ["fast"], "affinity": "a-2",
 			"retry": {"max_attempts": 5, "max_transfers": 4, "initial_interval": "3s", "max_interval": "4m0s", "non_retryable": ["exit_2"]},
 			"retry_safety": "fenced", "timeout": "30s", "expires_in": "2h0m0s", "beacon_timeout": "45s", "provider": "openai",
+			"place": {"resources": {"cpu": "2", "memory": "4Gi", "disk": "1Gi"}, "devices": [{"kind": "gpu", "memory": "8Gi"}],
+				"volumes": [{"name": "models"}], "ports": {"http": {}}},
 			"tenant": "acme", "labels": {"a": "b"}}}`},
 }
 

@@ -147,6 +147,8 @@ func queue() *Dashboard {
 				Query{`sum(rate(mainstay_hub_attempts_returned_total[5m]))`, "given back"},
 				Query{`sum(rate(mainstay_hub_attempts_not_received_total[5m]))`, "not received"},
 				Query{`sum(rate(mainstay_hub_attempts_lost_total[5m]))`, "lost with their agents"},
+				Query{`sum by (evidence) (rate(mainstay_hub_agents_given_up_total[5m]))`, "agents given up: {{evidence}}"},
+				Query{`sum(rate(mainstay_hub_agents_given_up_wrongly_total[5m]))`, "agents given up wrongly"},
 				Query{`sum(rate(mainstay_hub_stale_results_total[5m]))`, "results too late"},
 				Query{`sum(rate(mainstay_hub_beacons_missed_total[5m]))`, "no sign of life"}),
 			graph("Hubs at their limit", "", "none", Query{`sum(rate(mainstay_hub_tasks_parked_total[5m]))`,

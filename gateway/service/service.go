@@ -21,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // fresh is how long what hubs said of instances is answered again.
@@ -95,13 +96,16 @@ func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstan
 		return out, err
 	}
 	name, own := rest.OwnID(ctx, in.Name)
+	if !own {
+		return out, httpapi.Problem(protocol.CodeNotFound, "no such service")
+	}
 	if in.Index == "" {
 		wait = 0
 	}
 	err = h.WaitUntil(ctx, wait, "find instances", func(ctx context.Context, _ bool) (bool, error) {
 		out = api.ServiceInstances{Name: name, Instances: []api.ServiceInstance{}}
 		found, err := h.read(ctx)
-		if err != nil || !own {
+		if err != nil {
 			return false, err
 		}
 		for i := range found {
