@@ -63,7 +63,12 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 
 // placeLocked gives an attempt to the best session of the lane. It reports false when none has a free slot.
 func (l *lane) placeLocked(a *attempt) bool {
-	shortlist := l.shortlistLocked(&a.input)
+	return l.placeAmongLocked(a, rankTop) || l.placeAmongLocked(a, len(l.sessions))
+}
+
+// placeAmongLocked is placeLocked among so many sessions of each kind, the least loaded ones.
+func (l *lane) placeAmongLocked(a *attempt, top int) bool {
+	shortlist := l.shortlistLocked(&a.input, top)
 	sessions := make([]*session, 0, len(shortlist))
 	candidates := make([]fleet.Candidate, 0, len(shortlist))
 	for _, s := range shortlist {

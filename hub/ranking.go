@@ -86,10 +86,10 @@ func (r ranking) remove(s *seat) {
 	}
 }
 
-// shortlistLocked returns sessions of the lane with the best one for a delivery among them. Whether an agent can run a
-// task that names a provider or asks for resources changes by the moment, so all with a free slot are returned for it.
-func (l *lane) shortlistLocked(in *contract.RunTaskInput) []*session {
-	top := rankTop
+// shortlistLocked returns the best so many sessions of each kind for a delivery. With rankTop the best of all is among
+// them, unless it depends on more than their load: for a task that names a provider or asks for resources all are
+// returned.
+func (l *lane) shortlistLocked(in *contract.RunTaskInput, top int) []*session {
 	if in.Spec.Provider != "" || !in.Spec.Place.IsZero() {
 		top = len(l.sessions)
 	}

@@ -87,6 +87,18 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 	require.Greater(t, len(running), 50)
 }
 
+// Where none of the least loaded agents can take a task, the others are asked.
+func TestPlacementBeyondTheRank(t *testing.T) {
+	t.Parallel()
+	h, l := crowd(t, 50, func(int, *protocol.Register) {})
+	for i := range 49 {
+		h.sessions[fmt.Sprintf("agent-%05d", i)].candidate.MaxTasks = 0
+	}
+	a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: task("t")}
+	require.True(t, l.placeLocked(a))
+	require.Equal(t, "agent-00049", a.session.agent)
+}
+
 func BenchmarkPlacement(b *testing.B) {
 	for _, agents := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(agents), func(b *testing.B) {
