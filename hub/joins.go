@@ -162,7 +162,8 @@ func (j *joiner) wakeNow(cluster string) error {
 	query := contract.OpenTaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
 	tasks, _, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, nil)
 	for _, info := range tasks {
-		err = errors.Join(err, contract.WakeSignal.Send(ctx, h.client, info.GetExecution().GetWorkflowId(), contract.None{}))
+		id := info.GetExecution().GetWorkflowId()
+		err = errors.Join(err, contract.WakeSignal.Send(ctx, h.client, id, contract.None{}))
 	}
 	return err
 }
