@@ -140,7 +140,7 @@ func TestPortsRestAfterAnAttempt(t *testing.T) {
 			p.poll(lists(second))
 			q.poll()
 		}
-		require.Equal(t, 20000, p.takes(lane, task("t5", ask), second).Allocation.Ports["http"], "it has rested")
+		require.Equal(t, 20000, q.takes(lane, task("t5", ask)).Allocation.Ports["http"], "it has rested")
 	})
 }
 
