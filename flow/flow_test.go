@@ -139,7 +139,7 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:4:32: instances.task.required_capabilities: is written instances.place.capabilities"},
 		"an instance's type": {head + "type: service\ninstances: {task: {type: 'A'}}",
 			"f.yaml:4:20: instances.task.type: must start with a-z or 0-9"},
-		"no type":   {head + "steps: {a: {task: {payload: 1}}}", "f.yaml:3:13: steps.a.task.type: is missing: say what kind of work it is, like exec"},
+		"no type": {head + "steps: {a: {task: {payload: 1}}}", "f.yaml:3:13: steps.a.task.type: is missing: say what kind of work it is, like exec"},
 		"cluster of a task": {head + "steps: {a: {task: {type: echo, cluster: x}}}",
 			"f.yaml:3:32: steps.a.task.cluster: belongs to the job; remove it here"},
 		"safety of a task": {head + "steps: {a: {task: {type: echo, retry_safety: fenced}}}",
