@@ -410,12 +410,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	if s.Beacon != nil {
 		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
 	}
-	if s.Place != nil {
-		var wrong *fleet.FieldError
-		if errors.As(s.Place.Validate(), &wrong) {
-			c.report("steps."+id+"."+wrong.Field, "%s", wrong.Err)
-		}
-	}
+	c.place(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
@@ -466,6 +461,14 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 	n := s.Check.Correct.Attempts
 	c.check(n >= 0 && n <= job.MaxCorrections, at+".correct.attempts", "must be between 0 and %d", job.MaxCorrections)
 	oneOf(c, at+".exhausted", s.Check.Exhausted, job.ExhaustedReview, job.ExhaustedFail)
+}
+
+// place checks what a step, or the instances, ask of their agents; nil: nothing.
+func (c *checker) place(at string, d *fleet.Demand) {
+	var wrong *fleet.FieldError
+	if d != nil && errors.As(d.Validate(), &wrong) {
+		c.report(at+"."+wrong.Field, "%s", wrong.Err)
+	}
 }
 
 // template checks the expressions in a task.

@@ -43,6 +43,7 @@ func (c *checker) instances() {
 		c.report(at, "%s", wrong.Err)
 	}
 	if p := in.Place; p != nil {
+		c.place("instances", &p.Demand)
 		c.check(p.Zone == "" || !service, "instances.place.zone",
 			"belongs to system and sysbatch jobs: give the agents of the zone a capability, and write capabilities")
 		c.check(p.Affinity == "" || service, "instances.place.affinity",
@@ -66,6 +67,7 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 	}
 	c.check(task.Timeout == 0 || c.definition.Type == job.Sysbatch, at+".timeout",
 		"belongs to a sysbatch job: instances of this one run until they are stopped")
+	c.check(task.Place.IsZero(), at+".place", "is written instances.place: put it beside task")
 	for name, to := range map[string]struct {
 		given bool
 		key   string

@@ -39,6 +39,7 @@ type Place struct {
 	Agent        string   `json:"agent,omitempty" maxLength:"63" doc:"Only this agent."`
 	Affinity     string   `json:"affinity,omitempty" maxLength:"63" doc:"Of a service: the agent that is preferred."`
 	Zone         string   `json:"zone,omitempty" maxLength:"63" doc:"Of a system or sysbatch job: only agents of this zone."`
+	fleet.Demand
 }
 
 // Instance is one instance of a job, from its start until another takes its place.
@@ -80,6 +81,7 @@ func (d *Definition) TaskOf(i *Instance) fleet.TaskSpec {
 	task.Cluster, task.Tenant = d.Cluster, d.Tenant
 	task.Priority = cmp.Or(task.Priority, d.Priority)
 	task.RequiredCapabilities, task.Agent, task.Affinity = place.Capabilities, place.Agent, place.Affinity
+	task.Place = place.Demand
 	if len(d.Labels) > 0 {
 		task.Labels = maps.Clone(d.Labels)
 		maps.Copy(task.Labels, d.Instances.Task.Labels)
@@ -114,7 +116,7 @@ func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
 		switch p := d.Instances.Place; {
 		case p != nil && (p.Agent != "" && p.Agent != m.AgentID || p.Zone != "" && p.Zone != m.Zone),
 			!m.Handles(task.Type), !fleet.HasAll(m.Capabilities, task.RequiredCapabilities),
-			!m.EndsTree(task.Type, task.Safety()):
+			!m.EndsTree(task.Type, task.Safety()), !task.Place.FitsOn(m.Resources):
 		case m.Serving() && c.Cordons.Of(m.AgentID) == nil:
 			a.Eligible = append(a.Eligible, m.AgentID)
 		default:

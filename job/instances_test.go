@@ -182,6 +182,12 @@ func TestAgentsForInstances(t *testing.T) {
 	d := withInstances(System, 0)
 	d.Instances.Place = &Place{Capabilities: []string{"linux"}, Zone: "north"}
 	require.Equal(t, Agents{Eligible: []string{"able", "suspect"}, Away: []string{"cordoned", "offline"}}, AgentsFor(c, &d))
+	d.Instances.Place.Resources.CPU = "2"
+	require.Equal(t, Agents{}, AgentsFor(c, &d), "none of them offers anything")
+	c.Members[0].Resources = &fleet.Inventory{Amounts: fleet.Amounts{CPU: "4"}}
+	require.Equal(t, Agents{Eligible: []string{c.Members[0].AgentID}}, AgentsFor(c, &d))
+	require.Equal(t, "2", d.TaskOf(&Instance{}).Place.Resources.CPU)
+	d.Instances.Place.Demand = fleet.Demand{}
 	d.Instances.Place.Agent = "able"
 	require.Equal(t, Agents{Eligible: []string{"able"}}, AgentsFor(c, &d))
 }
