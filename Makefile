@@ -63,6 +63,7 @@ race: ## run the tests of the concurrent parts under the race detector (needs a 
 
 bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
 	bin/mainstay bench throughput
+	bin/mainstay bench arrays
 	bin/mainstay bench gateway
 	bin/mainstay bench idle
 	bin/mainstay bench healing
@@ -77,9 +78,10 @@ SEED     ?= $(shell date +%s)
 DURATION ?= 7m
 TASKS    ?= 1500
 RUNS     ?= 100
+ARRAYS   ?= 24
 
 chaos: ## break a whole installation for ten minutes and check what came of it; then the planted bugs
-	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.runs=$(RUNS) -chaos.agents=9 -chaos.default-timing
+	$(GO) test ./testsuite/chaos -count=1 -v -timeout 30m -parallel 4 -args -chaos.seed=$(SEED) -chaos.duration=$(DURATION) -chaos.tasks=$(TASKS) -chaos.runs=$(RUNS) -chaos.arrays=$(ARRAYS) -chaos.agents=9 -chaos.default-timing
 
 # Where to fuzz, and how long each target.
 FUZZ     ?= $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u)

@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -21,10 +23,12 @@ type Evaluator struct {
 	places Places
 }
 
-// Places says where tasks go.
+// Places says where tasks go, and what arrays have done.
 type Places interface {
 	// Place says where a task goes. problem says why there is no place for it; an error is one to try again.
 	Place(ctx context.Context, id string, spec fleet.TaskSpec) (place contract.TaskPlace, problem string, err error)
+	// Results are what the elements of an array returned that completed. problem says why they cannot be had.
+	Results(ctx context.Context, array string) (results map[int]json.RawMessage, problem string, err error)
 }
 
 // NewEvaluator evaluates, and asks places for the lanes of tasks.
@@ -47,7 +51,11 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		answer.Key = key
 	}
 	for i := range in.Ended {
-		answer.Outputs = append(answer.Outputs, e.output(ctx, &in.Ended[i]))
+		output, err := e.output(ctx, &in.Ended[i])
+		if err != nil {
+			return contract.Evaluated{}, err
+		}
+		answer.Outputs = append(answer.Outputs, output)
 	}
 	if len(in.Ended) > 0 { // what begins sees their outputs
 		if err := e.readFacts(); err != nil {
@@ -63,7 +71,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return contract.Evaluated{}, err
 		}
-		if bytes := contract.PayloadBytes(begun.Tasks); bytes > job.MaxBeginBytes {
+		if bytes := begun.Bytes(); bytes > job.MaxBeginBytes {
 			begun = contract.BegunStep{Step: id, Error: fmt.Sprintf("the payloads of its %d tasks have %d bytes in all, "+
 				"and at most %d may begin together: pass on where large data is, as a path or a key, instead of the data",
 				len(begun.Tasks), bytes, job.MaxBeginBytes)}
@@ -116,25 +124,43 @@ func (e *evaluation) readFacts() error {
 }
 
 // output evaluates what the run keeps of a step, and lets later steps see it.
-func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) contract.StepOutput {
+func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (contract.StepOutput, error) {
 	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
+	failed, problem := entry.FailedElements(), error(nil)
+	if ended.Array != "" && len(step.Output) > 0 {
+		results, why, err := e.places.Results(ctx, ended.Array)
+		if err != nil {
+			return contract.StepOutput{}, err
+		}
+		if why != "" {
+			problem = errors.New(why)
+		}
+		ended.Results = []json.RawMessage{}
+		for n := range entry.Counts.Total {
+			if result, completed := results[n]; completed {
+				ended.Results = append(ended.Results, result)
+			} else {
+				failed = append(failed, n)
+			}
+		}
+	}
 	completes, err := readCompletions(step, ended)
 	if err == nil && step.Check != nil {
 		if wrong := e.flows.Check(ctx, step.Check, e.facts, ended.Result); len(wrong) > 0 {
 			e.failed[ended.Step] = true
-			return contract.StepOutput{Step: ended.Step, Wrong: wrong}
+			return contract.StepOutput{Step: ended.Step, Wrong: wrong}, nil
 		}
 	}
 	var output json.RawMessage
-	if err == nil {
-		output, err = e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, entry.FailedElements())
+	if err = cmp.Or(problem, err); err == nil {
+		output, err = e.flows.StepOutput(ctx, step, e.facts, ended.Result, ended.Results, failed)
 	}
 	if err != nil {
 		e.failed[ended.Step] = true
-		return contract.StepOutput{Step: ended.Step, Error: err.Error()}
+		return contract.StepOutput{Step: ended.Step, Error: err.Error()}, nil
 	}
 	entry.Output = output
-	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}
+	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}, nil
 }
 
 // readCompletions replaces results that complete the step by what they complete it with, and returns what completes the
@@ -221,15 +247,14 @@ func (e *evaluation) tasks(
 			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
 		}
 	}
+	if len(elements) > job.MaxInline {
+		return e.array(ctx, step, begun, elements)
+	}
 	for i, item := range elements {
-		spec := step.Task
-		if step.Dynamic {
-			filled, err := e.flows.Task(ctx, step.Task, e.facts, item, i)
-			if err != nil {
-				begun.Tasks, begun.Error = nil, err.Error()
-				return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
-			}
-			spec = filled
+		spec, err := e.fill(ctx, step, item, i)
+		if err != nil {
+			begun.Tasks, begun.Error = nil, err.Error()
+			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
 		}
 		key := step.ID
 		if step.ForEach != nil {
@@ -249,6 +274,63 @@ func (e *evaluation) tasks(
 		}
 		input := place.Input(id, *spec)
 		begun.Tasks = append(begun.Tasks, contract.PlacedTask{Spec: input.Spec, Lane: input.Lane})
+	}
+	return begun, nil
+}
+
+// fill is the task of a step, or of one of its elements, with the values of its expressions.
+func (e *evaluation) fill(ctx context.Context, step *job.PlannedStep, item any, index int) (*fleet.TaskSpec, error) {
+	if !step.Dynamic {
+		return step.Task, nil
+	}
+	return e.flows.Task(ctx, step.Task, e.facts, item, index)
+}
+
+var errDiffer = errors.New("with more than 100 elements only the payload may differ from element to element: " +
+	"use item and index in nothing else")
+
+// array fills in the array of a step that has many elements.
+func (e *evaluation) array(
+	ctx context.Context, step *job.PlannedStep, begun contract.BegunStep, elements []any,
+) (contract.BegunStep, error) {
+	in := &contract.ArrayInput{Step: true}
+	in.Parallel = step.Parallel
+	if tolerate := step.Tolerate.Of(len(elements)); tolerate > 0 {
+		in.Tolerate = &tolerate
+	}
+	var common *fleet.TaskSpec
+	for i, item := range elements {
+		spec, err := e.fill(ctx, step, item, i)
+		if err == nil && !step.Dynamic {
+			common, in.Count = spec, len(elements)
+			break
+		}
+		if err == nil {
+			in.Items = append(in.Items, spec.Payload)
+			if spec.Payload = nil; common == nil {
+				common = spec
+			}
+			if !reflect.DeepEqual(spec, common) {
+				err = errDiffer
+			}
+		}
+		if err != nil {
+			begun.Error = fmt.Sprintf("element %d: %s", i, err)
+			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
+		}
+	}
+	id := job.TaskID(e.in.Run, step.ID)
+	place, problem, err := e.places.Place(ctx, id, *common)
+	if err != nil {
+		return begun, err
+	}
+	input := place.Input(id, *common)
+	in.Spec, in.Lane = input.Spec, input.Lane
+	if err := in.Validate(); err != nil && problem == "" {
+		problem = err.Error()
+	}
+	if begun.Error = problem; problem == "" {
+		begun.Array = in
 	}
 	return begun, nil
 }

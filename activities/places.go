@@ -3,6 +3,7 @@ package activities
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -33,6 +34,32 @@ func (p *ClusterPlaces) Place(
 		return place, store.Refusal(err), nil
 	}
 	return place, "", err
+}
+
+// mostResults bounds the results of an array's elements that expressions see.
+const mostResults = 4 << 20
+
+// Results are what the elements of an array returned; see Places.
+func (p *ClusterPlaces) Results(ctx context.Context, id string) (map[int]json.RawMessage, string, error) {
+	arrays := store.Store{Client: p.Control.Client, Namespace: p.Control.Namespace}.Arrays()
+	a, err := arrays.Describe(ctx, id)
+	if err != nil {
+		return nil, "", err
+	}
+	found, bytes := map[int]json.RawMessage{}, 0
+	for at, more := (*store.ResultsAt)(nil), true; more; more = at != nil {
+		page, next, err := arrays.Results(ctx, &a, at, fleet.MaxElements)
+		if at = next; err != nil {
+			return nil, "", err
+		}
+		for _, r := range page {
+			if bytes += len(r.Output); bytes > mostResults {
+				return nil, "the results of its elements have more than 4 MiB: declare no output, and read them with mainstay array results", nil
+			}
+			found[r.Element] = r.Output
+		}
+	}
+	return found, "", nil
 }
 
 // viewCache keeps clusters for a moment, so that the steps of runs do not ask for each task.

@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // watchFirst and watchMost space the looks at tasks that have not moved yet.
@@ -113,6 +114,11 @@ func (w *watch) resumedAt() *time.Time {
 	return &last
 }
 
+func isArray(workflowID string) bool {
+	_, is := contract.ArrayOfWorkflowID(workflowID)
+	return is
+}
+
 // lookAtTask tells where a task is now. It has moved when another attempt has an agent, when it has ended, or when it
 // waits for a person.
 func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
@@ -120,6 +126,10 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 	task, err := w.tasks().Describe(ctx, held.TaskID)
 	if err == nil {
 		err = w.tasks().Complete(ctx, &task)
+	}
+	if workflowID, _ := contract.Locate(held.TaskID); store.KindOf(err) == store.NotFound && isArray(workflowID) {
+		t.Status = fleet.TaskQueued // a bundle that has ended: its elements come in others
+		return t, true, nil
 	}
 	if err != nil {
 		return t, false, fmt.Errorf("read task %s: %w", held.TaskID, err)

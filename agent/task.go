@@ -85,7 +85,7 @@ func (t *Task) Log(text string) {
 }
 
 // SaveCheckpoint keeps v, as JSON of at most 64 KiB, for the next attempt if this one is lost. It is sent promptly; of
-// several in a row only the newest may be sent. An element of a bundle keeps none: bundles are short.
+// several in a row only the newest may be sent. An element of an array keeps none.
 func (t *Task) SaveCheckpoint(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *Task) SaveCheckpoint(v any) error {
 	if err := fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth); err != nil {
 		return fmt.Errorf("agent: the checkpoint: %w", err)
 	}
-	if t.attempt == nil || t.attempt.elements != nil {
+	if t.attempt == nil || t.Element != nil {
 		return nil
 	}
 	t.attempt.report(func(at *attempt) {

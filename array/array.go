@@ -42,6 +42,15 @@ func (d *Definition) Total() int {
 	return d.Count
 }
 
+// Bytes are those of all payloads.
+func (d *Definition) Bytes() int {
+	bytes := len(d.Spec.Payload)
+	for _, item := range d.Items {
+		bytes += len(item)
+	}
+	return bytes
+}
+
 // Payload is an element's.
 func (d *Definition) Payload(n int) json.RawMessage {
 	if len(d.Items) > 0 {
@@ -58,16 +67,12 @@ func (d *Definition) Validate() error {
 	if d.Spec.Recovery != nil || d.Spec.KeepRunning {
 		return errors.New("task: recovery and keep_running are for tasks and steps; an array has retry")
 	}
-	bytes := 0
-	for _, item := range d.Items {
-		bytes += len(item)
-	}
 	switch {
 	case len(d.Items) > 0 && (d.Count != 0 || len(d.Spec.Payload) > 0):
 		return errors.New("give items, or count with payload, not both")
 	case d.Total() < 1 || d.Total() > fleet.MaxElements:
 		return fmt.Errorf("an array has 1 to %d elements", fleet.MaxElements)
-	case bytes > fleet.MaxItemsBytes:
+	case len(d.Items) > 0 && d.Bytes() > fleet.MaxItemsBytes:
 		return fmt.Errorf("%w: the items have more than %d bytes together: use several arrays", fleet.ErrTooLarge,
 			fleet.MaxItemsBytes)
 	case len(d.Spec.Payload) > bundleBytes:

@@ -1,6 +1,7 @@
 package array
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,6 +101,8 @@ type ElementEntry struct {
 	Why    string     `json:"why,omitempty" doc:"What is known of the reason. Reasons of the first 1000 elements that failed are kept."`
 	Type   string     `json:"error_type,omitempty"`
 	NextAt *time.Time `json:"next_attempt_at,omitempty"`
+	// Delivery is the task id of the bundle that it is in.
+	Delivery string `json:"delivery,omitempty" doc:"Of one that is running: the id of the bundle that it is in. Its log and events are under that id."`
 }
 
 // Elements are at most limit elements from a number on, of a status or of any, and the number to go on from; 0: there
@@ -131,11 +134,13 @@ func (s *State) element(array string, n int) ElementEntry {
 	case Running:
 		for _, b := range s.flight {
 			if slices.Contains(b.Elements, n) {
+				e.Delivery = b.TaskID(array)
 				e.Why = fmt.Sprintf("in delivery %d, with %d other elements", b.Number, len(b.Elements)-1)
 			}
 		}
 	case Queued:
-		e.Why = fmt.Sprintf("%d elements are under way, up to %d are ahead of it", s.Counts.Running, n-min(n, s.Low))
+		e.Why = fmt.Sprintf("%d elements are under way, %d are ahead of it", s.Counts.Running,
+			bytes.Count(s.Marks[:n], []byte{'q'}))
 	}
 	return e
 }

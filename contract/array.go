@@ -24,6 +24,8 @@ type ArrayInput struct {
 	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
 	By                  string         `json:"by,omitempty"`
+	// Step: it is of a step of a run, whose on_failure says what dead letters mean. They are not kept for a retry.
+	Step bool `json:"step,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *ArrayCarried `json:"carried,omitempty"`
 }
@@ -89,6 +91,8 @@ var (
 	ArrayQuery    = Query[ArrayState]{"array"}
 	ElementsQuery = QueryWith[ElementsRequest, ElementsPage]{"elements"}
 	ArrayUpdate   = Update[ArrayRequest, ArrayState]{"act"}
+	// ArraySignal is ArrayUpdate from another workflow. What is not possible is left out.
+	ArraySignal = Signal[ArrayRequest]{"act"}
 )
 
 // StartOfArray makes the start of an array; weight is its tenant's in the cluster, 0 if it has none.

@@ -161,6 +161,8 @@ type EndedStep struct {
 	Step    string            `json:"step"`
 	Result  json.RawMessage   `json:"result,omitempty"`
 	Results []json.RawMessage `json:"results,omitempty"`
+	// Array has the elements, instead of results.
+	Array string `json:"array,omitempty"`
 }
 
 // Evaluated is what EvaluateActivity answers.
@@ -180,7 +182,16 @@ func (e *Evaluated) Bytes() int {
 		bytes += len(e.Outputs[i].Output) + len(e.Outputs[i].Completes)
 	}
 	for i := range e.Begin {
-		bytes += PayloadBytes(e.Begin[i].Tasks)
+		bytes += e.Begin[i].Bytes()
+	}
+	return bytes
+}
+
+// Bytes are those of the payloads in it.
+func (b *BegunStep) Bytes() int {
+	bytes := PayloadBytes(b.Tasks)
+	if b.Array != nil {
+		bytes += b.Array.Bytes()
 	}
 	return bytes
 }
@@ -210,6 +221,7 @@ type BegunStep struct {
 	Step    string       `json:"step"`
 	Skip    bool         `json:"skip,omitempty"` // its condition is false
 	Tasks   []PlacedTask `json:"tasks,omitempty"`
+	Array   *ArrayInput  `json:"array,omitempty"`   // instead of tasks, where there are many
 	Message string       `json:"message,omitempty"` // of approve
 	Until   *time.Time   `json:"until,omitempty"`   // of wait
 	Error   string       `json:"error,omitempty"`

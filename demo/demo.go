@@ -21,17 +21,18 @@ const demoSlots = 4
 
 // demoReport is what came of the demo.
 type demoReport struct {
-	Folder string      `json:"folder"`
-	Files  int         `json:"files"`
-	Bytes  int64       `json:"bytes"`
-	Tasks  int         `json:"tasks"`
-	Took   string      `json:"took"`
-	Agents []demoShare `json:"agents"`
-	Remote string      `json:"digest_by_agents"`
-	Local  string      `json:"digest_here"`
-	Equal  bool        `json:"equal"`
-	Killed *demoKill   `json:"killed,omitempty"`
-	UIURL  string      `json:"ui_url,omitempty"`
+	Folder    string      `json:"folder"`
+	Files     int         `json:"files"`
+	Bytes     int64       `json:"bytes"`
+	Elements  int         `json:"elements"`
+	Took      string      `json:"took"`
+	PerSecond float64     `json:"elements_per_second"`
+	Agents    []demoShare `json:"agents"`
+	Remote    string      `json:"digest_by_agents"`
+	Local     string      `json:"digest_here"`
+	Equal     bool        `json:"equal"`
+	Killed    *demoKill   `json:"killed,omitempty"`
+	UIURL     string      `json:"ui_url,omitempty"`
 }
 
 // Command is `demo`.
@@ -143,26 +144,26 @@ func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
 func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
 	story := a.Storyteller()
 	if !keep {
-		fmt.Fprintf(story, "Each task is a workflow in the Temporal Web UI; to look at them: %s demo --keep\n",
+		fmt.Fprintf(story, "The array is a workflow in the Temporal Web UI; to look at it: %s demo --keep\n",
 			app.ProgramName())
 		return
 	}
-	fmt.Fprintf(story, "Each task is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
+	fmt.Fprintf(story, "The array is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
 	<-ctx.Done()
 }
 
 func (r *demoReport) write(w io.Writer) error {
-	fmt.Fprintf(w, "\n%s with %s (%s) in %s\n\n", fleet.Count(r.Tasks, "task"), fleet.Count(r.Files, "file"),
-		app.ByteCount(r.Bytes), r.Took)
-	t := app.NewTable(w, "AGENT", "TASKS", "FILES", "BYTES")
+	fmt.Fprintf(w, "\n%s with %s (%s) in %s: %.0f a second\n\n", fleet.Count(r.Elements, "element"),
+		fleet.Count(r.Files, "file"), app.ByteCount(r.Bytes), r.Took, r.PerSecond)
+	t := app.NewTable(w, "AGENT", "ELEMENTS", "FILES", "BYTES")
 	for _, s := range r.Agents {
-		t.Row(s.Agent, strconv.Itoa(s.Tasks), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))
+		t.Row(s.Agent, strconv.Itoa(s.Elements), strconv.Itoa(s.Files), app.ByteCount(s.Bytes))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	if err := r.Killed.write(w, r.Tasks); err != nil {
+	if err := r.Killed.write(w, r.Elements); err != nil {
 		return err
 	}
 	verdict := "EQUAL"

@@ -39,7 +39,7 @@ func TestDemo(t *testing.T) {
 	var report demoReport
 	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &report))
 	require.Equal(t, 20, report.Files)
-	require.Equal(t, 20, report.Tasks)
+	require.Equal(t, 20, report.Elements)
 	require.EqualValues(t, 190, report.Bytes)
 	require.True(t, report.Equal)
 	require.Equal(t, report.Local, report.Remote)
@@ -50,10 +50,10 @@ func TestDemo(t *testing.T) {
 	done := 0
 	for _, share := range report.Agents {
 		require.Contains(t, []string{"agent-1", "agent-2"}, share.Agent)
-		done += share.Tasks
+		done += share.Elements
 	}
 	require.Equal(t, 20, done)
-	require.Contains(t, got.Stderr, "20 of 20 tasks are done")
+	require.Contains(t, got.Stderr, "20 of 20 elements are done")
 }
 
 func write(t *testing.T, folder, path, text string) {
@@ -115,7 +115,7 @@ func TestRounds(t *testing.T) {
 
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	for n, wants := range map[int]int{1: 1, 200: 200, 201: 101, 1000: 200, 500_000: 500} {
+	for n, wants := range map[int]int{1: 1, 2000: 2000, 2001: 1001, 500_000: 2000, 4_000_000: 4000} {
 		got := batches(make([]string, n))
 		require.Len(t, got, wants, n)
 		total := 0

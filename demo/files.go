@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// demoTasks is about how many tasks the demo makes of many files.
-	demoTasks = 200
-	// demoBatch bounds the files of one task, and so its payload and result.
+	// demoElements is about how many elements the demo makes of many files.
+	demoElements = 2000
+	// demoBatch bounds the files of one element, and so its payload and result.
 	demoBatch = 1000
 )
 
@@ -93,14 +93,14 @@ func walkFiles(folder string) ([]string, error) {
 	return files, err
 }
 
-// batches splits files into about demoTasks tasks.
+// batches splits files into about demoElements groups.
 func batches(files []string) [][]string {
-	size := min(max(1, (len(files)+demoTasks-1)/demoTasks), demoBatch)
+	size := min(max(1, (len(files)+demoElements-1)/demoElements), demoBatch)
 	return slices.Collect(slices.Chunk(files, size))
 }
 
 const (
-	// demoWork is about how many bytes the demo digests, in rounds when the files have less. Else no task of a small
+	// demoWork is about how many bytes the demo digests, in rounds when the files have less. Else no element of a small
 	// folder would last long enough to be interrupted.
 	demoWork = 1 << 30
 	// demoRounds bounds the rounds: each costs some microseconds, however small the file.

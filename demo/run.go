@@ -4,30 +4,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/cli/app"
-	"mainstay.dev/mainstay/cli/task"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
 )
 
-const (
-	// batchLimit is how many tasks the API takes in one request.
-	batchLimit = 1000
-	// demoWaiters bounds the tasks that are waited for at the same time.
-	demoWaiters = 16
-	// demoTaskLimit is how long one task may take until the demo gives up.
-	demoTaskLimit = 5 * time.Minute
-)
+// lookEvery is how long the demo waits for an array until it shows how far it is.
+const lookEvery = 20 * time.Millisecond
 
 // demoRun submits the work of the demo and gathers what came of it.
 type demoRun struct {
@@ -39,10 +32,10 @@ type demoRun struct {
 
 // demoShare is what one agent did.
 type demoShare struct {
-	Agent string `json:"agent"`
-	Tasks int    `json:"tasks"`
-	Files int    `json:"files"`
-	Bytes int64  `json:"bytes"`
+	Agent    string `json:"agent"`
+	Elements int    `json:"elements"`
+	Files    int    `json:"files"`
+	Bytes    int64  `json:"bytes"`
 }
 
 func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoReport, error) {
@@ -51,28 +44,30 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	if err != nil {
 		return nil, fmt.Errorf("look at the files: %w", err)
 	}
-	ids, err := r.submit(ctx, batches(files), rounds)
+	groups := batches(files)
+	ids, err := r.submit(ctx, groups, rounds)
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(r.story, "Submitted %s for %s of %s in %s\n", fleet.Count(len(ids), "task"),
-		fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
+	fmt.Fprintf(r.story, "Submitted %s with %s for %s of %s in %s\n", fleet.Count(len(ids), "array"),
+		fleet.Count(len(groups), "element"), fleet.Count(len(files), "file"), folder, app.Roughly(time.Since(begun)))
 	if rounds > 1 {
 		fmt.Fprintf(r.story,
 			"The files are small: each is digested %d times over, to have work that can be interrupted.\n", rounds)
 	}
-	tasks, killed, err := r.await(ctx, ids)
+	killed, err := r.await(ctx, ids, len(groups))
 	if err != nil {
 		return nil, err
 	}
-	report := &demoReport{Folder: folder, Files: len(files), Tasks: len(ids), Took: app.Roughly(time.Since(begun)),
-		Killed: killed}
+	took := time.Since(begun)
+	report := &demoReport{Folder: folder, Files: len(files), Elements: len(groups), Took: app.Roughly(took),
+		PerSecond: float64(len(groups)) / took.Seconds(), Killed: killed}
 	if killed != nil {
-		if err := killed.follow(ctx, r.client, tasks); err != nil {
+		if err := killed.follow(ctx, r.client); err != nil {
 			return nil, err
 		}
 	}
-	sums, err := report.take(tasks)
+	sums, err := report.take(ctx, r.client, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -85,77 +80,88 @@ func (r *demoRun) do(ctx context.Context, folder string, files []string) (*demoR
 	return report, nil
 }
 
-// submit hands in one task for each group of files.
-func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) ([]string, error) {
-	var ids []string
-	for part := range slices.Chunk(groups, batchLimit) {
-		requests := make([]api.TaskRequest, len(part))
-		for i, group := range part {
-			payload, err := json.Marshal(checksum.Payload{Files: group, Rounds: rounds})
-			if err != nil {
-				return nil, err
-			}
-			requests[i] = api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster,
-				Payload: payload}}
+// submit hands in an element for each group of files, in as few arrays as their payloads allow.
+func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) (ids []string, err error) {
+	request := api.ArrayRequest{TaskSpec: fleet.TaskSpec{Type: checksum.Type, Cluster: dev.Cluster},
+		MaxParallel: min(max(1, len(groups)/16), array.DefaultParallel)} // so that also a few elements have a middle
+	bytes := 0
+	send := func() error {
+		submitted, err := r.client.Arrays.Submit(ctx, &request)
+		if err == nil {
+			ids = append(ids, submitted.ID)
 		}
-		answers, err := client.SubmitAll(ctx, r.client, requests)
+		request.Items, bytes = nil, 0
+		return err
+	}
+	for _, group := range groups {
+		payload, err := json.Marshal(checksum.Payload{Files: group, Rounds: rounds})
 		if err != nil {
 			return nil, err
 		}
-		for _, task := range answers {
-			if task.Error != nil {
-				return nil, fmt.Errorf("a task was refused: %s (%s)", task.Error.Detail, task.Error.Code)
+		if bytes += len(payload); bytes > fleet.MaxItemsBytes && len(request.Items) > 0 {
+			if err := send(); err != nil {
+				return nil, err
 			}
-			ids = append(ids, task.ID)
+			bytes = len(payload)
 		}
+		request.Items = append(request.Items, payload)
 	}
-	return ids, nil
+	return ids, send()
 }
 
-// await waits for all tasks, shows how far they are, and kills an agent in the middle.
-func (r *demoRun) await(ctx context.Context, ids []string) ([]*api.Task, *demoKill, error) {
-	tasks := make([]*api.Task, len(ids))
-	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "tasks are done", Total: len(ids)}
-	middle := &demoMiddle{run: r, bar: bar}
-	waiters, ctx := errgroup.WithContext(ctx)
-	waiters.SetLimit(demoWaiters)
-	for i, id := range ids {
-		waiters.Go(func() (err error) {
-			if tasks[i], err = r.client.Tasks.Wait(ctx, id, demoTaskLimit); err != nil {
-				return err
+// await waits for all arrays, shows how far they are, and kills an agent in the middle.
+func (r *demoRun) await(ctx context.Context, ids []string, total int) (killed *demoKill, err error) {
+	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "elements are done", Total: total}
+	before, shown := 0, 0
+	for _, id := range ids {
+		for ended := false; !ended; {
+			one, err := r.client.Arrays.Get(ctx, id, lookEvery)
+			if err != nil {
+				return nil, err
 			}
-			if err := task.Incomplete(tasks[i], demoTaskLimit); err != nil {
-				return err
+			for shown < before+one.Counts.Completed {
+				shown = bar.Step()
 			}
-			return middle.reached(ctx, bar.Step())
-		})
+			if killed == nil {
+				if killed, err = r.reached(ctx, bar, shown); err != nil {
+					return nil, err
+				}
+			}
+			if ended = one.Status == array.ArrayCompleted; !ended && (one.Status.Final() || one.Status == array.ArrayBlocked) {
+				return nil, app.WithExit(app.ExitIncomplete, errors.New("array "+id+" is "+string(one.Status)+": "+one.Why))
+			}
+		}
+		before = shown
 	}
-	err := waiters.Wait()
-	return tasks, middle.killed, err
+	return killed, nil
 }
 
 // take counts who did what and returns all digests.
-func (d *demoReport) take(tasks []*api.Task) ([]checksum.Sum, error) {
+func (d *demoReport) take(ctx context.Context, c *client.Client, ids []string) ([]checksum.Sum, error) {
 	var sums []checksum.Sum
 	shares := map[string]*demoShare{}
-	for _, t := range tasks {
-		var result checksum.Result
-		if err := json.Unmarshal(t.Result, &result); err != nil {
-			return nil, fmt.Errorf("the result of task %s cannot be read: %w", t.ID, err)
+	for _, id := range ids {
+		for one, err := range c.Arrays.Results(ctx, id) {
+			var result checksum.Result
+			if err == nil {
+				err = json.Unmarshal(one.Output, &result)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the results of array %s cannot be read: %w", id, err)
+			}
+			share := shares[one.AgentID]
+			if share == nil {
+				share = &demoShare{Agent: one.AgentID}
+				shares[one.AgentID] = share
+			}
+			share.Elements++
+			share.Files += len(result.Files)
+			for _, sum := range result.Files {
+				share.Bytes += sum.Bytes
+				d.Bytes += sum.Bytes
+			}
+			sums = append(sums, result.Files...)
 		}
-		agent := task.DoneBy(t)
-		share := shares[agent]
-		if share == nil {
-			share = &demoShare{Agent: agent}
-			shares[agent] = share
-		}
-		share.Tasks++
-		share.Files += len(result.Files)
-		for _, sum := range result.Files {
-			share.Bytes += sum.Bytes
-			d.Bytes += sum.Bytes
-		}
-		sums = append(sums, result.Files...)
 	}
 	for _, share := range shares {
 		d.Agents = append(d.Agents, *share)

@@ -92,6 +92,43 @@ func TestExamplesSayGoodbye(t *testing.T) {
 	}
 }
 
+// TestCompleteExampleKnowsBundles: the complete example runs the elements of a bundle one after another, each with the
+// timeout, and reports after a while what is done.
+func TestCompleteExampleKnowsBundles(t *testing.T) {
+	t.Parallel()
+	t.Run("python", func(t *testing.T) {
+		t.Parallel()
+		hub := agenttest.NewHub(t, agenttest.Options{})
+		run(t, hub, []string{need(t, "python3"), "python/agent.py"})
+		require.True(t, hub.WaitRegistered(1).Bundles)
+		bundle := func(id, kind string, change func(*protocol.Assignment), payloads ...string) []fleet.ElementResult {
+			a := protocol.Assignment{TaskID: id, Type: kind}
+			for n, payload := range payloads {
+				a.Elements = append(a.Elements, fleet.Element{Number: 7 + n, ID: "a~.7", Attempt: 1,
+					Payload: json.RawMessage(payload)})
+			}
+			change(&a)
+			hub.Assign(a)
+			result := hub.WaitResult(id)
+			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			return result.Elements
+		}
+		as := func(*protocol.Assignment) {}
+		done := bundle("a~.b1", "echo", as, `"x"`, payload, `null`)
+		require.Len(t, done, 3)
+		require.Equal(t, 8, done[1].Number)
+		require.JSONEq(t, payload, string(done[1].Output))
+		done = bundle("a~.b2", "sleep", func(a *protocol.Assignment) { a.Timeout = fleet.Duration(500 * time.Millisecond) },
+			`{"seconds": 0.01}`, `{"seconds": 60}`, `{}`, `{"seconds": 0.01}`)
+		require.Equal(t, []fleet.AttemptOutcome{fleet.AttemptCompleted, fleet.AttemptTimedOut, fleet.AttemptFailed,
+			fleet.AttemptCompleted},
+			[]fleet.AttemptOutcome{done[0].Outcome, done[1].Outcome, done[2].Outcome, done[3].Outcome})
+		require.Contains(t, done[2].Error, "seconds")
+		require.Len(t, bundle("a~.b3", "sleep", as, `{"seconds": 1.2}`, `{"seconds": 1.2}`, `{"seconds": 1.2}`), 2,
+			"it reports after 2 s")
+	})
+}
+
 // TestCompleteExampleStopsItsWork: the complete example obeys cancel, drop and timeout, hands fenced work back when its lease
 // runs out, and the rest when it stops.
 func TestCompleteExampleStopsItsWork(t *testing.T) {

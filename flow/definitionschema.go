@@ -42,7 +42,7 @@ var described = map[reflect.Type]object{
 	},
 	reflect.TypeFor[job.ForEach](): {"anyOf": []object{{"type": "string"}, {
 		"type": "object", "required": []string{"count"}, "additionalProperties": false,
-		"properties": object{"count": object{"type": "integer", "minimum": 1, "maximum": job.MaxElements}}}}},
+		"properties": object{"count": object{"type": "integer", "minimum": 1, "maximum": fleet.MaxElements}}}}},
 }
 
 func texts(list []string) (values []any) {

@@ -50,7 +50,7 @@ func TestTheSchemaOfDefinitions(t *testing.T) {
 		"service":           head + "type: service\nsteps: {a: {task: {type: echo}}}",
 		"safety":            head + "safety: idempotant\nsteps: {a: {task: {type: echo}}}",
 		"after":             head + "steps: {a: {task: {type: echo}, after: b}}",
-		"elements":          head + "steps: {a: {task: {type: echo}, for_each: {count: 101}}}",
+		"elements":          head + "steps: {a: {task: {type: echo}, for_each: {count: 100001}}}",
 		"duration":          head + "steps: {a: {task: {type: echo}, timeout: 30}}",
 	} {
 		require.Error(t, check(text), name)

@@ -216,8 +216,8 @@ func (v *Evaluator) Elements(ctx context.Context, each *job.ForEach, facts Facts
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("gives %s, not a list", kindOf(value))
-	case len(list) > job.MaxElements:
-		return nil, fmt.Errorf("gives %d elements; at most %d are allowed", len(list), job.MaxElements)
+	case len(list) > fleet.MaxElements:
+		return nil, fmt.Errorf("gives %d elements; at most %d are allowed", len(list), fleet.MaxElements)
 	}
 	return list, nil
 }

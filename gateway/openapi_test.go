@@ -51,7 +51,8 @@ func checkAnswer(t *testing.T, router routers.Router, r *http.Request, recorder 
 		Status:                 recorder.Code,
 		Header:                 recorder.Header(),
 		Body:                   io.NopCloser(bytes.NewReader(recorder.Body.Bytes())),
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, // the validator reads no lines of JSON
+			ExcludeResponseBody: recorder.Header().Get("Content-Type") == "application/x-ndjson"},
 	})
 	assert.NoError(t, err, "%s %s: %d %s", r.Method, r.URL, recorder.Code, recorder.Body)
 }

@@ -101,6 +101,24 @@ func TestTheResultOfAnElementSaysWhichItIs(t *testing.T) {
 	})
 }
 
+// The details of all heartbeats under way count against the 8 MiB at which Temporal ends a workflow, and an array may
+// have 512.
+func TestAnElementKeepsNoCheckpoint(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("a~.7", func(in *contract.RunTaskInput) { in.Element = new(7) }))
+		a.poll(func(p *protocol.Poll) {
+			p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Checkpoint: json.RawMessage(`1`),
+				Progress: &fleet.Progress{Percent: 50}}}
+		})
+		a.hangUp()
+		b.pass(2 * time.Second)
+		require.Len(t, b.reported(), 1)
+		require.Empty(t, b.reported()[0].Checkpoint)
+		require.EqualValues(t, 50, b.reported()[0].Progress.Percent)
+	})
+}
+
 func TestResultsOfATaskHaveNoElements(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1, knowsBundles)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
@@ -174,8 +175,11 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 		a.marks = contract.AddMark(a.marks, *r.Progress, now)
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
-		a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
-		a.beatNeeds, a.beatCheck, a.aliveAt = true, true, now
+		a.aliveAt = now
+		if _, key := contract.Locate(r.TaskID); !strings.HasPrefix(key, ".") { // arrays keep none: they have many attempts
+			a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
+			a.beatNeeds, a.beatCheck = true, true
+		}
 	}
 }
 

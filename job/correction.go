@@ -43,7 +43,7 @@ func (l *Ledger) Correct(s *PlannedStep, wrong []string, result json.RawMessage,
 // again has the step's task run again.
 func (e *Entry) again() {
 	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
-	e.Begun, e.Elements, e.Counts = false, nil, nil
+	e.Begun, e.Elements, e.Counts, e.Array = false, nil, nil, ""
 }
 
 // Correction is the result that an attempt brought and the check did not accept; nil for none.

@@ -30,7 +30,7 @@ const (
 	MaxNameLength   = 30
 	MaxSteps        = 200
 	MaxTriggers     = 8
-	MaxElements     = 100 // of a for_each
+	MaxInline       = 100 // elements of a for_each that the run carries itself; more are an array
 	MaxParallel     = 100 // deliveries of a run at a time
 	MaxDefinition   = 256 << 10
 	MaxOutputBytes  = 16 << 10 // of one step
@@ -137,7 +137,7 @@ type Step struct {
 	After    []string `json:"after,omitempty" maxItems:"200" doc:"The steps that must be through before it begins: completed, partial, or skipped."`
 	If       string   `json:"if,omitempty" doc:"CEL. The step is skipped where it is false."`
 	Join     Join     `json:"join,omitzero" doc:"How many of after must be through: all (the default), any, or a number. With any or a number the step declares output."`
-	ForEach  *ForEach `json:"for_each,omitempty" doc:"Runs the task once for each element: CEL that gives a list, or {count: N}. At most 100. The expressions of the task see item and index."`
+	ForEach  *ForEach `json:"for_each,omitempty" doc:"Runs the task once for each element: CEL that gives a list, or {count: N}. More than 100 become an array: up to 100000, with payloads of 1 MiB in all. The expressions of the task see item and index."`
 	Parallel int      `json:"max_parallel,omitempty" minimum:"1" maximum:"100" doc:"How many elements run at a time. Default 50."`
 	Tolerate Tolerate `json:"tolerate,omitzero" doc:"How many elements may fail (5, or 1%) so that the step is partial instead of failed. Default none."`
 	Optional bool     `json:"optional,omitempty" doc:"The run does not wait for it, and does not fail with it."`
@@ -271,7 +271,7 @@ type ForEach struct {
 	Count int
 }
 
-var errForEach = fmt.Errorf("must be CEL that gives a list, or {count: N} with N from 1 to %d", MaxElements)
+var errForEach = fmt.Errorf("must be CEL that gives a list, or {count: N} with N from 1 to %d", fleet.MaxElements)
 
 // UnmarshalJSON reads text or {"count": N}.
 func (f *ForEach) UnmarshalJSON(data []byte) error {
@@ -284,7 +284,7 @@ func (f *ForEach) UnmarshalJSON(data []byte) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if decoder.Decode(&counted) != nil || counted.Count < 1 || counted.Count > MaxElements {
+	if decoder.Decode(&counted) != nil || counted.Count < 1 || counted.Count > fleet.MaxElements {
 		return errForEach
 	}
 	f.Count = counted.Count

@@ -38,6 +38,7 @@ type Entry struct {
 	Forgiven       int               `json:"forgiven,omitempty" doc:"How many of them were there when a person last had it run again."`
 	Note           string            `json:"note,omitempty" doc:"What that person wrote for the next correction."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`
+	Array          string            `json:"array,omitempty" doc:"With for_each of more than 100 elements: the id of their array, which tells of them."`
 }
 
 // Counts are how many elements of a step stand where.
@@ -281,6 +282,11 @@ func (e *Entry) EndElements(s *PlannedStep, now time.Time) {
 			c.Running++
 		}
 	}
+	e.EndCounted(s, c, why, now)
+}
+
+// EndCounted ends the step when all of its elements have ended. why is the reason of a failure among them.
+func (e *Entry) EndCounted(s *PlannedStep, c Counts, why string, now time.Time) {
 	e.Counts = &c
 	switch {
 	case c.Done+c.Failed < c.Total:

@@ -1,12 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -65,9 +68,9 @@ func (s Arrays) Page(
 // Array is an array as Temporal knows it.
 type Array struct {
 	api.Array
-	Digest string // of what was submitted
-	first  string // the workflow's first run
-	queued map[string]bool
+	Digest  string // of what was submitted
+	first   string // the workflow's first run
+	pending []*workflowpb.PendingActivityInfo
 }
 
 // Describe is an array as Temporal itself knows it.
@@ -82,12 +85,7 @@ func (s Arrays) Describe(ctx context.Context, id string) (a Array, err error) {
 	a.Counts = array.ElementCounts{Total: a.Elements}
 	a.first = info.GetFirstRunId()
 	contract.Decode(info.GetMemo().GetFields()[contract.MemoDigest], &a.Digest)
-	a.queued = map[string]bool{}
-	for _, p := range d.GetPendingActivities() {
-		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
-			a.queued[p.GetActivityId()] = true
-		}
-	}
+	a.pending = d.GetPendingActivities()
 	return a, nil
 }
 
@@ -120,16 +118,42 @@ func (s Arrays) Complete(ctx context.Context, a *Array) error {
 func (a *Array) Take(state *contract.ArrayState) {
 	a.Status, a.Why, a.Counts, a.Priority = state.Status, state.Why, state.Counts, int(state.Priority)
 	a.Until = state.Until
-	for task, elements := range state.Flying {
-		_, key := contract.Locate(task)
-		for id := range a.queued {
-			if of, _ := contract.AttemptOfActivityID(id); of == key {
-				a.Counts.Queued += elements
-				a.Counts.Running -= elements
-			}
+	for _, p := range a.pending {
+		key, _ := contract.AttemptOfActivityID(p.GetActivityId())
+		if p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			elements := state.Flying[a.ID+array.Mark+strings.TrimPrefix(key, ".")]
+			a.Counts.Queued += elements
+			a.Counts.Running -= elements
 		}
 	}
 }
+
+// describeElement is an element of an array as a task, without its result, or a bundle that is under way.
+func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error) {
+	named, _, _ := strings.Cut(id, array.Mark)
+	a, err := s.Arrays().Describe(ctx, named)
+	if err != nil {
+		return Task{}, err
+	}
+	t := Task{whole: true, Task: api.Task{ID: id, Type: a.Type, Cluster: a.Cluster, Tenant: a.Tenant, Labels: a.Labels,
+		WorkflowID: a.WorkflowID, RunID: a.RunID}}
+	if _, number, element := array.ElementOf(id); element {
+		page, err := s.Arrays().Elements(ctx, named, contract.ElementsRequest{From: number, Limit: 1})
+		if err != nil || len(page.Elements) == 0 {
+			return Task{}, cmp.Or(err, error(errNoElement))
+		}
+		e := &page.Elements[0]
+		t.Status, t.Why, t.NextAttemptAt = fleet.TaskStatus(e.Status), e.Why, e.NextAt
+		_, key = contract.Locate(e.Delivery)
+	}
+	t.Delivery = deliveryOf(a.pending, key)
+	if !t.TakeDelivery() && t.Status == "" {
+		return Task{}, errNoElement
+	}
+	return t, nil
+}
+
+var errNoElement = serviceerror.NewNotFound("the array has no such element, or the bundle has ended")
 
 // Elements are a page of an array's elements, which its workflow tells, also after its end.
 func (s Arrays) Elements(

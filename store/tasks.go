@@ -140,6 +140,9 @@ func statusOf(execution enumspb.WorkflowExecutionStatus, mark fleet.TaskStatus) 
 // Describe is a task as Temporal itself knows it, without asking a worker.
 func (s Tasks) Describe(ctx context.Context, id string) (Task, error) {
 	workflowID, key := contract.Locate(id)
+	if strings.HasPrefix(key, ".") {
+		return s.describeElement(ctx, id, key)
+	}
 	if key != "" {
 		return s.describeStep(ctx, id, workflowID, key)
 	}

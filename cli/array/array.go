@@ -249,7 +249,7 @@ func printArray(a *app.App, one *api.Array) error {
 	}
 	err := a.Facts([][2]string{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
-		{"Status", string(one.Status)}, {"Why", one.Why}, {"Elements", fmt.Sprint(n.Total)}, {"", counts},
+		{"Status", string(one.Status)}, {"Why", one.Why}, {"Elements", fmt.Sprintf("%d: %s", n.Total, counts)},
 		{"Need a person", held}, {"Given up", until}, {"Submitted", a.Ago(one.CreatedAt)},
 		{"Took", took(&one.ArrayEntry)},
 	})

@@ -21,7 +21,8 @@ def sleep(payload, stop):
 
 HUB, AGENT, SLOTS = urllib.parse.urlsplit(os.environ["HUB"]), os.environ["ID"], 4
 HANDLERS = {"echo": lambda payload, stop: payload, "sleep": sleep}
-me = {"agent_id": AGENT, "instance_id": uuid.uuid4().hex, "cluster": os.environ["CLUSTER"], "max_tasks": SLOTS, "task_types": list(HANDLERS)}
+me = {"agent_id": AGENT, "instance_id": uuid.uuid4().hex, "cluster": os.environ["CLUSTER"], "max_tasks": SLOTS, "task_types": list(HANDLERS),
+      "bundles": True}
 running = {}  # (task, attempt) → Attempt
 session, sequence, answered, lease, lease_ends = "", 0, 0, 0.0, 0.0
 
@@ -30,7 +31,13 @@ class Attempt:
     def __init__(self, task):
         self.task, self.stop, self.why = task, threading.Event(), ""
         self.listed = {"task_id": task["task_id"], "attempt": task["attempt"], "token": task["token"]}
-        self.deadline = time.monotonic() + seconds(task.get("timeout", "24h"))
+        self.begin()
+
+    def begin(self):
+        """Begins the time that the task, or one element of a bundle, may take."""
+        self.deadline = time.monotonic() + seconds(self.task.get("timeout", "24h"))
+        if self.why == "timeout":  # the element before took too long
+            self.why, self.stop = "", threading.Event()
 
     def end(self, why):
         """Asks the handler to stop: cancel, drop, timeout, lease or stop."""
@@ -61,22 +68,42 @@ def ask(connection, path, body, method="POST"):
         return 0, {}
 
 
+def run(attempt, payload):
+    """Runs the handler, and returns how it ended."""
+    try:
+        return {"outcome": "completed", "output": HANDLERS[attempt.task["type"]](payload, attempt.stop)}
+    except Stopped:
+        if attempt.why == "timeout":
+            return {"outcome": "timed_out", "error": "it ran too long", "error_type": "timeout"}
+        return {"outcome": "cancelled"}  # without a cancel command it hands the work back
+    except Exception as error:
+        return {"outcome": "failed", "error": repr(error)[:8000]}
+
+
+def run_bundle(attempt):
+    """Runs the handler for one element after another. Those that it does not list come back in another bundle."""
+    done, began = [], time.monotonic()
+    for element in attempt.task["elements"]:
+        attempt.begin()
+        since = time.monotonic()
+        ended = run(attempt, element.get("payload"))
+        if ended["outcome"] == "cancelled":
+            break
+        done.append({"n": element["n"], "ms": int(1000 * (time.monotonic() - since)), **ended})
+        if time.monotonic() - began > 2:
+            break  # what is not reported runs again when this agent is lost
+    return {"outcome": "completed", "elements": done} if done else {"outcome": "cancelled"}
+
+
 def work(key, attempt):
     def now():
         return datetime.now(timezone.utc).isoformat()
 
     task = attempt.task
     result = {"token": task["token"], "attempt": task["attempt"], "started_at": now()}
-    try:
-        result.update(outcome="completed", output=HANDLERS[task["type"]](task.get("payload"), attempt.stop))
-    except Stopped:
-        result.update(outcome="cancelled")  # without a cancel command it hands the work back
-        if attempt.why == "timeout":
-            result.update(outcome="timed_out", error="it ran too long", error_type="timeout")
-    except Exception as error:
-        result.update(outcome="failed", error=repr(error)[:8000])
-    if attempt.why == "lease":
-        result = {k: v for k, v in result.items() if k != "output"} | {"outcome": "cancelled"}  # another may have it
+    result.update(run_bundle(attempt) if "elements" in task else run(attempt, task.get("payload")))
+    if attempt.why == "lease":  # another may have it
+        result = {k: v for k, v in result.items() if k not in ("output", "elements")} | {"outcome": "cancelled"}
     result["ended_at"], connection, pause = now(), connect(), 0.1
     while attempt.why != "drop" and not 200 <= ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0] < 500:
         time.sleep(pause)  # no hub, or it cannot reach Temporal: the result must not be lost

@@ -3,8 +3,10 @@ package rest
 import (
 	"cmp"
 	"context"
+	"strings"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
@@ -42,9 +44,10 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 // OwnTask is ownID of a task that should be there.
 func OwnTask(ctx context.Context, id string) (string, error) {
 	full, ok := OwnID(ctx, id)
-	run, _, _, step := job.CutTaskID(full)
+	owner, _, _ := strings.Cut(full, array.Mark)
+	run, _, _, step := job.CutTaskID(owner)
 	name, agent, instance := job.CutInstanceID(full)
-	if ok && (fleet.IsTaskID(full) || step && fleet.IsTaskID(run) ||
+	if ok && (fleet.IsTaskID(owner) || step && fleet.IsTaskID(run) ||
 		instance && fleet.IsTaskID(name) && fleet.ValidateID("instance", agent) == nil) {
 		return full, nil
 	}
@@ -69,7 +72,9 @@ func OwnRun(ctx context.Context, id string) (string, error) {
 
 // OwnArray is ownID of an array that should be there.
 func OwnArray(ctx context.Context, id string) (string, error) {
-	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
+	full, ok := OwnID(ctx, id)
+	run, _, element, step := job.CutTaskID(full)
+	if ok && (fleet.IsTaskID(full) || step && element < 0 && fleet.IsTaskID(run)) {
 		return full, nil
 	}
 	return "", Unknown(protocol.CodeUnknownArray)

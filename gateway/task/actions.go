@@ -2,12 +2,12 @@ package task
 
 import (
 	"context"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
@@ -100,13 +100,13 @@ func act[In any, P interface {
 			return nil, err
 		}
 	}
-	if _, _, element := array.ElementOf(id); element {
+	workflowID, key := contract.Locate(id)
+	if strings.HasPrefix(key, ".") {
 		return nil, httpapi.Problem(protocol.CodeConflict,
 			"this is an element of an array: act on the array (mainstay array, or POST /api/v1/agents/arrays/{id}/…)")
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	workflowID, key := contract.Locate(id)
 	P(&request).Address(key, rest.Who(ctx))
 	_, err = store.Update(updateCtx, h.Store, u, workflowID, request)
 	if store.KindOf(err) == store.NotFound {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
@@ -47,6 +48,9 @@ func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 	case fleet.TaskQueued:
 		if t.Cluster == "" || t.NextAttemptAt != nil { // the latter waits for its start and says so itself
 			return
+		}
+		if _, _, element := array.ElementOf(t.ID); element && t.Delivery == nil {
+			return // its array has said why
 		}
 		view, err := h.View(ctx, t.Cluster)
 		if err != nil {

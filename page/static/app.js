@@ -13,16 +13,17 @@ import { overview, problem } from "./overview.js";
 import { agents, agent, clusters, cluster } from "./fleet.js";
 import { tasks, task, deadLetters, reviews } from "./tasks.js";
 import { runs, run, jobs } from "./runs.js";
+import { arrays, array } from "./arrays.js";
 import { queue, failovers, failover, drains } from "./work.js";
 import { healing } from "./healing.js";
 import { scaling } from "./scaling.js";
 
 performance.mark("script"); // a test reads it: by then the first view's reads are under way
 
-const views = { "": overview, agents, clusters, tasks, runs, jobs, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
-const one = { agents: agent, clusters: cluster, tasks: task, runs: run, failovers: failover };
+const views = { "": overview, agents, clusters, tasks, runs, jobs, arrays, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
+const one = { agents: agent, clusters: cluster, tasks: task, runs: run, arrays: array, failovers: failover };
 
-const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
+const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j"], ["arrays", "Arrays", "y"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
   ["drains", "Drains", "d"], ["healing", "Healing", "h"], ["scaling", "Scaling", "s"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
 
 const $ = (id) => document.getElementById(id);
@@ -257,13 +258,13 @@ $("search").addEventListener("submit", async (e) => {
   const go = (hash) => { location.hash = hash; input.value = ""; input.blur(); };
   if (/^[a-z0-9][a-z0-9._-]*[=:]/.test(text)) return go(`#/tasks?label=${seg(text)}`);
   if (app.clusterNames().includes(text)) return go("#/clusters/" + seg(text));
-  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text)), get("/runs/" + seg(text))]);
+  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text)), get("/runs/" + seg(text)), get("/arrays/" + seg(text))]);
   const at = found.findIndex((f) => f.status === "fulfilled");
-  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers", "runs"][at]}/${seg(text)}`);
+  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers", "runs", "arrays"][at]}/${seg(text)}`);
   const begin = await get("/tasks" + query({ id_prefix: text, page_size: 2 })).catch(() => ({ tasks: [] }));
   if (begin.tasks.length === 1) return go("#/tasks/" + seg(begin.tasks[0].id));
   if (begin.tasks.length) return say(`Several tasks begin with ${text}: type more of the id.`, "bad");
-  say(`No task, agent, run or cluster is named ${text}.`, "bad");
+  say(`No task, agent, run, array or cluster is named ${text}.`, "bad");
 });
 
 // Theme.

@@ -37,6 +37,7 @@ export const agentLink = (id, text) => link("agents", id, text);
 export const clusterLink = (id, text) => link("clusters", id, text);
 export const taskLink = (id, text) => link("tasks", id, text, { class: "mono" });
 export const runLink = (id, text) => link("runs", id, text, { class: "mono" });
+export const arrayLink = (id, text) => link("arrays", id, text, { class: "mono" });
 export const failoverLink = (id, text) => link("failovers", id, text);
 
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";

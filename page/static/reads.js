@@ -17,6 +17,7 @@ export const lists = {
   agents: (p, first) => ["" + query({ cluster: p.cluster, status: p.status, zone: p.zone, group: p.group, capability: p.capability, page_size: first && screen })],
   tasks: (p, first) => ["/tasks" + query({ ...pageOf(p, first), status: p.status, type: p.type, agent: p.agent, label: p.label, text: p.text, submitted_after: spans[p.since] && new Date(Date.now() - spans[p.since]).toISOString() })],
   runs: (p, first) => ["/runs" + query({ ...pageOf(p, first), status: p.status, job: p.job })],
+  arrays: (p, first) => ["/arrays" + query({ ...pageOf(p, first), status: p.status, type: p.type })],
   jobs: (p) => ["/jobs" + query(pageOf(p)), "/runs" + query({ cluster: p.cluster, tenant: p.tenant, page_size: 200 })],
   queue: (p, first) => [(p.cluster ? `/clusters/${seg(p.cluster)}/queue` : "/queue") + query({ page_token: p.page }), "/tasks/queue" + query({ cluster: p.cluster, tenant: p.tenant, page_size: first ? screen / 2 : screen })],
   failovers: (p) => ["/failovers" + query({ cluster: p.cluster, agent: p.agent, status: p.status, page_size: pageSize, page_token: p.page })],
@@ -33,6 +34,7 @@ export const single = {
     "/healing/actions" + query({ cluster: id, page_size: 3 }), `/clusters/${seg(id)}/scaling`],
   agents: ({ id }) => [`/${seg(id)}`, `/${seg(id)}/health`, "/failovers" + query({ agent: id, page_size: 10 }), "/healing/actions" + query({ agent: id, page_size: 5 })],
   tasks: ({ id }) => [`/tasks/${seg(id)}?include=payload&include=history`],
+  arrays: ({ id }) => [`/arrays/${seg(id)}`, ...["review", "dead_letter", "failed"].map((status) => `/arrays/${seg(id)}/elements` + query({ status, page_size: pageSize }))],
   runs: ({ id }) => [`/runs/${seg(id)}?include=plan`],
   failovers: ({ id }) => [`/failovers/${seg(id)}`],
 };

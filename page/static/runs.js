@@ -6,7 +6,7 @@ import { get, post } from "./api.js";
 import { lists, single } from "./reads.js";
 import { ago, count, num, span } from "./format.js";
 import { graph } from "./graph.js";
-import { badge, tone, section, table, facts, attemptRow, timeline, agentLink, clusterLink, taskLink, runLink, filters, button, pager, temporalLink, json } from "./parts.js";
+import { badge, tone, section, table, facts, attemptRow, timeline, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import { ask, because, jsonOf, reason } from "./actions.js";
 import { decide } from "./tasks.js";
 
@@ -187,7 +187,7 @@ export const run = {
       known && section("Steps", { aside: h("span.quiet", null, "a line leads from a step to each that comes after it") },
         graph("Steps by level", plan, (step) => node(r, by.get(step), optional.has(step)), through)),
       r.steps.length > 0 && section("Step by step", null, table("Steps", [
-        ["Step", (e) => h("span.mono", { id: "step-" + e.step, tabindex: "-1" }, e.task_id && e.begun && !e.elements ? taskLink(e.task_id, e.step) : e.step)],
+        ["Step", (e) => h("span.mono", { id: "step-" + e.step, tabindex: "-1" }, e.array ? arrayLink(e.array, e.step) : e.task_id && e.begun && !e.elements ? taskLink(e.task_id, e.step) : e.step)],
         ...workColumns(r), ["", (e) => stepButtons(r, e)]], r.steps, { key: (e) => e.step })),
       spread.length > 0 && section("Elements", null, h("div.stack", null, spread.map((e) => elementsOf(r, e)))),
       r.steps.length > 0 && section("Attempts", null, bars(r)),

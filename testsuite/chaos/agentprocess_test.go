@@ -37,6 +37,7 @@ type work struct {
 	MS    int    `json:"ms"`             // how long the handler works
 	Tree  bool   `json:"tree,omitempty"` // it is a command with child processes
 	Fail  string `json:"fail,omitempty"` // failFirst, failAlways or nothing
+	Exit  bool   `json:"exit,omitempty"` // it ends its agent's process
 	Nonce string `json:"nonce"`          // comes back in the result
 	// Got is what a step of a run is given of those before it.
 	Got map[string]json.RawMessage `json:"got,omitempty"`
@@ -179,6 +180,9 @@ func (w *worker) attempt(ctx context.Context, t *agent.Task, do func(work) error
 		mark.Note = fmt.Sprintf("lead %d", w.lead.Load())
 	}
 	w.out.write(mark)
+	if todo.Exit {
+		os.Exit(1)
+	}
 	end := func(how string) {
 		w.out.write(line{Kind: lineEnd, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Note: how})
 	}

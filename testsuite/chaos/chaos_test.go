@@ -33,10 +33,11 @@ func TestChaos(t *testing.T) {
 	if *flagDefaults {
 		tm = defaultTiming
 	}
-	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.runs=%d -chaos.agents=%d -chaos.default-timing=%t -chaos.only=%q",
-		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagRuns, *flagAgents, *flagDefaults, *flagOnly)
+	t.Logf("seed %d: repeat with go test ./testsuite/chaos -run '^TestChaos$' -v -args -chaos.seed=%d -chaos.duration=%s -chaos.tasks=%d -chaos.runs=%d -chaos.arrays=%d -chaos.agents=%d -chaos.default-timing=%t -chaos.only=%q",
+		*flagSeed, *flagSeed, *flagDuration, *flagTasks, *flagRuns, *flagArrays, *flagAgents, *flagDefaults, *flagOnly)
 	jobs := planJobs(rand.New(rand.NewPCG(*flagSeed, 1)), *flagTasks, *flagDuration)
 	runs := planRuns(rand.New(rand.NewPCG(*flagSeed, 3)), *flagRuns, *flagDuration)
+	arrays := planArrays(rand.New(rand.NewPCG(*flagSeed, 4)), *flagArrays, *flagDuration)
 	network, err := newNetwork(t)
 	if err != nil {
 		t.Logf("no partitions by network namespaces: %v. Partitions are made by the agents' proxies alone", err)
@@ -72,6 +73,7 @@ func TestChaos(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { in.submitAll(ctx, jobs) })
 		both.Go(func() { in.dispatchAll(ctx, runs) })
+		both.Go(func() { in.submitArrays(ctx, arrays) })
 		both.Wait()
 		close(submitted)
 	}()
@@ -83,6 +85,7 @@ func TestChaos(t *testing.T) {
 	jobs = append(jobs, x.proofs...)
 	open := in.settle(ctx, jobs, settleLimit)
 	openRuns := in.settleRuns(ctx, runs, settleLimit)
+	openArrays := in.settleArrays(ctx, arrays, settleLimit, true)
 	settleTime := time.Since(healed)
 	slotsTime := in.awaitSlots(t)
 
@@ -99,7 +102,7 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	actions, err := in.healingActions()
 	require.NoError(t, err)
-	e := evidence{jobs: jobs, runs: runs, lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
+	e := evidence{jobs: jobs, runs: runs, arrays: arrays, acked: in.acknowledged(), lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
 		away: x.away, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}
 	defer func() {
 		if t.Failed() {
@@ -124,6 +127,7 @@ lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch
 %s
 begins %d, %d processes of commands · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
 %s
+%s
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
@@ -132,13 +136,14 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults,
 		len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
 		len(attemptsOf(lines)), v.leaves, v.accepted, v.stale, refused, refused+accepted, stale,
-		v.runsLine(len(runs)),
+		v.runsLine(len(runs)), v.arraysLine(len(arrays)),
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())
 	require.Empty(t, v.problems)
 	require.Zero(t, open)
 	require.Zero(t, openRuns)
+	require.Zero(t, openArrays)
 	require.Equal(t, len(jobs), v.acknowledged, "every submission is acknowledged in the end")
 	require.Positive(t, refused, "some result was replayed and refused")
 	require.Zero(t, accepted, "a replayed result was accepted")

@@ -154,7 +154,7 @@ func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
 	}
 	from := ill.treated + int64(reducedSlack)
 	for _, a := range attempts {
-		if a.agent != ill.agent || a.begin < from || a.begin > ill.to {
+		if a.agent != ill.agent || a.begin < from || a.begin > ill.to || ofArray(a.task) {
 			continue
 		}
 		slots := slotsAt(e.looks, ill.agent, a.begin)
@@ -180,7 +180,7 @@ func (v *verdict) judgeOnce(e evidence, ill *illness, attempts []ran) {
 		return
 	}
 	for _, a := range attempts {
-		if a.agent != ill.agent || a.begin > ill.treated || a.end < ill.from || a.how != "done" ||
+		if a.agent != ill.agent || a.begin > ill.treated || a.end < ill.from || a.how != "done" || ofArray(a.task) ||
 			nearAway(e.away, a.begin) || nearAway(e.away, a.end) {
 			continue
 		}

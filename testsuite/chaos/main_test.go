@@ -16,6 +16,8 @@ var (
 	flagDuration = flag.Duration("chaos.duration", 20*time.Second, "how long faults are injected")
 	flagTasks    = flag.Int("chaos.tasks", 100, "tasks to submit, spread over the duration")
 	flagRuns     = flag.Int("chaos.runs", 8, "runs of a job with steps to dispatch, spread over the duration")
+	flagArrays   = flag.Int("chaos.arrays", 3, "arrays to submit, spread over the duration")
+	flagPoison   = flag.Int("chaos.poison", 200, "elements of the array of which one ends its agents")
 	flagAgents   = flag.Int("chaos.agents", 6,
 		"agents, spread over an active_active, an active_passive and a sharded cluster")
 	flagOnly = flag.String("chaos.only", "",

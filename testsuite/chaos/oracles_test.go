@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -66,6 +67,8 @@ type life struct {
 type evidence struct {
 	jobs   []*job
 	runs   []*jobRun
+	arrays []*arrayWork
+	acked  map[string]int64 // when hubs acknowledged that elements of arrays completed
 	lines  []line
 	lives  map[int]life
 	fell   []string // epochs that fell, as the watcher saw
@@ -83,13 +86,16 @@ type verdict struct {
 	treated, untreatable, outs, finishedIll                                                             int
 	acknowledged, leaves                                                                                int
 	stepOrder, stepsAgain, stepOutputs, runEnds, steps                                                  int
+	elementsAgain, elementResults, elementEnds, elements                                                int
 	accepted, stale                                                                                     int
 	// the longest that fenced work ran on after SIGCONT
 	afterThaw time.Duration
 	outcomes  map[fleet.TaskStatus]int
 	// runOutcomes are how the runs ended.
 	runOutcomes map[runStatus]int
-	problems    []string
+	// arrayOutcomes are how the arrays ended.
+	arrayOutcomes map[array.ArrayStatus]int
+	problems      []string
 }
 
 func (v *verdict) blame(count *int, format string, args ...any) {
@@ -97,9 +103,10 @@ func (v *verdict) blame(count *int, format string, args ...any) {
 	v.problems = append(v.problems, fmt.Sprintf(format, args...))
 }
 
-// judge is the oracles of invariants I1 to I5, I7 and I13, and of healing.
+// judge is the oracles of invariants I1 to I5, I7, I13 and I14, and of healing.
 func judge(e evidence) *verdict {
-	v := &verdict{outcomes: map[fleet.TaskStatus]int{}, runOutcomes: map[runStatus]int{}}
+	v := &verdict{outcomes: map[fleet.TaskStatus]int{}, runOutcomes: map[runStatus]int{},
+		arrayOutcomes: map[array.ArrayStatus]int{}}
 	attempts := attemptsOf(e.lines)
 	byTask := map[string][]ran{}
 	for _, a := range attempts {
@@ -120,6 +127,9 @@ func judge(e evidence) *verdict {
 	}
 	for _, r := range e.runs {
 		v.judgeRun(r, byTask, e.lines, e.lives)
+	}
+	for _, a := range e.arrays {
+		v.judgeArray(a, byTask, e.lives, e.acked)
 	}
 	v.judgeLeaders(unpinned(attempts, e.jobs), e.lines, e.lives)
 	v.judgeEpochs(e)
@@ -146,7 +156,8 @@ func (v *verdict) judgeBegins(j *job, attempts []ran, lives map[int]life) {
 	}
 	seen := map[[2]int]bool{}
 	for _, a := range attempts {
-		if k := [2]int{a.number, a.pid}; seen[k] {
+		// An element that a bundle left undone comes back with the same attempt.
+		if k := [2]int{a.number, a.pid}; seen[k] && !ofArray(a.task) {
 			v.blame(&v.doubleBegins, "attempt %d of task %s began twice in process %d", a.number, j.id, a.pid)
 		} else {
 			seen[k] = true
@@ -201,6 +212,9 @@ func runningSpans(a ran, l life) []runs {
 	}
 	return spans
 }
+
+// ofArray reports whether a task is an element of an array: it may begin with its bundle, after what the bundle had.
+func ofArray(task string) bool { return strings.Contains(task, array.Mark) }
 
 // judgeResults is I5: at most one result of a task is accepted, and it is what the API answers.
 func (v *verdict) judgeResults(j *job, attempts []ran, lines []line) {

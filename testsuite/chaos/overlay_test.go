@@ -122,6 +122,46 @@ var plantedBugs = map[string][]edit{
 				task.RetrySafety = fleet.Idempotent
 			}
 `}},
+	// An element that completed is delivered again.
+	"element-again": {{"array/take.go", `			s.end(r.Number, Completed, "", "")
+`, `			if plants("element-again") && s.Bundles < 10 {
+				s.again(r.Number, now)
+				continue
+			}
+			s.end(r.Number, Completed, "", "")
+`}},
+	// What a bundle does not list counts as done.
+	"undone-completed": {{"array/take.go", `		default:
+			s.again(n, now)
+		}
+	}
+	if ended == 0 {`, `		case plants("undone-completed"):
+			s.end(n, Completed, "", "")
+		default:
+			s.again(n, now)
+		}
+	}
+	if ended == 0 {`}},
+	// Elements that may not begin twice are bundled.
+	"elements-bundled": {{"array/array.go", `	return d.Spec.Safety().NeedsPerson()`,
+		`	return !plants("elements-bundled") && d.Spec.Safety().NeedsPerson()`}},
+	// All elements of a bundle that was lost are blamed for that.
+	"bundle-blamed": {{"array/take.go", `		s.halve(d, b, end, now)
+`, `		if plants("bundle-blamed") {
+			for _, n := range b.Elements {
+				s.end(n, DeadLetter, end.Reason, "")
+			}
+			return
+		}
+		s.halve(d, b, end, now)
+`}},
+	// A bundle that was lost is delivered as it was.
+	"never-halved": {{"array/take.go", `	size := max(1, len(b.Elements)/4)
+`, `	size := max(1, len(b.Elements)/4)
+	if plants("never-halved") {
+		size = len(b.Elements)
+	}
+`}},
 	// A dead letter ends the task.
 	"dead-letter-dropped": {{"workflows/delivery/delivery.go", `	case fleet.TaskDeadLetter:
 `, `	case fleet.TaskDeadLetter:

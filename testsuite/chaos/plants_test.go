@@ -49,8 +49,11 @@ var scenarios = map[string]scenario{
 	"second process":     {clusterAll, 1, secondProcess, false, []string{"epoch-reused"}},
 	"run, restarted": {clusterAll, 1, runThroughRestart, false,
 		[]string{"dependency-ignored", "step-again", "wrong-output", "run-ends-early"}},
-	"run, agent lost": {clusterAll, 2, runLosesAgent, false, []string{"step-safety-dropped"}},
-	"beside a tenant": {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
+	"array, restarted":  {clusterAll, 1, arrayThroughRestart, false, []string{"element-again", "undone-completed"}},
+	"array, agent lost": {clusterAll, 2, arrayLosesAgent, false, []string{"elements-bundled"}},
+	"array, poison":     {clusterAll, 2, poisonInArray, false, []string{"bundle-blamed", "never-halved"}},
+	"run, agent lost":   {clusterAll, 2, runLosesAgent, false, []string{"step-safety-dropped"}},
+	"beside a tenant":   {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
 }
 
 // TestPlants runs every scenario as it should be, and then with each of its bugs planted: the first must be blamed for
@@ -95,6 +98,8 @@ type stage struct {
 	ctx  context.Context
 	jobs []*job
 	runs []*jobRun
+
+	arrays []*arrayWork
 }
 
 func play(t *testing.T, s scenario, plant string) []string {
@@ -152,7 +157,8 @@ func (g *stage) verdict(t *testing.T, limit time.Duration) *verdict {
 	g.settle(g.ctx, g.jobs, limit)
 	lines, err := g.book.read()
 	require.NoError(t, err)
-	return judge(evidence{jobs: g.jobs, runs: g.runs, lines: lines, lives: g.lives()})
+	return judge(evidence{jobs: g.jobs, runs: g.runs, arrays: g.arrays, acked: g.acknowledged(), lines: lines,
+		lives: g.lives()})
 }
 
 func (g *stage) agentNamed(id string) *member {

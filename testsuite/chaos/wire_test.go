@@ -48,6 +48,7 @@ type wire struct {
 	again    map[string]json.RawMessage // assignments to send once more, by token
 	results  []capturedResult
 	assigned []protocol.Assignment // all that the agent was sent
+	acked    map[string]int64      // when a hub accepted that elements completed, by their task ids
 	doubled  int                   // results that a hub got twice
 	repeated int                   // assignments that the agent got twice
 }
@@ -61,7 +62,7 @@ type capturedResult struct {
 // newWire makes the network of one agent. It listens where the agent can reach it.
 func newWire(t testing.TB, targets []string, slots int, listener net.Listener) *wire {
 	w := &wire{targets: targets, slots: slots, listener: listener, changed: make(chan struct{}),
-		conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{},
+		conns: map[net.Conn]struct{}{}, again: map[string]json.RawMessage{}, acked: map[string]int64{},
 		transport: &http.Transport{DialContext: (&net.Dialer{Timeout: time.Second}).DialContext,
 			MaxIdleConnsPerHost: 4}}
 	w.server = &http.Server{Handler: http.HandlerFunc(w.serve), ConnState: w.connState, ReadHeaderTimeout: time.Minute}
@@ -132,6 +133,9 @@ func (w *wire) serve(out http.ResponseWriter, r *http.Request) {
 	isResult := strings.HasSuffix(path, "/result")
 	answer, status, err := w.send(r.Context(), r.Method, target+path, r.Header.Get("Authorization"), body)
 	if err == nil && isResult {
+		if status == http.StatusOK {
+			w.acknowledge(path, body)
+		}
 		w.capture(r.Context(), capturedResult{target, path, r.Header.Get("Authorization"), body})
 	}
 	if mode, _ := w.now(); err != nil || mode == wireDeaf || !w.through(r.Context()) {

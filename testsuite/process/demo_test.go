@@ -56,7 +56,7 @@ func TestDemoDigestsAFolder(t *testing.T) {
 	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--path", folder)
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	require.Contains(t, p.stdout.String(), "EQUAL")
-	require.Contains(t, p.stdout.String(), "50 tasks with 50 files")
+	require.Contains(t, p.stdout.String(), "50 elements with 50 files")
 	requireNothingLeft(t, p, folder, temporary)
 }
 

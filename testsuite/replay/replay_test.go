@@ -48,7 +48,11 @@ func TestReplay(t *testing.T) {
 					t.Parallel()
 					replayer := sdkworker.NewWorkflowReplayer()
 					worker.RegisterWorkflows(replayer)
-					require.NoError(t, replayer.ReplayWorkflowHistory(quiet{}, readHistory(t, file)))
+					history := readHistory(t, file)
+					begun := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
+					require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(quiet{}, history,
+						sdkworker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{
+							ID: begun.GetWorkflowId(), RunID: begun.GetOriginalExecutionRunId()}}))
 				})
 			}
 		})

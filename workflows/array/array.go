@@ -90,7 +90,7 @@ func (c *carrier) loop(ctx workflow.Context) (contract.ArrayState, error) {
 		switch {
 		case c.cancel != nil:
 			return c.end(ctx)
-		case !c.state.Open() && (!c.state.Held() || c.state.Stopped != ""):
+		case !c.state.Open() && (!c.held() || c.state.Stopped != ""):
 			return c.end(ctx)
 		case !c.state.Open():
 			if !c.awaitPerson(ctx) {
@@ -102,6 +102,14 @@ func (c *carrier) loop(ctx workflow.Context) (contract.ArrayState, error) {
 		c.wake(ctx)
 		_ = workflow.Await(ctx, func() bool { return c.changed || ctx.Err() != nil && c.cancel == nil })
 	}
+}
+
+// held reports whether elements wait for a person. Dead letters of a step do not.
+func (c *carrier) held() bool {
+	if c.in.Step {
+		return c.state.Counts.Review > 0
+	}
+	return c.state.Held()
 }
 
 // quiet reports whether the history is long, so that the workflow continues as new once nothing is under way.

@@ -377,3 +377,31 @@ func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, payloads.Size(), 2<<20)
 }
+
+// An array of a step keeps no dead letters: its run goes on. Reviews wait for a person all the same.
+func TestAnArrayOfAStepKeepsNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	h := newHarness(dies(7))
+	h.start(func(in *contract.ArrayInput) { in.Step = true })
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayFailed, state.Status)
+	require.Equal(t, 1, state.Counts.DeadLetter)
+	require.Less(t, h.Now().Sub(h.times[0]), time.Hour)
+
+	h = newHarness(nil)
+	h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
+		if *in.Element == 5 {
+			return &contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}
+		}
+		return nil
+	}
+	h.RegisterDelayedCallback(func() {
+		h.SignalWorkflow(contract.ArraySignal.Name, contract.ArrayRequest{Action: contract.ResumeArray}) // is not possible
+		h.SignalWorkflow(contract.ArraySignal.Name, contract.ArrayRequest{Action: contract.CancelArray, Reason: "enough"})
+	}, time.Hour)
+	h.start(func(in *contract.ArrayInput) { in.Step, in.Count, in.Spec.RetrySafety = true, 20, fleet.AtMostOnce })
+	state = h.outcome(t)
+	require.Equal(t, array.ArrayCancelled, state.Status)
+	require.Equal(t, "enough", state.Why)
+	require.Equal(t, array.ElementCounts{Total: 20, Completed: 19, Cancelled: 1}, state.Counts)
+}

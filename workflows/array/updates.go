@@ -19,6 +19,16 @@ func (c *carrier) handle(ctx workflow.Context) error {
 		c.act(&r)
 		return c.view(), nil
 	}
+	inbox := contract.ArraySignal.Inbox(ctx)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for workflow.Await(ctx, func() bool { return inbox.Len() > 0 }) == nil {
+			inbox.Take(func(r contract.ArrayRequest) {
+				if c.mayAct(r) == nil {
+					_, _ = update(ctx, r)
+				}
+			})
+		}
+	})
 	return errors.Join(
 		contract.ArrayQuery.Handle(ctx, c.view),
 		contract.ElementsQuery.Handle(ctx, c.elements),

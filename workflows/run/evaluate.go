@@ -126,6 +126,9 @@ func (r *run) concurrencyKey(ctx workflow.Context) (string, error) {
 
 func (r *run) endedStep(step string) contract.EndedStep {
 	e := r.ledger.Entry(step)
+	if e.Array != "" {
+		return contract.EndedStep{Step: step, Array: e.Array}
+	}
 	if e.Counts == nil {
 		return contract.EndedStep{Step: step, Result: r.results[step]}
 	}
@@ -197,6 +200,9 @@ func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 			at := now.Add(s.Wait.For.Std())
 			e.NextAt = &at
 		}
+	case b.Array != nil:
+		e.Status, e.StartedAt = job.StepQueued, &now
+		r.beginArray(ctx, e, b.Array)
 	default:
 		e.Status, e.StartedAt = job.StepQueued, &now
 		r.make(e, b.Tasks, s.ForEach != nil)

@@ -5,6 +5,7 @@ package run
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -50,6 +51,7 @@ type run struct {
 	ledger *job.Ledger
 
 	open    []*work                    // tasks that have not ended, in the order in which they were made
+	arrays  []*stepArray               // arrays that have not ended
 	ended   []string                   // steps that have ended since the last evaluation
 	results map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
 	bytes   int                        // of payloads and results so far
@@ -120,6 +122,7 @@ func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
 		}
 		now := workflow.Now(ctx)
 		r.collect(now)
+		r.collectArrays(now)
 		if r.mayContinue(ctx) {
 			return nil, r.continueAsNew(ctx)
 		}
@@ -170,6 +173,9 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 	}
 	info := workflow.GetInfo(ctx)
 	r.quiet = info.GetCurrentHistoryLength() > quietEvents && kept <= carriedBytes
+	if len(r.arrays) > 0 {
+		return false // their ends would not reach the run that continues
+	}
 	if !info.GetContinueAsNewSuggested() && !r.quiet || kept > carriedBytes || !workflow.AllHandlersFinished(ctx) {
 		return false
 	}
@@ -205,8 +211,12 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*job.
 			w.delivery.Cancel("the run has ended: it is " + string(status))
 		}
 	}
+	for _, a := range r.arrays {
+		a.stop()
+	}
 	_ = workflow.Await(ctx, func() bool { return !r.delivering() })
 	r.collect(workflow.Now(ctx))
+	r.collectArrays(workflow.Now(ctx))
 	if len(r.ended) > 0 && workflow.GetVersion(ctx, "outputs-at-the-end", workflow.DefaultVersion, 1) == 1 {
 		r.evaluate(ctx, nil) // a run that repeats this one takes their outputs over
 	}
@@ -224,8 +234,11 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*job.
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{*r.ledger}})
 }
 
-// delivering reports whether a task is being delivered.
+// delivering reports whether a task is being delivered, or an array is at work.
 func (r *run) delivering() bool {
+	if slices.ContainsFunc(r.arrays, func(a *stepArray) bool { return !a.over }) {
+		return true
+	}
 	for _, w := range r.open {
 		if w.delivery != nil && !w.over {
 			return true
@@ -278,8 +291,12 @@ func (r *run) showWaiting(ctx workflow.Context, why string) {
 	r.showMark(ctx, mark)
 }
 
-// underWay reports whether a task is in a lane, with an agent or in a backoff.
+// underWay reports whether a task is in a lane, with an agent or in a backoff, or an array is at work. One of a paused
+// run begins nothing.
 func (r *run) underWay() bool {
+	if len(r.arrays) > 0 && r.ledger.Paused == nil {
+		return true
+	}
 	for _, w := range r.open {
 		if w.delivery != nil && (w.delivery.Delivering() || w.work(r.ledger).Status == job.StepRetryWait) {
 			return true

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ type harness struct {
 	inputs map[string]json.RawMessage
 	specs  map[string]fleet.TaskSpec
 
+	elements agent                   // plays elements of arrays
+	results  map[int]json.RawMessage // of these
+
 	evaluations int
 }
 
@@ -49,7 +53,7 @@ const head = "job: build\ncluster: default\nsafety: idempotent\n"
 func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	t.Helper()
 	h := &harness{TestWorkflowEnvironment: workflowtest.NewEnvironment(), byKey: byKey,
-		inputs: map[string]json.RawMessage{}, specs: map[string]fleet.TaskSpec{}}
+		inputs: map[string]json.RawMessage{}, specs: map[string]fleet.TaskSpec{}, results: map[int]json.RawMessage{}}
 	worker.RegisterWorkflows(h)
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		_, key := contract.Locate(in.TaskID)
@@ -58,12 +62,15 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 		h.inputs[key], h.specs[key] = in.Spec.Payload, in.Spec
 		play := h.byKey[key]
 		h.mu.Unlock()
+		if strings.HasPrefix(key, ".") {
+			play = h.elements
+		}
 		if play == nil {
 			play = returns(`"` + key + `"`)
 		}
 		return play(ctx, in)
 	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
-	evaluator := activities.NewEvaluator(cluster{})
+	evaluator := activities.NewEvaluator(cluster{h})
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 		h.mu.Lock()
 		h.evaluations++
@@ -73,8 +80,14 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	return h
 }
 
-// cluster places every task.
-type cluster struct{}
+// cluster places every task, and knows what elements returned.
+type cluster struct{ *harness }
+
+func (c cluster) Results(context.Context, string) (map[int]json.RawMessage, string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.results), "", nil
+}
 
 func (cluster) Place(_ context.Context, _ string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
 	if spec.Type == "placed-slowly" {

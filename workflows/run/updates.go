@@ -75,6 +75,7 @@ func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
 			w.delivery.Suspend(req.Mode != job.PauseFinish)
 		}
 	}
+	r.tellArrays(ctx, contract.ArrayRequest{Action: contract.PauseArray, By: req.By, Reason: req.Reason})
 	r.settle(ctx)
 }
 
@@ -86,6 +87,7 @@ func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
 			w.delivery.Resume()
 		}
 	}
+	r.tellArrays(ctx, contract.ArrayRequest{Action: contract.ResumeArray, By: req.By, Reason: req.Reason})
 	r.settle(ctx)
 }
 

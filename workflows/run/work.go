@@ -282,6 +282,12 @@ func (r *run) timer(ctx workflow.Context, e *job.Entry) {
 func (r *run) expire(ctx workflow.Context, e *job.Entry) {
 	s := r.in.Plan.Step(e.Step)
 	why := "its deadline of " + s.Deadline.Std().String() + " passed"
+	for _, a := range r.arrays {
+		if a.step == e.Step {
+			a.late = why
+			a.stop()
+		}
+	}
 	var open []*work
 	for _, w := range r.open {
 		switch {
