@@ -96,7 +96,7 @@ func (a *Control) startInstance(
 		return err
 	}
 	task := store.Submission{TaskInput: place.Input(i.TaskID, spec), Weight: place.TenantWeight}
-	task.Instance = &fleet.JobInstance{Job: in.Job, Name: i.Name, Version: i.Version, Service: d.Instances.Service,
+	task.Instance = &fleet.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Service: d.Instances.Service,
 		Health: d.Instances.Health}
 	if _, err := a.tasks().Start(ctx, &task); err != nil && store.KindOf(err) != store.Exists {
 		return fmt.Errorf("start instance %s: %w", i.Name, err)

@@ -33,7 +33,7 @@ type Task struct {
 	// Element is the place of an array's element, from 0; nil for other tasks.
 	Element *int
 	// Instance is set of an instance of a job.
-	Instance *fleet.JobInstance
+	Instance *fleet.InstanceOf
 	// Allocation is what the task got of what it asked for with place, or nil. Volumes has the paths of its volumes.
 	Allocation *fleet.Allocation
 	Volumes    map[string]string

@@ -92,7 +92,7 @@ type ReadInstancesResult struct {
 
 // FoundInstance is an instance that an agent runs.
 type FoundInstance struct {
-	fleet.JobInstance
+	fleet.InstanceOf
 	TaskID  string               `json:"task_id"`
 	Attempt int                  `json:"attempt"`
 	Agent   string               `json:"agent"`

@@ -19,7 +19,7 @@ type TaskInput struct {
 	// By is who submitted the task; empty: a schedule, or anybody while security is off.
 	By string `json:"by,omitempty"`
 	// Instance says that the task is an instance of a job, which learns of the task's end.
-	Instance *fleet.JobInstance `json:"instance,omitempty"`
+	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -158,7 +158,7 @@ type RunTaskInput struct {
 	Elements []fleet.Element `json:"elements,omitempty"`
 	Element  *int            `json:"element,omitempty"`
 	// Instance says that the task is an instance of a job.
-	Instance *fleet.JobInstance `json:"instance,omitempty"`
+	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 }
 
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs

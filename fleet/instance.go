@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// JobInstance says of a task that it is an instance of a job. It travels with each delivery.
-type JobInstance struct {
+// InstanceOf says of a task that it is an instance of a job. It travels with each delivery.
+type InstanceOf struct {
 	Job     string        `json:"job" doc:"The job's full name."`
 	Name    string        `json:"name" doc:"Its number, from 0, or the id of its agent."`
 	Version int           `json:"version" doc:"Of the job's definition."`
@@ -18,7 +18,7 @@ type JobInstance struct {
 }
 
 // ServiceName is the full name of the service that it offers; empty: none.
-func (i *JobInstance) ServiceName() string {
+func (i *InstanceOf) ServiceName() string {
 	if i.Service == nil {
 		return ""
 	}

@@ -76,7 +76,7 @@ func TestServiceChecks(t *testing.T) {
 
 func TestServicesAreOfATenant(t *testing.T) {
 	t.Parallel()
-	i := JobInstance{Job: "acme:ranker", Service: &Offer{Name: "rank"}}
+	i := InstanceOf{Job: "acme:ranker", Service: &Offer{Name: "rank"}}
 	require.Equal(t, "acme:rank", i.ServiceName())
 	i.Service = nil
 	require.Empty(t, i.ServiceName())

@@ -410,7 +410,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	if s.Beacon != nil {
 		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
 	}
-	c.place(at, s.Place)
+	c.demand(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
@@ -463,8 +463,8 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 	oneOf(c, at+".exhausted", s.Check.Exhausted, job.ExhaustedReview, job.ExhaustedFail)
 }
 
-// place checks what a step, or the instances, ask of their agents; nil: nothing.
-func (c *checker) place(at string, d *fleet.Demand) {
+// demand checks what a step, or the instances, ask of their agents; nil: nothing.
+func (c *checker) demand(at string, d *fleet.Demand) {
 	var wrong *fleet.FieldError
 	if d != nil && errors.As(d.Validate(), &wrong) {
 		c.report(at+"."+wrong.Field, "%s", wrong.Err)

@@ -43,7 +43,7 @@ func (c *checker) instances() {
 		c.report(at, "%s", wrong.Err)
 	}
 	if p := in.Place; p != nil {
-		c.place("instances", &p.Demand)
+		c.demand("instances", &p.Demand)
 		c.check(p.Zone == "" || !service, "instances.place.zone",
 			"belongs to system and sysbatch jobs: give the agents of the zone a capability, and write capabilities")
 		c.check(p.Affinity == "" || service, "instances.place.affinity",

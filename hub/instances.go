@@ -19,13 +19,13 @@ func (c activities) readInstances(
 			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job {
 				continue
 			}
-			found := contract.FoundInstance{JobInstance: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
+			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
 				Zone: s.registration.Zone, Checked: a.healthNow(), Since: a.startedAt.UTC(), Cluster: s.cluster}
 			found.Host, _, err = net.SplitHostPort(s.registration.Address)
 			if err != nil {
 				found.Host = s.registration.Address
 			}
-			found.JobInstance.Health = nil
+			found.InstanceOf.Health = nil
 			result.Instances = append(result.Instances, found)
 		}
 	}
@@ -47,7 +47,7 @@ func (a *attempt) healthNow() fleet.InstanceHealth {
 }
 
 // sealedInstance is what another hub must know of an instance that it takes over: not how it is checked.
-func sealedInstance(i *fleet.JobInstance) *fleet.JobInstance {
+func sealedInstance(i *fleet.InstanceOf) *fleet.InstanceOf {
 	if i == nil || i.Health == nil {
 		return i
 	}

@@ -15,7 +15,7 @@ func TestReadInstances(t *testing.T) {
 		a := b.register("a", 2, func(r *protocol.Register) { r.Address, r.Zone = "10.0.0.7:5000", "north" })
 		b.pass(0)
 		a.give(task("plain"))
-		instance := fleet.JobInstance{Job: "ranker", Name: "0", Version: 3, Service: &fleet.Offer{Name: "rank", Port: "8080"},
+		instance := fleet.InstanceOf{Job: "ranker", Name: "0", Version: 3, Service: &fleet.Offer{Name: "rank", Port: "8080"},
 			Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "8080"}}}
 		given := a.give(task("ranker~~0.1", func(in *contract.RunTaskInput) { in.Instance = &instance }))
 		require.Equal(t, &instance, given.Instance, "the agent gets the check")

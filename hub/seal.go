@@ -45,7 +45,7 @@ type attemptClaims struct {
 	// that element.
 	Elements []int `json:"s,omitempty"`
 	// JobInstance is set of an instance of a job, for a hub that takes it over.
-	JobInstance *fleet.JobInstance `json:"j,omitempty"`
+	JobInstance *fleet.InstanceOf `json:"j,omitempty"`
 	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
 	Allocation *fleet.Allocation `json:"o,omitempty"`
 }

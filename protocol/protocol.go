@@ -150,7 +150,7 @@ type Assignment struct {
 	// Element is the place in its array of an assignment's task that is one element.
 	Element *int `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
 	// Instance is set of an assignment whose task is an instance of a job.
-	Instance    *fleet.JobInstance `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
+	Instance    *fleet.InstanceOf `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
 	TraceParent string          `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
 	TraceState  string          `json:"tracestate,omitempty"`
 }
