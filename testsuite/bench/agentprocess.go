@@ -25,7 +25,7 @@ func agentCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Version, o.GiveUpAfter = a.Version, 5*time.Minute
+			o.Version, o.GiveUpAfter, o.JoinToken = a.Version, 5*time.Minute, a.Getenv(app.JoinTokenEnv)
 			return eachAgent(
 				o,
 				clusters,

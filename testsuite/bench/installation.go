@@ -229,8 +229,13 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 	// The key protects nothing: the hub is reachable from this machine only and lives for minutes.
 	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace,
 		"MAINSTAY_TOKEN_KEY=a-key-for-benchmarks-that-protects-nothing"}
-	args := []string{i.program, "serve", "--insecure", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
+	args := []string{i.program, "serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
 		"--hub-id", "bench-hub", "--log-level", "warn"}
+	if i.hubHost == "" {
+		args = append(args, "--insecure")
+	} else {
+		env = append(env, "MAINSTAY_ADMIN_TOKEN="+cableToken, "MAINSTAY_JOIN_TOKEN="+cableToken+"-join")
+	}
 	if i.hub, err = i.launch("hub", env, nil, args); err != nil {
 		return err
 	}
