@@ -11,9 +11,10 @@ import (
 // readInstances lists the instances of jobs that agents with a session here run.
 func (c activities) readInstances(
 	_ context.Context, in contract.ReadInstancesInput,
-) (result contract.ReadInstancesResult, err error) {
+) (contract.ReadInstancesResult, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
+	var result contract.ReadInstancesResult
 	for _, s := range c.hub.sessions {
 		for _, a := range s.attempts {
 			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job {
@@ -21,9 +22,9 @@ func (c activities) readInstances(
 			}
 			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
 				Zone: s.registration.Zone, Checked: a.healthNow(), Since: a.startedAt.UTC(), Cluster: s.cluster}
-			found.Host, _, err = net.SplitHostPort(s.registration.Address)
-			if err != nil {
-				found.Host = s.registration.Address
+			found.Host = s.registration.Address
+			if host, _, err := net.SplitHostPort(found.Host); err == nil {
+				found.Host = host
 			}
 			found.InstanceOf.Health = nil
 			result.Instances = append(result.Instances, found)

@@ -325,7 +325,7 @@ func (j *Job) settleInstances(before, d *Definition, now time.Time) {
 	}
 	j.Serial = max(j.Serial, now.Unix())
 	count, was := max(1, d.Instances.Count), 0
-	if before.HasInstances() {
+	if before.HasInstances() && before.Type == Service {
 		was = max(1, before.Instances.Count)
 	}
 	if count != was && d.Type == Service {

@@ -132,6 +132,14 @@ func TestANewVersionTakesThePlaceOfInstances(t *testing.T) {
 	require.Equal(t, 3, k.FindInstance("1").Version)
 }
 
+func TestASystemJobThatBecomesAService(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(System, 0)
+	require.Equal(t, "+a", k.plan(&Agents{Eligible: []string{"a"}}))
+	k.apply(withInstances(Service, 1))
+	require.Equal(t, "+0 -a", k.plan(nil), "also with the count that is the default")
+}
+
 func TestAJobThatIsStoppedOrPaused(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(Service, 1)
