@@ -63,8 +63,8 @@ func (a *Control) heldAt(ctx context.Context, cluster, hub string) store.Held {
 	return held
 }
 
-// endHeld ends the attempts that a lost hub had, but for those of agents that are with another hub now: it need not wait
-// for their backstop. Until when fenced work may go on is not known.
+// endHeld ends the attempts that a lost hub had, but for those of agents that are with another hub now: it need not
+// wait for their backstop. Until when fenced work may go on is not known.
 func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.Held) {
 	view, err := a.view(ctx, cluster)
 	if err == nil {

@@ -157,7 +157,7 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 	}
 	if err != nil {
 		e.failed[ended.Step] = true
-		return contract.StepOutput{Step: ended.Step, Error: err.Error()}, nil
+		return contract.StepOutput{Step: ended.Step, Error: err.Error()}, nil //nolint:nilerr // it is the answer
 	}
 	entry.Output = output
 	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}, nil
@@ -212,7 +212,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 		yes, err := e.flows.Bool(ctx, step.If, e.facts)
 		if err != nil {
 			begun.Error = "if: " + err.Error()
-			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
+			return begun, nil
 		}
 		if begun.Skip = !yes; begun.Skip {
 			return begun, nil

@@ -197,8 +197,8 @@ func isFinal(err error) bool {
 // errNoAnswer: the hub took the connection, and then too long.
 var errNoAnswer = errors.New("no answer")
 
-// broke reports whether a connection to a hub broke that may well be back at once: not one that could not be opened, and
-// not one whose other end is silent or out of reach.
+// broke reports whether a connection to a hub broke that may well be back at once: not one that could not be opened,
+// and not one whose other end is silent or out of reach.
 func broke(err error) bool {
 	var refused *refusal
 	var operation *net.OpError

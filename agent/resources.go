@@ -25,7 +25,8 @@ const smiTimeout = 20 * time.Second
 // working directory has left, and the GPUs that nvidia-smi lists, if there is one. Memory and disk are not known on
 // systems other than Linux. Each agent of a machine finds all of it.
 func DetectResources(ctx context.Context) (fleet.Inventory, error) {
-	found := fleet.Inventory{Amounts: fleet.Amounts{CPU: strconv.Itoa(runtime.GOMAXPROCS(0)), Disk: mebibytes(diskFree())}}
+	found := fleet.Inventory{Amounts: fleet.Amounts{CPU: strconv.Itoa(runtime.GOMAXPROCS(0)),
+		Disk: mebibytes(diskFree())}}
 	_, meminfo := readHost()
 	if _, total, ok := parseMemory(meminfo); ok {
 		total *= 1 << 10
@@ -135,8 +136,8 @@ func volumesOf(r *fleet.Inventory, a *fleet.Allocation) map[string]string {
 }
 
 // Environment are the task's ports, volumes and devices as environment variables, for a process that does its work:
-// MAINSTAY_PORT_<NAME>, MAINSTAY_VOLUME_<NAME> and MAINSTAY_DEVICES_<KIND>, which has the devices' numbers, and for GPUs
-// CUDA_VISIBLE_DEVICES too. Names are in capitals, with "_" for other characters.
+// MAINSTAY_PORT_<NAME>, MAINSTAY_VOLUME_<NAME> and MAINSTAY_DEVICES_<KIND>, which has the devices' numbers, and for
+// GPUs CUDA_VISIBLE_DEVICES too. Names are in capitals, with "_" for other characters.
 func (t *Task) Environment() []string {
 	if t.Allocation == nil {
 		return nil

@@ -58,7 +58,8 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), cluster.SpawnerCommand(a),
 		healing.Command(a),
-		task.Command(a), array.Command(a), job.Command(a), service.Command(a), run.Command(a), schedule.Command(a), event.Command(a),
+		task.Command(a), array.Command(a), job.Command(a), service.Command(a), run.Command(a), schedule.Command(a),
+		event.Command(a),
 		token.Command(a), mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a),
 		controlplane.OpenAPICommand(a), versionCommand(a))
 	root.AddCommand(inbound.Commands(a)...)

@@ -80,7 +80,8 @@ func (j Jobs) Scale(ctx context.Context, name string, count int) (*api.Job, erro
 
 // Restart restarts an instance, named by its number or its agent.
 func (j Jobs) Restart(ctx context.Context, name, instance, reason string) error {
-	_, err := post[none](ctx, j.c, path("jobs", name, "instances", instance, "restart"), api.ReasonRequest{Reason: reason})
+	_, err := post[none](ctx, j.c, path("jobs", name, "instances", instance, "restart"),
+		api.ReasonRequest{Reason: reason})
 	return err
 }
 

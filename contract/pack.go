@@ -66,7 +66,9 @@ type (
 func (in ClusterInput) MarshalJSON() ([]byte, error) { return pack(plainClusterInput(in)) }
 
 // UnmarshalJSON reads a state, compressed or not.
-func (in *ClusterInput) UnmarshalJSON(data []byte) error { return unpack(data, (*plainClusterInput)(in)) }
+func (in *ClusterInput) UnmarshalJSON(data []byte) error {
+	return unpack(data, (*plainClusterInput)(in))
+}
 
 // MarshalJSON compresses a large view.
 func (v ClusterView) MarshalJSON() ([]byte, error) { return pack(plainClusterView(v)) }

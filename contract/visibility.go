@@ -80,8 +80,8 @@ func ParseLabelTerm(term string) (name, value string) {
 // maxLaneTerm bounds a LaneTerm, in bytes: what visibility stores take for one word.
 const maxLaneTerm = 200
 
-// LaneTerm is a lane of capabilities or resources as the search attribute AttrLabels of its tasks has it, beside their labels: so
-// the tasks of a lane are found. Unlike a label it has no "=".
+// LaneTerm is a lane of capabilities or resources as the search attribute AttrLabels of its tasks has it, beside their
+// labels: so the tasks of a lane are found. Unlike a label it has no "=".
 func LaneTerm(lane string) string {
 	if len(lane) <= maxLaneTerm {
 		return lane

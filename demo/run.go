@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -127,8 +126,9 @@ func (r *demoRun) await(ctx context.Context, ids []string, total int) (killed *d
 					return nil, err
 				}
 			}
-			if ended = one.Status == array.ArrayCompleted; !ended && (one.Status.Final() || one.Status == array.ArrayBlocked) {
-				return nil, app.WithExit(app.ExitIncomplete, errors.New("array "+id+" is "+string(one.Status)+": "+one.Why))
+			ended = one.Status == array.ArrayCompleted
+			if !ended && (one.Status.Final() || one.Status == array.ArrayBlocked) {
+				return nil, app.WithExit(app.ExitIncomplete, fmt.Errorf("array %s is %s: %s", id, one.Status, one.Why))
 			}
 		}
 		before = shown

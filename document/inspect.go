@@ -63,7 +63,8 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 		// Nothing is written, so the default stays.
 	case t == reflect.TypeFor[json.RawMessage]() || t.Kind() == reflect.Interface:
 		in.anything(field, n)
-	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Tag.Get("json") != "":
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct && t.NumField() > 0 &&
+		t.Field(0).Tag.Get("json") != "":
 		in.section(field, n, t) // also of a type that may be written as one word
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		in.custom(field, n, t)

@@ -54,9 +54,9 @@ func (l *CapabilityLanes) OpenLane(capabilities []string) (changed, ok bool) {
 	return true, true
 }
 
-// OpenLaneFor opens the lane of tasks with such needs for a tenant (empty: none), so that it can be given back. It reports whether the
-// lane is open. A tenant may have as many lanes as are then still free, so that there is always one for the next
-// tenant.
+// OpenLaneFor opens the lane of tasks with such needs for a tenant (empty: none), so that it can be given back. It
+// reports whether the lane is open. A tenant may have as many lanes as are then still free, so that there is always one
+// for the next tenant.
 func (l *CapabilityLanes) OpenLaneFor(needs LaneNeeds, tenant string, now time.Time) bool {
 	needs.Capabilities = SortedSet(needs.Capabilities)
 	lane := needs.Lane()
@@ -104,7 +104,8 @@ func (l *CapabilityLanes) LaneOpen(lane string) bool {
 	if i, known := searchLaneUse(l.LaneUses, lane); known {
 		return !l.LaneUses[i].Closing
 	}
-	return l.FitOf(lane) != nil || slices.ContainsFunc(l.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
+	return l.FitOf(lane) != nil ||
+		slices.ContainsFunc(l.CapabilitySets, func(set []string) bool { return CapabilityLane(set) == lane })
 }
 
 // NextLaneLook is when to look whether lanes are used; zero: never.

@@ -115,8 +115,8 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 	return true
 }
 
-// LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs. shards
-// is the cluster's number of shards, 0 when it is not sharded.
+// LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs.
+// shards is the cluster's number of shards, 0 when it is not sharded.
 func LaneOf(spec *TaskSpec, shards int) string {
 	switch {
 	case spec.Agent != "":

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -424,7 +423,8 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	}{
 		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
 		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
-		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"}, "recovery": {task.Recovery != nil, "recovery"},
+		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"},
+		"recovery": {task.Recovery != nil, "recovery"},
 	} {
 		c.check(!to.given, at+".task."+name, "belongs to the step: write %s beside task", to.key)
 	}
@@ -468,161 +468,5 @@ func (c *checker) demand(at string, d *fleet.Demand) {
 	var wrong *fleet.FieldError
 	if d != nil && errors.As(d.Validate(), &wrong) {
 		c.report(at+"."+wrong.Field, "%s", wrong.Err)
-	}
-}
-
-// template checks the expressions in a task.
-func (c *checker) template(id string, s *job.Step) {
-	value, err := taskValue(s.Task)
-	if err != nil {
-		c.report("steps."+id+".task", "%s", err)
-		return
-	}
-	walk("steps."+id+".task", value, func(field, text string) {
-		c.dynamic[id], c.compute[id] = true, c.compute[id] || !job.IsReference(text)
-		c.text(field, text, id)
-	})
-}
-
-// taskValue is a task as JSON has it.
-func taskValue(task *fleet.TaskSpec) (any, error) {
-	text, err := json.Marshal(task)
-	if err != nil {
-		return nil, err
-	}
-	return decode(text)
-}
-
-func (c *checker) forEach(id string, s *job.Step) {
-	at := "steps." + id
-	if s.ForEach == nil {
-		c.check(s.Parallel == 0, at+".max_parallel", "belongs to a step with for_each: add that, or remove this")
-		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each: add that, or remove this")
-		return
-	}
-	c.check(
-		s.Parallel >= 0 && s.Parallel <= job.MaxParallel,
-		at+".max_parallel",
-		"must be between 1 and %d",
-		job.MaxParallel,
-	)
-	if s.ForEach.Count == 0 {
-		c.kind(at+".for_each", s.ForEach.List, id, "a list", "list")
-	}
-}
-
-var outputName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,62}$`)
-
-func (c *checker) outputs(id string, s *job.Step) {
-	at := "steps." + id + ".output"
-	c.check(len(s.Output) <= 32, at,
-		"has %d names, and at most 32 are allowed: put some of them into one map", len(s.Output))
-	for _, name := range slices.Sorted(maps.Keys(s.Output)) {
-		c.check(outputName.MatchString(name), at+"."+name, "must be letters, digits and _, and not begin with a digit")
-		variables := []string{varInputs, varSteps, varRun, varResult}
-		if s.ForEach != nil {
-			variables = []string{varInputs, varSteps, varRun, varResults, varFailed}
-		}
-		c.expression(at+"."+name, s.Output[name], id, variables...)
-	}
-}
-
-// text checks the expressions in a text of a step.
-func (c *checker) text(field, text, step string) {
-	variables := []string{varInputs, varSteps, varRun}
-	if c.definition.Steps[step].ForEach != nil {
-		variables = append(variables, varItem, varIndex)
-	}
-	c.pieces(field, text, step, variables...)
-}
-
-// pieces checks the expressions in a text.
-func (c *checker) pieces(field, text, step string, variables ...string) {
-	parts, err := pieces(text)
-	if err != nil {
-		c.report(field, "%s", err)
-		return
-	}
-	for _, p := range parts {
-		if p.source != "" {
-			c.expression(field, p.source, step, variables...)
-		}
-	}
-}
-
-func (c *checker) boolean(field, source, step string) {
-	c.kind(field, source, step, "true or false", "bool")
-}
-
-// kind checks an expression that must give a type; one that gives any type may.
-func (c *checker) kind(field, source, step, want, name string) {
-	if e := c.expression(field, source, step, varInputs, varSteps, varRun); e != nil {
-		got := e.kind.TypeName()
-		c.check(got == name || got == "dyn", field, "must give %s, and gives %s", want, got)
-	}
-}
-
-// onlyIn says where variables are known that are not known everywhere.
-var onlyIn = map[string]string{
-	varItem:    ": only the task of a step with for_each can",
-	varIndex:   ": only the task of a step with for_each can",
-	varResult:  ": only output can, of a step without for_each",
-	varResults: ": only output can, of a step with for_each",
-	varFailed:  ": only output can, of a step with for_each",
-	varEvent:   ": only a trigger by event can; hand on what is needed with its inputs",
-}
-
-// stepFields are what expressions may read of a step.
-var stepFields = []string{"status", "output", "error", "failed"}
-
-// expression checks CEL. step is the step that it belongs to; variables are those that it may read.
-func (c *checker) expression(field, source, step string, variables ...string) *expression {
-	if c.sources += len(source); c.sources > maxSources {
-		c.report(field, "and the expressions before it have more than %d KiB", maxSources>>10)
-		return nil
-	}
-	e, err := compile(source)
-	if err != nil {
-		c.report(field, "%s", err)
-		return nil
-	}
-	for _, name := range e.names {
-		if !slices.Contains(variables, name) {
-			c.report(field, "cannot use %s here%s; there are %s", name, onlyIn[name], strings.Join(variables, ", "))
-		}
-	}
-	for _, name := range e.inputs {
-		if c.inputs != nil && !slices.Contains(c.inputs, name) {
-			c.report(field, "reads inputs.%s, which inputs does not declare%s", name, didYouMean(name, c.inputs))
-		}
-	}
-	for _, other := range slices.Sorted(maps.Keys(e.steps)) {
-		c.stepReference(field, step, other, e.steps[other])
-	}
-	return e
-}
-
-func (c *checker) stepReference(field, step, other string, fields []string) {
-	ids := slices.Sorted(maps.Keys(c.definition.Steps))
-	switch _, placed := c.levels[step]; {
-	case c.definition.Steps[other] == nil:
-		c.report(field, "reads steps.%s, and there is no such step%s", other, didYouMean(other, ids))
-		return
-	case other == step:
-		c.report(field, "reads the step itself; use result")
-		return
-	case placed && !slices.Contains(c.before[step], other):
-		c.report(
-			field,
-			"reads steps.%s, which may not have ended by then: add %s to steps.%s.after",
-			other,
-			other,
-			step,
-		)
-	}
-	for _, f := range fields {
-		if f != "" && !slices.Contains(stepFields, f) {
-			c.report(field, "reads steps.%s.%s; a step has %s", other, f, strings.Join(stepFields, ", "))
-		}
 	}
 }

@@ -113,7 +113,8 @@ func describeStruct(t reflect.Type) object {
 	if t == reflect.TypeFor[job.Definition]() {
 		schema["oneOf"] = []object{
 			{"required": []string{"steps"}, "properties": object{"type": object{"const": job.Batch}}},
-			{"required": []string{"instances", "type"}, "properties": object{"type": object{"not": object{"const": job.Batch}}}},
+			{"required": []string{"instances", "type"}, "properties": object{
+				"type": object{"not": object{"const": job.Batch}}}},
 		}
 	}
 	if t == reflect.TypeFor[job.Step]() {

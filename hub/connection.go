@@ -54,7 +54,8 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 }
 
 func (c *watchedConn) note(err error) error {
-	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+	if errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, syscall.EHOSTUNREACH) ||
+		errors.Is(err, syscall.ENETUNREACH) {
 		c.unreachable.Store(true)
 	}
 	return err

@@ -76,7 +76,8 @@ func (d detector) judgeAllLocked(now time.Time) {
 
 // givenUpLocked is the end of a lost session.
 func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
-	e := ending{evidence: fleet.EvidenceSilence, after: now.Sub(s.lastContact), lease: h.leaseLeftLocked(s, now), at: now}
+	e := ending{evidence: fleet.EvidenceSilence, after: now.Sub(s.lastContact),
+		lease: h.leaseLeftLocked(s, now), at: now}
 	text := "silent for longer than the failure threshold: for %s"
 	switch {
 	case s.unreachable:

@@ -230,7 +230,8 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 		return nil, err
 	}
 	if in.Died != "" {
-		_, err := contract.DeadUpdate.Send(ctx, e.hub.client, contract.ClusterWorkflowID(claims.Cluster), fleet.DeathProof{
+		cluster := contract.ClusterWorkflowID(claims.Cluster)
+		_, err := contract.DeadUpdate.Send(ctx, e.hub.client, cluster, fleet.DeathProof{
 			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})
 		switch {
 		case err == nil:

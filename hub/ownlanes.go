@@ -45,8 +45,8 @@ func newOwnLanes(h *Hub) *ownLanes {
 	return &ownLanes{hub: h, soon: part.NewSignal(), open: map[string]*openLanes{}}
 }
 
-// isOpenLocked reports whether work may wait in the own lane of an agent. It may be work of any cluster, as an agent may
-// have changed its own.
+// isOpenLocked reports whether work may wait in the own lane of an agent. It may be work of any cluster, as an agent
+// may have changed its own.
 func (o *ownLanes) isOpenLocked(agent string, d *contract.Directive) bool {
 	if d.AgentLanes == 0 {
 		return true // the cluster does not keep them
@@ -75,8 +75,8 @@ func (o *ownLanes) Run(ctx context.Context) {
 	}
 }
 
-// look asks the clusters whose open lanes are not known well enough, and has empty lanes closed. It reports false when a
-// cluster did not answer.
+// look asks the clusters whose open lanes are not known well enough, and has empty lanes closed. It reports false when
+// a cluster did not answer.
 func (o *ownLanes) look(ctx context.Context, now time.Time) bool {
 	names, empty := o.due(now)
 	failed := make([]bool, len(names))

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ranking orders the sessions of a lane that have a free slot, so that a placement looks at a few of them. It has a heap
-// for each kind of agent: agents of a kind can run the same tasks and differ only in their load.
+// ranking orders the sessions of a lane that have a free slot, so that a placement looks at a few of them. It has a
+// heap for each kind of agent: agents of a kind can run the same tasks and differ only in their load.
 type ranking map[string]*rank
 
 // rank is a heap of sessions of one kind, the least loaded first.
@@ -26,8 +26,8 @@ type seat struct {
 	slots   int // that the session has for the lane's tasks
 }
 
-// rankTop is how much of a heap has its best four for certain. A task treats at most three agents in a way of their own:
-// the preferred one, the one to avoid, and that of its affinity.
+// rankTop is how much of a heap has its best four for certain. A task treats at most three agents in a way of their
+// own: the preferred one, the one to avoid, and that of its affinity.
 const rankTop = 15
 
 func (r rank) Len() int { return len(r) }
@@ -39,7 +39,7 @@ func (r rank) Swap(i, j int) { r[i], r[j] = r[j], r[i]; r[i].at, r[j].at = i, j 
 
 // Push and Pop are for container/heap.
 func (r *rank) Push(x any) {
-	s := x.(*seat) //nolint:forcetypeassert,revive // only update pushes
+	s := x.(*seat) //nolint:forcetypeassert // only update pushes
 	s.at = len(*r)
 	*r = append(*r, s)
 }

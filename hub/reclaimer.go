@@ -111,7 +111,8 @@ func (l *look) cluster(ctx context.Context, tasks store.Tasks, view *contract.Cl
 		view.Config.RoleLease.Std())
 	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
 	n, err := tasks.EndHeld(ctx, lost, l.hub.identity(), "its hub was restarted and no agent brought it back", &left)
-	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", view.Config.Name), zap.Int("attempts", n))
+	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", view.Config.Name),
+		zap.Int("attempts", n))
 	l.hub.metrics.lost.Add(float64(n))
 	return err
 }

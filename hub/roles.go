@@ -11,8 +11,8 @@ import (
 )
 
 // lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
-// if all members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than the
-// session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
+// if all members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than
+// the session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
 func lanesOf(s *session, d contract.Directive, open bool) []string {
 	if s.cordoned(d) {
 		return nil

@@ -115,7 +115,7 @@ type attempt struct {
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
 
-	instance *fleet.InstanceOf      // set of an instance of a job
+	instance *fleet.InstanceOf    // set of an instance of a job
 	health   fleet.InstanceHealth // by the agent's checks
 
 	taskType, tenant string

@@ -151,8 +151,8 @@ type Assignment struct {
 	Element *int `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
 	// Instance is set of an assignment whose task is an instance of a job.
 	Instance    *fleet.InstanceOf `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
-	TraceParent string          `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
-	TraceState  string          `json:"tracestate,omitempty"`
+	TraceParent string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`
+	TraceState  string            `json:"tracestate,omitempty"`
 }
 
 // CommandType names what the hub asks of an agent.

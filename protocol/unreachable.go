@@ -10,8 +10,9 @@ import (
 // two to four seconds, at both ends; while all is well, no program does any work for it.
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3}
 
-// unreachable is how long data or probes may stay without an answer until the kernel gives the connection up. The answer
-// to a poll that is held for 2 s may be the first that is lost, so a dead end shows 4 s after the last poll at the latest.
+// unreachable is how long data or probes may stay without an answer until the kernel gives the connection up. The
+// answer to a poll that is held for 2 s may be the first that is lost, so a dead end shows 4 s after the last poll at
+// the latest.
 const unreachable = 2 * time.Second
 
 // NoticeUnreachable has the kernel give a connection up when what was sent on it stays without an answer. It has the

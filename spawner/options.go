@@ -43,7 +43,8 @@ type Options struct {
 
 // Fill sets what was left out.
 func (o *Options) Fill() error {
-	o.Slots, o.StopGrace, o.Keep = cmp.Or(o.Slots, 1), cmp.Or(o.StopGrace, DefaultStopGrace), cmp.Or(o.Keep, defaultKeep)
+	o.Slots, o.Keep = cmp.Or(o.Slots, 1), cmp.Or(o.Keep, defaultKeep)
+	o.StopGrace = cmp.Or(o.StopGrace, DefaultStopGrace)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

@@ -168,7 +168,7 @@ func (p *Process) noteEnd(r *running, how string) {
 
 // tellEnd tells of an end, once nothing runs any more that the agent started, or it has taken too long.
 func (p *Process) tellEnd(end fleet.SpawnEnd) {
-	for until := time.Now().Add(leftLimit); ; time.Sleep(leftLook) { //nolint:forbidigo // processes end without a word
+	for until := time.Now().Add(leftLimit); ; time.Sleep(leftLook) {
 		if end.Gone = !anyCarries(end.AgentID); end.Gone || time.Now().After(until) {
 			break
 		}

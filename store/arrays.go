@@ -140,7 +140,7 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 	if _, number, element := array.ElementOf(id); element {
 		page, err := s.Arrays().Elements(ctx, named, contract.ElementsRequest{From: number, Limit: 1})
 		if err != nil || len(page.Elements) == 0 {
-			return Task{}, cmp.Or(err, error(errNoElement))
+			return Task{}, cmp.Or(err, errNoElement)
 		}
 		e := &page.Elements[0]
 		t.Status, t.Why, t.NextAttemptAt = fleet.TaskStatus(e.Status), e.Why, e.NextAt

@@ -24,16 +24,16 @@ func RunTask(ctx workflow.Context, in contract.RunTaskInput) contract.Future[con
 	return future
 }
 
-// opensLanes is false for deliveries of before lanes were opened. A workflow from then opens them from its next delivery
-// on, and each of those is a change of its own.
+// opensLanes is false for deliveries of before lanes were opened. A workflow from then opens them from its next
+// delivery on, and each of those is a change of its own.
 func opensLanes(ctx workflow.Context, delivery string) bool {
 	const change = "open-agent-lane"
 	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1 ||
 		workflow.GetVersion(ctx, change+" "+delivery, workflow.DefaultVersion, 1) == 1
 }
 
-// openAgentLane asks the cluster until it has taken the request, as long as the delivery waits. A cluster refuses it when
-// it has too many signals or was deleted; one of the same name may be created.
+// openAgentLane asks the cluster until it has taken the request, as long as the delivery waits. A cluster refuses it
+// when it has too many signals or was deleted; one of the same name may be created.
 func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflow.Future) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

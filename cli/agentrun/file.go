@@ -115,7 +115,8 @@ func (f *file) flags() map[string][]string {
 		"id": {a.AgentID}, "address": {a.Address}, "zone": {a.AvailabilityZone}, "group": {a.AgentGroup}, "hub": a.Hubs,
 		"cluster": {a.Cluster}, "capability": a.Capabilities, "provider": a.Providers, "exec-env": a.ExecEnv,
 		"join-token-file": {a.JoinTokenFile}, "ca": {a.CA}, "cert": {a.Cert}, "key": {a.Key},
-		"health-file": {a.HealthFile}, "mcp": {a.MCP}, "resources": {a.Resources}, "ports": {a.Ports}, "volume": a.Volumes,
+		"health-file": {a.HealthFile}, "mcp": {a.MCP},
+		"resources": {a.Resources}, "ports": {a.Ports}, "volume": a.Volumes,
 	}
 	for name, value := range a.Metadata {
 		flags["metadata"] = append(flags["metadata"], name+"="+value)

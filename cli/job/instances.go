@@ -18,7 +18,8 @@ import (
 // instancesEvery is how often the instances of a job are looked at that is followed.
 const instancesEvery = 500 * time.Millisecond
 
-// followInstances waits until all instances of a job run and are healthy, or have ended where they end, or until one needs a person.
+// followInstances waits until all instances of a job run and are healthy, or have ended where they end, or until one
+// needs a person.
 func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Definition) error {
 	_, _ = fmt.Fprintf(a.Storyteller(), "Job %s starts its instances.\n", d.Job)
 	tick := time.NewTicker(instancesEvery)
@@ -62,7 +63,8 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		if i.Open() && i.Stopping != "" {
 			status = "stopping"
 		}
-		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)), fmt.Sprint(i.Version),
+		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)),
+			fmt.Sprint(i.Version),
 			a.Ago(&i.Since), app.Printable(i.Why)}
 	})
 	if err == nil {
@@ -93,7 +95,8 @@ func restartCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := a.Call(&cobra.Command{
 		Use: "restart NAME INSTANCE", Short: "Restart an instance of a job; the others go on",
-		Args: app.Exactly("a job's name", "an instance's number, or its agent"), Example: "  mainstay job restart ranker 0",
+		Args:    app.Exactly("a job's name", "an instance's number, or its agent"),
+		Example: "  mainstay job restart ranker 0",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		if err := s.Jobs.Restart(ctx, args[0], args[1], reason); err != nil {
 			return err

@@ -33,7 +33,9 @@ func listCommand(a *app.App) *cobra.Command {
 		}
 		return a.Print(s.Answer, func() error {
 			return app.PrintTable(a, services, "There are no services.", []string{"SERVICE", "INSTANCES", "PASSING"},
-				func(s *api.Service) []string { return []string{s.Name, fmt.Sprint(s.Instances), fmt.Sprint(s.Passing)} })
+				func(s *api.Service) []string {
+					return []string{s.Name, fmt.Sprint(s.Instances), fmt.Sprint(s.Passing)}
+				})
 		})
 	})
 }

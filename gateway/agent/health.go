@@ -81,7 +81,8 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 	switch {
 	case !m.Connected():
 		none := 0.0
-		a.Level, a.Score, a.Why, a.FailedAt = fleet.HealthFailed, &none, "not connected: "+m.StatusReason, &m.StatusSince
+		a.Level, a.Score, a.FailedAt = fleet.HealthFailed, &none, &m.StatusSince
+		a.Why = "not connected: " + m.StatusReason
 	case !known:
 		a.Why = "its hub did not answer for it; try again"
 	default:

@@ -53,7 +53,8 @@ type listOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "list-services", "GET /services", "List services",
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "list-services", "GET /services",
+		"List services",
 		"Those that have an instance now."), h.list)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "get-service", "GET /services/{name}",
 		"Find the instances of a service",

@@ -166,7 +166,8 @@ func (c *Coolify) create(ctx context.Context, spec *fleet.SpawnSpec) (*applicati
 		body["limits_memory"], body["limits_memory_swap"] = strconv.FormatInt(memory, 10), strconv.FormatInt(memory, 10)
 	}
 	app := &application{CreatedAt: time.Now()}
-	if err := c.call(ctx, "create the application", http.MethodPost, "/applications/dockerimage", body, app); err != nil {
+	err = c.call(ctx, "create the application", http.MethodPost, "/applications/dockerimage", body, app)
+	if err != nil {
 		return nil, err
 	}
 	c.o.Logger.Sugar().Infow("An agent was started", "agent", spec.ID, "cluster", spec.Cluster, "application", app.UUID)

@@ -116,7 +116,8 @@ func (k *Kubernetes) reason(ctx context.Context, pod *corev1.Pod) string {
 
 // lastWords is the last line of a container's log; empty where it cannot be read.
 func (k *Kubernetes) lastWords(ctx context.Context, name string) string {
-	options := corev1.PodLogOptions{Container: agentContainer, TailLines: new(int64(1)), LimitBytes: new(int64(1 << 16))}
+	options := corev1.PodLogOptions{Container: agentContainer, TailLines: new(int64(1)),
+		LimitBytes: new(int64(1 << 16))}
 	log, err := k.to(k.api.Get(), "pods").Name(name).SubResource("log").VersionedParams(&options, k.params).DoRaw(ctx)
 	if err != nil {
 		return ""

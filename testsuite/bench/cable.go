@@ -12,7 +12,8 @@ type cable struct{ space, link, address string }
 
 // newCable makes a namespace and a link to it, by a number that no other has.
 func newCable(n int) (*cable, error) {
-	c := &cable{space: fmt.Sprintf("mainstay-bench-%d-%d", os.Getpid(), n), link: fmt.Sprintf("msb%d-%d", os.Getpid()%1e5, n),
+	c := &cable{space: fmt.Sprintf("mainstay-bench-%d-%d", os.Getpid(), n),
+		link:    fmt.Sprintf("msb%d-%d", os.Getpid()%1e5, n),
 		address: fmt.Sprintf("10.78.%d.1", n)}
 	err := ip("netns add "+c.space, "link add "+c.link+" type veth peer name eth0 netns "+c.space,
 		"addr add "+c.address+"/24 dev "+c.link, "link set "+c.link+" up",

@@ -33,7 +33,8 @@ func fakeAgentsCommand() *cobra.Command {
 			o.ID = o.Cluster
 			shared := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100_000}, Timeout: time.Minute}
 			return eachAgent(o, clusters, count, func(o agent.Options) error {
-				f := fakeAgent{hub: hub, client: shared, registration: protocol.Register{AgentID: o.ID, Cluster: o.Cluster,
+				f := fakeAgent{hub: hub, client: shared, registration: protocol.Register{AgentID: o.ID,
+					Cluster:    o.Cluster,
 					InstanceID: "instance-of-" + o.ID, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
 						TaskTypes: []string{taskType}, Host: "bench", StartedAt: time.Now().UTC()}}}
 				retry := backoff.Backoff{First: 100 * time.Millisecond, Limit: 2 * time.Second}
@@ -81,7 +82,8 @@ func (f *fakeAgent) turn(ctx context.Context) error {
 	for i := range polled.Assignments {
 		a, began := &polled.Assignments[i], time.Now()
 		path := strings.Replace(protocol.ResultPath, "{task_id}", a.TaskID, 1)
-		if err := f.call(ctx, path, &protocol.Result{Token: a.Token, Attempt: a.Attempt, StartedAt: began, EndedAt: began,
+		if err := f.call(ctx, path, &protocol.Result{Token: a.Token, Attempt: a.Attempt, StartedAt: began,
+			EndedAt: began,
 			Outcome: fleet.AttemptCompleted, Output: fmt.Append(nil, began.UnixNano())}, &struct{}{}); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (r *relay) url() string { return "http://" + r.listener.Addr().String() }
 
 // join opens the other half of a connection, a round trip later, and carries what is sent on both.
 func (r *relay) join(near net.Conn) {
-	time.Sleep(2 * r.delay) //nolint:forbidigo // it is the delay
+	time.Sleep(2 * r.delay)
 	far, err := net.Dial("tcp", r.to)
 	if err != nil {
 		_ = near.Close()
@@ -71,8 +71,8 @@ func (r *relay) carry(from, to net.Conn) {
 		}
 	}()
 	for p := range pieces {
-		time.Sleep(time.Until(p.at)) //nolint:forbidigo // it is the delay
-		_, _ = to.Write(p.data)      // an end that is gone closes the other half too
+		time.Sleep(time.Until(p.at))
+		_, _ = to.Write(p.data) // an end that is gone closes the other half too
 	}
 	r.mu.Lock()
 	delete(r.conns, to)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -156,7 +155,7 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 			first := len(got) == 1
 			mu.Unlock()
 			if !first {
-				return json.RawMessage(task.Checkpoint), nil
+				return task.Checkpoint, nil
 			}
 			if err := task.SaveCheckpoint(map[string]any{"z": 7, "a": "<&>"}); err != nil {
 				return nil, err

@@ -11,10 +11,9 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// lanes opens lanes of capabilities and resources, and gives back those that no task uses. It opens the lanes of single agents, and
-// closes those that hubs found empty.
+// lanes opens lanes of capabilities and resources, and gives back those that no task uses. It opens the lanes of single
+// agents, and closes those that hubs found empty.
 type lanes struct {
-	quiet
 	run    *run
 	asking bool // which lanes are used
 	opened contract.Inbox[string]

@@ -37,7 +37,8 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 			return errors.Join(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
 		}),
 		contract.ResumeJobUpdate.Handle(ctx, e.resume, func(contract.RunRequest) error {
-			return errors.Join(e.exists(), refuseIf(e.job.Paused == nil && e.job.Stopped == nil, "the job is not paused"))
+			return errors.Join(e.exists(),
+				refuseIf(e.job.Paused == nil && e.job.Stopped == nil, "the job is not paused"))
 		}),
 		contract.StopJobUpdate.Handle(ctx, e.stop, e.mayStop),
 		contract.ScaleJobUpdate.Handle(ctx, e.scale, e.mayScale),
