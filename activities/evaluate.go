@@ -212,7 +212,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 		yes, err := e.flows.Bool(ctx, step.If, e.facts)
 		if err != nil {
 			begun.Error = "if: " + err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // it is the answer
 		}
 		if begun.Skip = !yes; begun.Skip {
 			return begun, nil
@@ -244,7 +244,7 @@ func (e *evaluation) tasks(
 		var err error
 		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
 			begun.Error = "for_each: " + err.Error()
-			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
+			return begun, nil
 		}
 	}
 	if len(elements) > job.MaxInline {

@@ -53,8 +53,8 @@ type Docker struct {
 
 // Kubernetes is a namespace of a Kubernetes cluster and what its pods have in common.
 type Kubernetes struct {
-	// Kubeconfig is a file that says how the API is reached, and Context the one of its contexts. Default: KUBECONFIG or
-	// ~/.kube/config, else the service account of the spawner's own pod.
+	// Kubeconfig is a file that says how the API is reached, and Context the one of its contexts. Default: KUBECONFIG
+	// or ~/.kube/config, else the service account of the spawner's own pod.
 	Kubeconfig string `yaml:"kubeconfig"`
 	Context    string `yaml:"context"`
 	// Namespace is that of the pods. Default: the context's, or the one of the spawner's own pod.

@@ -149,8 +149,8 @@ type SpawnEnd struct {
 	Cluster string    `json:"cluster"`
 	At      time.Time `json:"at"`
 	Reason  string    `json:"reason"` // how it ended, in words: exit code, signal, memory
-	// Gone: nothing that it started runs any more, so its end is a proof of death. Host and PID are its process's, if it
-	// is one of a machine.
+	// Gone: nothing that it started runs any more, so its end is a proof of death. Host and PID are its process's, if
+	// it is one of a machine.
 	Gone bool   `json:"gone,omitempty"`
 	Host string `json:"host,omitempty"`
 	PID  int    `json:"pid,omitempty"`

@@ -18,6 +18,9 @@ import (
 // explainTimeout bounds saying why the tasks of a list wait. What did not answer by then is left out.
 const explainTimeout = time.Second
 
+// heldTimeout bounds asking hubs for it. Temporal's long polls keep the last second of their time back.
+const heldTimeout = 3 * time.Second
+
 // explain fills in why a task is not running.
 func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 	switch t.Status {
@@ -90,7 +93,7 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 	if t.Place.IsZero() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, "", "tasks", contract.ReadTasksID,
 		contract.ReadTasksInput{Cluster: c.Config.Name})

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// pause is the time between two looks at one application or deployment, and lookEvery that between two looks at all.
+	// pause is the time between two looks at one application or deployment, and lookEvery that between two looks at
+	// all.
 	pause     = 2 * time.Second
 	lookEvery = 10 * time.Second
 	// startLimit is how long a deployment may take.

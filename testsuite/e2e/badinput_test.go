@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -102,7 +103,9 @@ func TestBadRequestsAreExplained(t *testing.T) {
 
 func TestForeignTokensAreRefused(t *testing.T) {
 	t.Parallel()
-	node := plane.NewNode(t, plane.NodeOptions{})
+	timing := plane.QuickTiming() // but these agents do not poll meanwhile
+	timing.WarningThreshold, timing.FailureThreshold = 30*time.Second, time.Minute
+	node := plane.NewNode(t, plane.NodeOptions{Config: hub.Config{Timing: timing}})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	mine, other := newWireAgent(t, node.URL, cluster), newWireAgent(t, node.URL, cluster)
 	mine.register(t)

@@ -176,7 +176,7 @@ func TestBadPlacesAreRefused(t *testing.T) {
 	} {
 		status, problem := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/tasks",
 			map[string]any{"type": "hold", "cluster": b.cluster, "place": place}, nil)
-		require.Equal(t, http.StatusBadRequest, status, fmt.Sprint(place))
+		require.Equal(t, http.StatusUnprocessableEntity, status, fmt.Sprint(place))
 		require.Contains(t, fmt.Sprintf("%+v", problem), want)
 	}
 }

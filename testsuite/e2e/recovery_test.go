@@ -160,6 +160,7 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 			if err := task.SaveCheckpoint(map[string]any{"z": 7, "a": "<&>"}); err != nil {
 				return nil, err
 			}
+			task.Progress(50, "saved") // it travels with the checkpoint
 			saved <- struct{}{}
 			select {
 			case <-fail:
@@ -172,6 +173,10 @@ func TestRestartKeepsTheCheckpoint(t *testing.T) {
 	b.agent(t, plane.UniqueID("b"))
 	task := b.submit(t, map[string]any{"type": "count", "recovery": soon(fleet.ClusterRecover)})
 	<-saved
+	require.Eventually(t, func() bool {
+		now := getTask(t, b.node.URL, task, "0s")
+		return len(now.Attempts) > 0 && now.Attempts[0].Progress != nil
+	}, patience, 50*time.Millisecond)
 	close(fail)
 	done := getTask(t, b.node.URL, task, "30s")
 	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
