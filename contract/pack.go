@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// packFrom is the length of JSON from which a message is compressed. Temporal takes messages of up to 2 MiB, and the
-	// state of a cluster with thousands of members is longer.
+	// packFrom is the length of JSON from which a message is compressed. Temporal takes messages of up to 2 MiB, and
+	// the state of a cluster with thousands of members is longer.
 	packFrom = 512 << 10
 	// maxUnpacked bounds what a packed message may hold.
 	maxUnpacked = 64 << 20

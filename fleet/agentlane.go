@@ -11,11 +11,11 @@ const maxOpenLanes = MaxMembers + 1000
 type AgentLanes struct {
 	// OpenLanes are sorted by agent.
 	OpenLanes []OpenLane `json:"open_lanes,omitempty"`
-	// LanesVersion grows with each change of OpenLanes, and LanesOpened is its value at the newest lane that was opened.
-	// 0: the cluster is from before there were open lanes, and hubs poll the lanes of all agents.
+	// LanesVersion grows with each change of OpenLanes. LanesOpened is its value at the newest lane that was opened. 0:
+	// the cluster is from before there were open lanes, and hubs poll the lanes of all agents.
 	LanesVersion int64 `json:"lanes_version,omitempty"`
 	LanesOpened  int64 `json:"lanes_opened,omitempty"`
-	// LanesUnlisted: work may wait for agents that OpenLanes does not list, so an agent that joins anew has an open lane.
+	// LanesUnlisted: work may wait for agents that OpenLanes does not list. An agent that joins anew has an open lane.
 	LanesUnlisted bool `json:"lanes_unlisted,omitempty"`
 }
 
