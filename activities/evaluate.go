@@ -254,7 +254,7 @@ func (e *evaluation) tasks(
 		spec, err := e.fill(ctx, step, item, i)
 		if err != nil {
 			begun.Tasks, begun.Error = nil, err.Error()
-			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
+			return begun, nil
 		}
 		key := step.ID
 		if step.ForEach != nil {

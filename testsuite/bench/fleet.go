@@ -124,7 +124,8 @@ func (f *fleetRun) few(ctx context.Context) (err error) {
 
 // startFake starts a process with fake agents, and returns when the hub has so many sessions.
 func (f *fleetRun) startFake(ctx context.Context, sessions int, args ...string) error {
-	_, err := f.Start("agents-"+strconv.Itoa(sessions), append([]string{"bench", "fake-agents", "--hub", f.url}, args...)...)
+	args = append([]string{"bench", "fake-agents", "--hub", f.url}, args...)
+	_, err := f.Start("agents-"+strconv.Itoa(sessions), args...)
 	if err != nil {
 		return err
 	}
