@@ -244,7 +244,7 @@ func (e *evaluation) tasks(
 		var err error
 		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
 			begun.Error = "for_each: " + err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // it is the answer
 		}
 	}
 	if len(elements) > job.MaxInline {
@@ -316,7 +316,7 @@ func (e *evaluation) array(
 		}
 		if err != nil {
 			begun.Error = fmt.Sprintf("element %d: %s", i, err)
-			return begun, nil //nolint:nilerr // what is wrong with an expression is in the answer
+			return begun, nil
 		}
 	}
 	id := job.TaskID(e.in.Run, step.ID)

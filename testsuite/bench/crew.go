@@ -85,7 +85,8 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 			url, under = strings.Replace(url, c.hubHost, cable.address, 1), cable.under()
 		}
 		args := append(slices.Clone(under), c.program, "bench", "agent", "--hub", url, "--cluster", c.cluster,
-			"--id", id, "--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path, "--stop-timeout", stopAfter.String())
+			"--id", id, "--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path,
+			"--stop-timeout", stopAfter.String())
 		if c.capability != "" {
 			args = append(args, "--capability", c.capability)
 		}
