@@ -18,6 +18,9 @@ import (
 const (
 	// killFrom and killUntil are between which shares of its elements done, in percent, the demo kills an agent.
 	killFrom, killUntil = 40, 90
+	// killAfter is how long no element is reported when it does so among fewer than fewElements.
+	killAfter   = 100 * time.Millisecond
+	fewElements = 100
 	// noticeLimit is how long the demo waits for the record of the failover.
 	noticeLimit = 20 * time.Second
 )
@@ -88,9 +91,14 @@ func (r *demoRun) strike(ctx context.Context, done int) (*demoKill, error) {
 		record: fmt.Sprintf("%s:%s:%d", dev.Cluster, agent.ID, agent.Epoch)}, nil
 }
 
-// reached kills an agent when so many elements are done that it is the middle.
-func (r *demoRun) reached(ctx context.Context, bar *app.Progress, done int) (*demoKill, error) {
-	if share := 100 * done / bar.Total; r.kill == nil || share < killFrom || share > killUntil {
+// reached kills an agent when so many elements are done that it is the middle. Of few elements, agents
+// report the last ones all at once: then it is the middle when none was reported for a while.
+func (r *demoRun) reached(
+	ctx context.Context, bar *app.Progress, done int, reported time.Time,
+) (*demoKill, error) {
+	share := 100 * done / bar.Total
+	quiet := done > 0 && bar.Total < fewElements && time.Since(reported) > killAfter
+	if r.kill == nil || share > killUntil || share < killFrom && !quiet {
 		return nil, nil
 	}
 	killed, err := r.strike(ctx, done)

@@ -112,6 +112,7 @@ func (r *demoRun) submit(ctx context.Context, groups [][]string, rounds int) (id
 func (r *demoRun) await(ctx context.Context, ids []string, total int) (killed *demoKill, err error) {
 	bar := &app.Progress{To: r.story, TTY: r.tty, Unit: "elements are done", Total: total}
 	before, shown := 0, 0
+	reported := time.Now() // when the newest element was
 	for _, id := range ids {
 		for ended := false; !ended; {
 			one, err := r.client.Arrays.Get(ctx, id, lookEvery)
@@ -119,10 +120,10 @@ func (r *demoRun) await(ctx context.Context, ids []string, total int) (killed *d
 				return nil, err
 			}
 			for shown < before+one.Counts.Completed {
-				shown = bar.Step()
+				shown, reported = bar.Step(), time.Now()
 			}
 			if killed == nil {
-				if killed, err = r.reached(ctx, bar, shown); err != nil {
+				if killed, err = r.reached(ctx, bar, shown, reported); err != nil {
 					return nil, err
 				}
 			}

@@ -537,8 +537,10 @@ func TestDecidedTasks(t *testing.T) {
 		f.task("t-ending", open, mark("failed"))
 		f.task("t-failed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, mark("failed"))
 		f.task("t-again", open, mark(""))
+		f.mu.Lock()
 		f.marks = map[string][]*historypb.HistoryEvent{contract.TaskWorkflowID("t-again"): {
 			retried("ann", "the disk is back"), marked("", time.Now())}}
+		f.mu.Unlock()
 		pass(time.Second + 100*time.Millisecond)
 		got := l.told()
 		slices.Sort(got)
