@@ -254,7 +254,7 @@ func (e *evaluation) tasks(
 		spec, err := e.fill(ctx, step, item, i)
 		if err != nil {
 			begun.Tasks, begun.Error = nil, err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // it is the answer
 		}
 		key := step.ID
 		if step.ForEach != nil {
