@@ -1,9 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -64,8 +65,9 @@ func membersDigest(c *fleet.Cluster) uint64 {
 	h := fnv.New64a()
 	for i := range c.Members {
 		m := &c.Members[i]
-		_, _ = fmt.Fprintln(h, m.AgentID, m.Serving(), c.Cordons.Of(m.AgentID) != nil, m.Zone, m.EndsProcessTrees,
-			m.Capabilities, m.TaskTypes)
+		_, _ = h.Write([]byte(strings.Join([]string{m.AgentID, strconv.FormatBool(m.Serving()),
+			strconv.FormatBool(c.Cordons.Of(m.AgentID) != nil), m.Zone, strconv.FormatBool(m.EndsProcessTrees),
+			strings.Join(m.Capabilities, " "), strings.Join(m.TaskTypes, " ")}, "\n")))
 	}
 	return h.Sum64()
 }
