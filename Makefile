@@ -39,15 +39,20 @@ page: ## make the fleet page's scripts anew, after a change of its modules; a te
 	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
 
 # The tests that plant bugs in the program. They build it a second time and take minutes.
-PLANTS := ^TestPlants$$
+PLANTS := ^Test(Mesh)?Plants$$
 
 # What waits long, for faults and for thresholds of real time, is left out with -short. `make test SHORT=` runs it too.
 SHORT ?= -short
 
-# One Temporal serves all of the end-to-end tests, so they run alone; the rest waits for timers much of its time.
+# What measures, to check its ratios: beside others, Temporal is overloaded, and tasks wait for its timeouts.
+MEASURES := ^TestBench\w+InSmall$$$$
+
+# One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure; the rest waits for timers
+# much of its time.
 test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m ./testsuite/e2e
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m -parallel 1 -run '$(MEASURES)' ./testsuite/process
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)|$(MEASURES)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
 	$(TEST) -count=1 -timeout 15m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
@@ -61,13 +66,15 @@ bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 t
 race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
-bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, services, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
 	bin/mainstay bench throughput
+	bin/mainstay bench events
 	bin/mainstay bench arrays
 	bin/mainstay bench gateway
 	bin/mainstay bench idle
 	bin/mainstay bench healing
 	bin/mainstay bench drain
+	bin/mainstay bench services
 	bin/mainstay bench failover
 	bin/mainstay bench queue
 	bin/mainstay bench attack

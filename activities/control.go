@@ -80,10 +80,13 @@ func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.H
 	}
 }
 
-// AnnounceHubLost signals every open cluster that a hub is lost. Clusters without agents on it ignore the signal, so
-// repeating it does no harm.
+// AnnounceHubLost signals every open cluster that a hub is lost, or the one whose brake held its agents. Clusters
+// without agents on it ignore the signal, so repeating it does no harm.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
-	names, err := a.clusters().Names(ctx)
+	names, err := []string{lost.Cluster}, error(nil)
+	if !lost.Held {
+		names, err = a.clusters().Names(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -100,7 +103,7 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 			a.endHeld(search, name, lost.Hub, held)
 		}
 	}
-	if a.Lost != nil {
+	if a.Lost != nil && !lost.Held {
 		a.Lost.Inc()
 	}
 	return nil

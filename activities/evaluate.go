@@ -15,12 +15,14 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Evaluator evaluates the expressions of runs.
 type Evaluator struct {
 	flows  flow.Evaluator
 	places Places
+	shares *shares
 }
 
 // Places says where tasks go, and what arrays have done.
@@ -32,12 +34,34 @@ type Places interface {
 }
 
 // NewEvaluator evaluates, and asks places for the lanes of tasks.
-func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places} }
+func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places, shares: newShares()} }
+
+// shares bound the work that a worker does for the expressions of each tenant.
+type shares struct{ *ratelimit.Limiter }
+
+// newShares gives each tenant half of a core, and 5 s of one at once. The unit is that of flow.Spent.
+func newShares() *shares { return &shares{ratelimit.New(5_000, 50_000)} }
+
+var errShare = errors.New("the expressions of the tenant have taken more than their share of the worker; trying again")
+
+// begin bounds the evaluations with the context that it returns. They are counted when ended is called.
+func (s *shares) begin(ctx context.Context, tenant string) (bounded context.Context, ended func(), err error) {
+	if s.Take(tenant, 0, time.Now()) > 0 {
+		return ctx, nil, errShare
+	}
+	bounded = flow.WithLimit(ctx)
+	return bounded, func() { s.Spend(tenant, flow.Spent(bounded), time.Now()) }, nil
+}
 
 // Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
 // with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
-	ctx = flow.WithLimit(ctx)
+	tenant, _ := fleet.CutTenant(in.Run)
+	ctx, ended, err := a.shares.begin(ctx, tenant)
+	if err != nil {
+		return contract.Evaluated{}, err
+	}
+	defer ended()
 	e := evaluation{Evaluator: a, in: &in, failed: map[string]bool{}}
 	if err := e.readFacts(); err != nil {
 		return contract.Evaluated{}, err

@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +27,9 @@ type Dispatcher struct {
 	places *ClusterPlaces
 	types  []string // of events whose data is a task
 	flows  flow.Evaluator
+	shares *shares
 
-	reading sync.Mutex // one looks for jobs at a time; the others find what it found
+	reading sync.Map // by tenant, a lock: one event looks for its jobs at a time; the others find what it found
 	mu      sync.Mutex
 	jobs    map[jobsOn]triggered
 }
@@ -47,15 +50,19 @@ type triggeredJob struct {
 	plan       *job.Plan
 }
 
-// triggersKept is how long a change of a job's triggers may be unknown.
-const triggersKept = time.Second
+const (
+	// triggersKept is how long a change of a job's triggers may be unknown.
+	triggersKept = time.Second
+	// mostTriggered bounds the jobs that one event may start.
+	mostTriggered = 100
+)
 
 // NewDispatcher starts tasks at places; types are those of events whose data is a task, nil: AssignmentTypes.
 func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
 	if types == nil {
 		types = AssignmentTypes
 	}
-	return &Dispatcher{places: places, types: types, jobs: map[jobsOn]triggered{}}
+	return &Dispatcher{places: places, types: types, shares: newShares(), jobs: map[jobsOn]triggered{}}
 }
 
 // DispatchEvent starts what asks for an event: the task in its data, and a run for each trigger that it matches. What
@@ -99,7 +106,11 @@ func (d *Dispatcher) DispatchEvent(
 	if err != nil {
 		return answer, fmt.Errorf("encode the event: %w", err)
 	}
-	ctx = flow.WithLimit(ctx)
+	ctx, ended, err := d.shares.begin(ctx, e.Tenant())
+	if err != nil {
+		return answer, err
+	}
+	defer ended()
 	for i := range jobs {
 		for _, trigger := range jobs[i].definition.On {
 			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" ||
@@ -127,7 +138,7 @@ func (d *Dispatcher) trigger(
 	case j.plan == nil:
 		return nil, errors.New("the job is paused: resume it, and replay the event")
 	}
-	if err := flow.CheckInputs(j.definition.Inputs, inputs); err != nil {
+	if err := flow.CheckInputs(ctx, j.definition.Inputs, inputs); err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	plan := *j.plan
@@ -160,7 +171,7 @@ func (d *Dispatcher) task(
 	ctx context.Context, in *contract.DispatchEvent, id string, spec fleet.TaskSpec,
 ) (*mesh.Dispatch, error) {
 	digest, err := spec.Digest()
-	if err != nil {
+	if err = cmp.Or(err, fleet.ValidateStartAt(spec.StartAt, time.Now())); err != nil {
 		return nil, err
 	}
 	place, problem, err := d.places.Place(ctx, id, spec)
@@ -210,8 +221,9 @@ func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, 
 	if known, fresh := d.known(on); fresh {
 		return known.jobs, nil
 	}
-	d.reading.Lock()
-	defer d.reading.Unlock()
+	lock, _ := d.reading.LoadOrStore(on.tenant, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	defer lock.(*sync.Mutex).Unlock()
 	known, fresh := d.known(on)
 	if fresh {
 		return known.jobs, nil
@@ -236,15 +248,20 @@ func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, 
 				return nil, err
 			}
 		}
-		known.jobs = append(known.jobs, found)
+		if known.jobs = append(known.jobs, found); len(known.jobs) > mostTriggered {
+			return nil, fmt.Errorf("more than %d jobs have a trigger for it: have one job start the others", mostTriggered)
+		}
 	}
+	d.keep(on, known)
+	return known.jobs, nil
+}
+
+// keep keeps what was found, and nothing that is too old to be used: definitions are large.
+func (d *Dispatcher) keep(on jobsOn, found triggered) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.jobs) > 1000 {
-		d.jobs = map[jobsOn]triggered{}
-	}
-	d.jobs[on] = known
-	return known.jobs, nil
+	maps.DeleteFunc(d.jobs, func(_ jobsOn, t triggered) bool { return time.Now().After(t.until) })
+	d.jobs[on] = found
 }
 
 func (d *Dispatcher) known(on jobsOn) (known triggered, fresh bool) {

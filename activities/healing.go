@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -56,9 +58,7 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		found.Agents += len(c.Members)
 		due = append(due, c)
 	}
-	if shortest == 0 {
-		shortest = fleet.DefaultHealingInterval
-	}
+	shortest = cmp.Or(shortest, fleet.DefaultHealingInterval)
 	if in.Every != 0 && shortest != in.Every.Std() {
 		found.Every = fleet.Duration(shortest)
 	}
@@ -174,4 +174,231 @@ func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 		return fmt.Errorf("change the interval of the schedule %s: %w", contract.HealingScheduleID, err)
 	}
 	return nil
+}
+
+// AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
+func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
+	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
+	var record fleet.FailoverRecord
+	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
+		record, ended, err = a.failover(ctx, id, in)
+		return ended, err
+	})
+	return record, err
+}
+
+func (a *Control) failover(
+	ctx context.Context, id string, in contract.AwaitFailoverInput,
+) (record fleet.FailoverRecord, ended bool, err error) {
+	info, err := a.store().Describe(ctx, id)
+	switch {
+	case err != nil && store.KindOf(err) != store.NotFound:
+		return record, false, fmt.Errorf("look at the failover: %w", err)
+	case err != nil, info.GetStartTime().AsTime().Before(in.After):
+		return record, false, a.stillThere(ctx, in)
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return record, false, nil
+	}
+	record, why := store.EndRecord[fleet.FailoverRecord](ctx, a.store(), id, info.GetExecution().GetRunId())
+	if why != "" {
+		return record, false, fmt.Errorf("read the failover: %s", why)
+	}
+	return record, true, nil
+}
+
+// stillThere fails when the cluster refuses the failover, as when the agent's session is not what it was: it does not
+// come then.
+func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput) error {
+	view, err := a.view(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	if err := view.CheckHealing(in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover,
+		Epoch: in.Epoch}); err != nil {
+		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
+	}
+	return nil
+}
+
+// EndOrphan ends an attempt that no agent runs, unless it has given a sign of life since: its task goes through the one
+// gate of every redelivery then. It says what came of it.
+func (a *Control) EndOrphan(ctx context.Context, in contract.EndOrphanInput) (string, error) {
+	o := in.Orphan
+	id, _ := contract.Locate(o.TaskID)
+	tasks, err := a.tasks().DeliveringIn(ctx, id, o.RunID)
+	if store.KindOf(err) == store.NotFound {
+		return "the task has ended meanwhile", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at task %s: %w", o.TaskID, err)
+	}
+	var now *fleet.Orphan
+	for i := range tasks {
+		if tasks[i].ID == o.TaskID {
+			now = runningAlone(&tasks[i], time.Now())
+		}
+	}
+	if now == nil || now.Attempt != o.Attempt || !now.Since.Equal(o.Since) {
+		return "the attempt has ended or gave a sign of life meanwhile", nil
+	}
+	ended := time.Now().UTC()
+	report := contract.AttemptReport{AgentID: o.AgentID, Hub: o.Hub, Outcome: fleet.AttemptLost, Begun: true,
+		EndedAt: &ended,
+		Reason:  "healing found that no agent runs it, since " + o.Since.Format(time.RFC3339)}
+	switch here, err := a.tasks().EndAttempt(ctx, o.TaskID, o.RunID, o.Attempt, "healing", report); {
+	case err != nil:
+		return "", err
+	case !here:
+		return "the attempt has ended meanwhile", nil
+	}
+	return "the attempt was ended; the task goes on as its retry_safety says", nil
+}
+
+// AskScale has a cluster look at the number of its agents, and act if it is not what is wanted.
+func (a *Control) AskScale(ctx context.Context, cluster string) (fleet.ScalingDecision, error) {
+	return askCluster(ctx, a.Client, cluster, contract.ScaleUpdate, contract.ScaleRequest{})
+}
+
+// oldTasks bounds the old open tasks that one cycle looks at.
+const oldTasks = 1000
+
+// stuck finds what waits for a person, and lanes that move nothing, by cluster. While no run waits for a person and no
+// open task is old, it costs one list and one count.
+func (a *Control) stuck(
+	ctx context.Context, clusters []*fleet.ClusterFacts, after time.Duration, now time.Time,
+) (map[string][]fleet.Stuck, error) {
+	old := fmt.Sprintf("%s AND %s AND StartTime < '%s'", contract.Equals("WorkflowType", contract.TaskWorkflow),
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), now.Add(-after).UTC().Format(time.RFC3339))
+	count, err := a.store().Count(ctx, old)
+	if err != nil {
+		return nil, fmt.Errorf("count the old tasks: %w", err)
+	}
+	waiting := map[string]*waitingTasks{}
+	note := func(info *workflowpb.WorkflowExecutionInfo) { noteOld(waiting, info) }
+	if err := a.each(ctx, contract.UndecidedRuns(""), oldTasks, note); err != nil {
+		return nil, err
+	}
+	if count > 0 {
+		if err := a.each(ctx, old, oldTasks, note); err != nil {
+			return nil, err
+		}
+	}
+	found := map[string][]fleet.Stuck{}
+	for _, c := range clusters {
+		w := waiting[c.Config.Name]
+		if w == nil {
+			continue
+		}
+		limit := now.Add(-c.Config.SelfHealing.WithDefaults().StuckAfter.Std())
+		if w.reviews > 0 && w.firstReview.Before(limit) {
+			what := waitingTasksText(w.reviews)
+			if w.runs > 0 {
+				what = fmt.Sprintf("%s and %s wait", fleet.Count(w.reviews-w.runs, "task"), fleet.Count(w.runs, "run"))
+			}
+			found[c.Config.Name] = append(found[c.Config.Name],
+				fleet.Stuck{What: fleet.StuckReviews, Count: w.reviews, Since: w.firstReview,
+					Reason: fmt.Sprintf("%s for a person's decision, the first since %s", what,
+						w.firstReview.UTC().Format(time.RFC3339))})
+		}
+		if w.others == 0 {
+			continue
+		}
+		for _, lane := range lanesOfCluster(&c.Cluster, w.pinned) {
+			if s, stuck := a.stuckLane(ctx, c.Config.Name, lane, now.Sub(limit), now); stuck {
+				found[c.Config.Name] = append(found[c.Config.Name], s)
+			}
+		}
+	}
+	return found, ctx.Err()
+}
+
+// waitingTasks are the old open tasks of one cluster, and the runs that wait for a person.
+type waitingTasks struct {
+	reviews, others int64           // reviews has the runs too
+	runs            int64           // that wait for a person
+	firstReview     time.Time       // since when the first of them waits for a person
+	pinned          map[string]bool // agents that tasks are pinned to
+}
+
+func noteOld(waiting map[string]*waitingTasks, info *workflowpb.WorkflowExecutionInfo) {
+	task := store.OfInfo(info)
+	w := waiting[task.Cluster]
+	if w == nil {
+		w = &waitingTasks{pinned: map[string]bool{}}
+		waiting[task.Cluster] = w
+	}
+	run := info.GetType().GetName() == contract.RunWorkflow
+	switch {
+	case run, task.Status == fleet.TaskReview:
+		w.reviews++
+		if run {
+			w.runs++
+		}
+		since := task.MarkedAt
+		if since.IsZero() {
+			since = info.GetStartTime().AsTime()
+		}
+		if w.firstReview.IsZero() || since.Before(w.firstReview) {
+			w.firstReview = since
+		}
+	case task.Status == fleet.TaskDeadLetter: // kept on purpose
+	default:
+		w.others++
+		if task.Agent != "" {
+			w.pinned[task.Agent] = true
+		}
+	}
+}
+
+// lanesOfCluster are the lanes in which old tasks may wait and that nobody has paused.
+func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
+	whole, paused := c.Pauses.Lanes()
+	if whole {
+		return nil
+	}
+	lanes := []string{fleet.DefaultLane}
+	for _, set := range c.CapabilitySets {
+		lanes = append(lanes, fleet.CapabilityLane(set))
+	}
+	for i := range c.Fits {
+		lanes = append(lanes, c.Fits[i].Lane)
+	}
+	for shard := range c.Shards {
+		lanes = append(lanes, fleet.ShardLane(shard))
+	}
+	for agent := range pinned {
+		lanes = append(lanes, fleet.AgentLane(agent))
+	}
+	held := map[string]bool{}
+	for _, lane := range paused {
+		held[lane] = true
+	}
+	kept := lanes[:0]
+	for _, lane := range lanes {
+		if !held[lane] {
+			kept = append(kept, lane)
+		}
+	}
+	return kept
+}
+
+// waitingTasksText is "1 task waits" or "2 tasks wait".
+func waitingTasksText(n int64) string {
+	return fleet.Count(n, "task") + fleet.Plural(n, " waits", " wait")
+}
+
+// stuckLane reports whether tasks wait in a lane for long and nothing takes them.
+func (a *Control) stuckLane(
+	ctx context.Context, cluster, lane string, after time.Duration, now time.Time,
+) (fleet.Stuck, bool) {
+	read, err := a.store().LaneStats(ctx, contract.LaneQueue(cluster, lane))
+	stats := read.Total
+	age := stats.GetApproximateBacklogAge().AsDuration()
+	if err != nil || stats.GetApproximateBacklogCount() == 0 || age < after || stats.GetTasksDispatchRate() > 0 {
+		return fleet.Stuck{}, false
+	}
+	return fleet.Stuck{What: fleet.StuckLane + lane, Count: stats.GetApproximateBacklogCount(),
+		Since: now.Add(-age).UTC(),
+		Reason: fmt.Sprintf("about %s in lane %s, the first for %s, and no agent takes any",
+			waitingTasksText(stats.GetApproximateBacklogCount()), lane, age.Round(time.Second))}, true
 }

@@ -24,6 +24,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/store"
 )
 
 // lane is how a lane's queue stands.
@@ -261,33 +262,48 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// An attempt of a run's step that no agent runs is found and ended.
-func TestOrphanOfAStep(t *testing.T) {
+// An attempt of a run's step, or of an array's bundle, that no agent runs is found and ended. If its hub is lost, it is
+// among those that its agent had.
+func TestOrphanOfAStepOrBundle(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	upset := fleet.Cluster{}
-	upset.HubStarts = fleet.HubStarts{{Since: began.Add(-time.Minute)}}
-	f := stuckFleet(upset)
-	f.run = &workflowservice.DescribeWorkflowExecutionResponse{
-		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{
-			WorkflowId: contract.RunWorkflowID("build-1"), RunId: "r"}},
-		PendingActivities: []*workflowpb.PendingActivityInfo{{
-			ActivityId:      contract.AttemptActivityID("build-1~a", 2),
-			ActivityType:    &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
-			State:           enumspb.PENDING_ACTIVITY_STATE_STARTED,
-			LastStartedTime: timestamppb.New(began.Add(-50 * time.Second)),
-		}}}
-	control := &activities.Control{Client: f, Namespace: "default"}
-	found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: began})
-	require.NoError(t, err)
-	require.Len(t, found.Cases, 1)
-	require.Len(t, found.Cases[0].Suspects, 1)
-	orphan := found.Cases[0].Suspects[0]
-	require.Equal(t, "build-1~a", orphan.TaskID)
-	outcome, err := control.EndOrphan(t.Context(), contract.EndOrphanInput{Cluster: "c", Orphan: orphan})
-	require.NoError(t, err)
-	require.Contains(t, outcome, "was ended")
-	require.Equal(t, []string{"run/build-1 a/attempt-2"}, f.ended)
+	for task, ended := range map[string]string{"build-1~a": "run/build-1 a/attempt-2",
+		"sweep~.b4": "array/sweep .b4/attempt-2"} {
+		t.Run(task, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			upset := fleet.Cluster{}
+			upset.HubStarts = fleet.HubStarts{{Since: began.Add(-time.Minute)}}
+			f := stuckFleet(upset)
+			report, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Hub: "h1", AgentID: "a"})
+			require.NoError(t, err)
+			workflowID, _ := contract.Locate(task)
+			f.run = &workflowservice.DescribeWorkflowExecutionResponse{
+				WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{
+					WorkflowId: workflowID, RunId: "r"}},
+				PendingActivities: []*workflowpb.PendingActivityInfo{{
+					ActivityId:         contract.AttemptActivityID(task, 2),
+					ActivityType:       &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+					State:              enumspb.PENDING_ACTIVITY_STATE_STARTED,
+					LastStartedTime:    timestamppb.New(began.Add(-50 * time.Second)),
+					LastWorkerIdentity: contract.HubIdentity("h1"),
+					HeartbeatDetails:   report,
+				}}}
+			held, err := store.Store{Client: f, Namespace: "default"}.Tasks().HeldAt(t.Context(), "c", "h1")
+			require.NoError(t, err)
+			require.Equal(t, map[string][]fleet.HeldAttempt{"a": {{TaskID: task, Attempt: 2}}}, held.Attempts())
+			control := &activities.Control{Client: f, Namespace: "default"}
+			found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: began})
+			require.NoError(t, err)
+			require.Len(t, found.Cases, 1)
+			require.Len(t, found.Cases[0].Suspects, 1)
+			orphan := found.Cases[0].Suspects[0]
+			require.Equal(t, task, orphan.TaskID)
+			outcome, err := control.EndOrphan(t.Context(), contract.EndOrphanInput{Cluster: "c", Orphan: orphan})
+			require.NoError(t, err)
+			require.Contains(t, outcome, "was ended")
+			require.Equal(t, []string{ended}, f.ended)
+		})
+	}
 }
 
 func clusterView(name string, policy fleet.HealingPolicy) contract.ClusterView {

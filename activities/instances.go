@@ -90,14 +90,19 @@ func (a *Control) startInstance(
 	ctx context.Context, view *contract.ClusterView, in *contract.ChangeInstances, i *job.Instance,
 ) error {
 	d := in.Definition
+	for n := range in.Others {
+		if in.Others[n].Version == i.Version {
+			d = in.Others[n].Definition
+		}
+	}
 	spec := d.TaskOf(i)
 	place, err := a.openPlace(ctx, view, spec, i.TaskID)
 	if err != nil {
 		return err
 	}
 	task := store.Submission{TaskInput: place.Input(i.TaskID, spec), Weight: place.TenantWeight}
-	task.Instance = &fleet.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Service: d.Instances.Service,
-		Health: d.Instances.Health}
+	task.Instance = &fleet.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Kind: string(d.Type),
+		Service: d.Instances.Service, Health: d.Instances.Health, Canary: i.Canary}
 	if _, err := a.tasks().Start(ctx, &task); err != nil && store.KindOf(err) != store.Exists {
 		return fmt.Errorf("start instance %s: %w", i.Name, err)
 	}

@@ -39,10 +39,10 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 		return contract.TaskPlace{}, err
 	}
 	return a.openPlace(ctx, &view, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
-		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place}, in.ShardKey)
+		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place, Routes: in.Routes}, in.ShardKey)
 }
 
-// openPlace is where a task goes in a cluster; its lane is open afterwards.
+// openPlace is where a task goes in a cluster; its lanes are open afterwards.
 func (a *Control) openPlace(
 	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
@@ -50,8 +50,10 @@ func (a *Control) openPlace(
 	if !place.Opens() {
 		return place, nil
 	}
-	if err := a.clusters().OpenLane(ctx, view, spec.LaneNeeds(), spec.Tenant); err != nil {
-		return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
+	for _, needs := range spec.LaneNeeds() {
+		if err := a.clusters().OpenLane(ctx, view, needs, spec.Tenant); err != nil {
+			return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
+		}
 	}
 	return place, nil
 }

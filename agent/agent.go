@@ -66,6 +66,9 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// OnEvent is called with each event, from several goroutines. It must return promptly.
 	OnEvent func(Event)
+	// OnSession is called with each session that a hub opens, for a supervisor of the process; see ProveDeath. nil:
+	// there is none.
+	OnSession func(Session)
 	// JoinToken lets the agent register where the control plane requires a token. It is sent for registering only.
 	JoinToken string
 	// TLS configures https hub URLs, as for a private certificate authority. nil means the system's defaults.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -76,9 +75,8 @@ func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
 	case at.run.agent.handlers[ExecType] == nil:
 		return errors.New("this agent runs no commands, so it cannot check with one")
 	}
-	command := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
-	command.Env, command.WaitDelay = CommandEnvironment(), time.Second
-	return command.Run()
+	_, err := runCommand(ctx, ExecPayload{Command: c.Command}, &Task{}, CommandEnvironment())
+	return err
 }
 
 func checkHTTP(ctx context.Context, c *fleet.HTTPCheck) error {

@@ -173,8 +173,7 @@ func (e *refusal) Error() string {
 
 // code is the stable code of a hub's refusal, or "".
 func code(err error) string {
-	var refused *refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused.problem.Code
 	}
 	return ""

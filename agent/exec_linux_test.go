@@ -144,3 +144,23 @@ func parentOf(t *testing.T, pid int) int {
 	require.NoError(t, json.Unmarshal([]byte(strings.Fields(rest)[0]), &parent))
 	return parent
 }
+
+// What a check by command leaves running ends with the check: there is a check every few seconds.
+func TestAHealthCheckLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sleep", "1000"}, Dir: dir})
+	require.NoError(t, err)
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+	hub.WaitRegistered(1)
+	left := filepath.Join(dir, "left")
+	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
+		Instance: &fleet.InstanceOf{Job: "j", Name: "0", Health: &fleet.ServiceCheck{
+			Command:  []string{"sh", "-c", "setsid sh -c 'echo $$ >" + left + "; exec sleep 1000' & until [ -s " + left + " ]; do sleep 0.01; done"},
+			Interval: fleet.Duration(time.Hour), Timeout: fleet.Duration(30 * time.Second)}}})
+	require.Eventually(t, func() bool { return exists(left) && gone(readPID(t, left)) }, 30*time.Second,
+		10*time.Millisecond)
+	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+	hub.WaitResult("t1")
+}

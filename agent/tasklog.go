@@ -2,10 +2,13 @@ package agent
 
 import (
 	"bytes"
+	"net/http"
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // taskLog keeps the newest lines of one attempt, within the protocol's bounds. Its lines never go into the agent's log
@@ -97,4 +100,110 @@ func (w *lineWriter) end() {
 	if w.begun {
 		w.flush()
 	}
+}
+
+const (
+	// shipSpacing gathers the lines of a moment into one request.
+	shipSpacing = 100 * time.Millisecond
+	shipTimeout = 5 * time.Second
+)
+
+// shipLog sends an attempt's log lines to the hub. The command may come again, to start again or to go on for longer.
+func (r *run) shipLog(c protocol.Command) {
+	r.mu.Lock()
+	at := r.attempts[attemptKey{c.TaskID, c.Attempt}]
+	r.mu.Unlock()
+	if at == nil {
+		return
+	}
+	l := &at.output
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.Every > 0 {
+		l.every = c.Every.Std()
+	} else {
+		l.until = time.Now().Add(c.Hold.Std())
+	}
+	l.sent, l.again = c.After, true
+	if l.shipping {
+		l.signal()
+		return
+	}
+	l.shipping, l.wake = true, make(chan struct{}, 1)
+	r.background.Go(func() { at.ship(l.wake) })
+}
+
+// ship sends lines until the hub wants no more, or the handler has returned: its result brings the log. The first
+// request may have no lines, to report that there are none yet.
+func (at *attempt) ship(wake <-chan struct{}) {
+	for {
+		wanted := at.send()
+		backoff.Pause(at.run.work, shipSpacing)
+		for {
+			wait, over := at.idle(wanted)
+			if over {
+				return
+			}
+			if wait == 0 {
+				break
+			}
+			timer := time.NewTimer(wait)
+			select {
+			case <-wake:
+			case <-timer.C:
+			case <-at.returned:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// idle is how long to wait for lines; over ends the sending.
+func (at *attempt) idle(wanted bool) (wait time.Duration, over bool) {
+	l := &at.output
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	read, more := time.Until(l.until), l.tail.Last() > l.sent
+	switch {
+	case at.hasReturned() || at.run.work.Err() != nil || !l.again && (!wanted || read <= 0 && l.every == 0):
+		l.shipping, l.every = false, 0
+		return 0, true
+	case l.again || more && read > 0:
+		return 0, false
+	case more:
+		return max(0, time.Until(l.sentAt.Add(l.every))), false
+	case read > 0:
+		return read, false
+	default:
+		return time.Hour, false // until there is a line
+	}
+}
+
+// send sends the unsent lines, and reports whether the hub wants more.
+func (at *attempt) send() (wanted bool) {
+	l := &at.output
+	l.mu.Lock()
+	body := protocol.Log{Attempt: at.number, Lines: l.tail.After(l.sent)}
+	from, to := l.sent, l.tail.Last()
+	l.again, l.sentAt = false, time.Now()
+	l.mu.Unlock()
+	s := at.run.sessionNow()
+	var taken protocol.LogTaken
+	err := at.run.client.send(at.run.work, at.run.client.calls, request{
+		hub:    s.hub,
+		method: http.MethodPost,
+		path:   at.run.client.path(protocol.LogPath, at.attemptKey.task),
+		token:  s.token,
+		body:   body, timeout: shipTimeout,
+	}, &taken)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		at.log().Debug("The hub did not take log lines", "error", err)
+		return l.every > 0 // again with the next lines; a hub with a reader asks again
+	}
+	if l.sent == from { // no command to start again came meanwhile
+		l.sent = to
+	}
+	return taken.Watching
 }

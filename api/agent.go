@@ -69,6 +69,8 @@ type DrainRequest struct {
 	Deadline string `json:"deadline,omitempty" maxLength:"32" example:"5m" doc:"How long the agent may finish what it has, 0s to 24h. What is left then is taken off it: it runs elsewhere, or goes to review if it is at_most_once. Default 5m."`
 	Reason   string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the drain's record and shown with the agent."`
 	DryRun   bool   `json:"dry_run,omitempty" doc:"Only tell what would happen to the work that the agent has now."`
+	// IncludeSystem also takes off what each agent has of system and sysbatch jobs.
+	IncludeSystem bool `json:"include_system,omitempty" doc:"Also take off the agent what each agent has of system and sysbatch jobs. Otherwise that stays."`
 }
 
 // DrainAgentsRequest asks to take several agents out of service, some at a time.

@@ -29,7 +29,7 @@ type Cluster struct {
 	Scaling             fleet.ScalingPolicy     `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`
-	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Hubs whose mass-loss brake is engaged: failovers of the agents that they lost wait until the agents are back or the brake is released."`
+	BrakeHolds          []BrakeHold             `json:"brake_holds,omitempty" doc:"Mass-loss brakes that are engaged: failovers of the agents that vanished wait until they are back or the brake is released."`
 	Leader              string                  `json:"leader,omitempty" doc:"Serves alone in an active_passive cluster."`
 	LeaderEpoch         int64                   `json:"leader_epoch,omitempty"`
 	Standbys            []string                `json:"standbys,omitempty"`
@@ -41,11 +41,11 @@ type Cluster struct {
 	CreatedAt           *time.Time              `json:"created_at,omitempty"`
 }
 
-// BrakeHold is one hub's mass-loss brake while it is engaged.
+// BrakeHold is a mass-loss brake while it is engaged.
 type BrakeHold struct {
-	Hub   string    `json:"hub"`
+	Hub   string    `json:"hub" doc:"Whose agents vanished; empty: the brake judges over all hubs."`
 	Since time.Time `json:"since"`
-	Lost  int       `json:"lost" doc:"How many agents had vanished when the hub last told."`
+	Lost  int       `json:"lost" doc:"How many agents had vanished by the last report."`
 }
 
 // ShardOwner says who serves a shard.
@@ -73,8 +73,9 @@ type PauseRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Shown with the pause, and kept in the history."`
 }
 
-// RebalanceRequest spreads a cluster's shards and targets evenly over its agents.
+// RebalanceRequest spreads a cluster's shards and targets, and its tasks, evenly over its agents.
 type RebalanceRequest struct {
+	Tasks  bool   `json:"tasks,omitempty" doc:"Also move running tasks from busy agents to idle ones. They run again there, from their last checkpoint. Tasks that must not run twice, pinned ones, those with resources, instances of services and elements of arrays stay."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Only tell what would move."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Kept in the cluster's history."`
 }

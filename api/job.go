@@ -20,18 +20,20 @@ type Job struct {
 
 // JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
 type JobEntry struct {
-	Name      string     `json:"name"`
-	Type      job.Type   `json:"type" enum:"batch,service,system,sysbatch"`
-	Cluster   string     `json:"cluster"`
-	Tenant    string     `json:"tenant,omitempty"`
-	Version   int        `json:"version"`
-	Steps     int        `json:"steps"`
-	Schedules int        `json:"schedules,omitempty"`
-	Events    []string   `json:"events,omitempty" doc:"The types of the events that start its runs."`
-	Paused    bool       `json:"paused,omitempty"`
-	Stopped   bool       `json:"stopped,omitempty"`
-	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
-	CreatedAt *time.Time `json:"created_at,omitempty"`
+	Name      string   `json:"name"`
+	Type      job.Type `json:"type" enum:"batch,service,system,sysbatch"`
+	Cluster   string   `json:"cluster"`
+	Tenant    string   `json:"tenant,omitempty"`
+	Version   int      `json:"version"`
+	Steps     int      `json:"steps"`
+	Schedules int      `json:"schedules,omitempty"`
+	Events    []string `json:"events,omitempty" doc:"The types of the events that start its runs."`
+	Paused    bool     `json:"paused,omitempty"`
+	Stopped   bool     `json:"stopped,omitempty"`
+	Count     int      `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
+	// Deployment is where the deployment of the version in force stands.
+	Deployment job.DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
+	CreatedAt  *time.Time           `json:"created_at,omitempty"`
 }
 
 // JobPlan says what a definition would change.
@@ -56,8 +58,9 @@ type JobInstance struct {
 
 // JobInstances are the instances of a job.
 type JobInstances struct {
-	Wanted    int           `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
-	Instances []JobInstance `json:"instances"`
+	Wanted     int             `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
+	Deployment *job.Deployment `json:"deployment,omitempty" doc:"Of a job with update: that of the version in force."`
+	Instances  []JobInstance   `json:"instances"`
 }
 
 // ScaleJobRequest says how many instances a service has.
@@ -74,5 +77,5 @@ type DispatchRequest struct {
 
 // RevertRequest puts an earlier version of a job's definition in force again, as a new version.
 type RevertRequest struct {
-	Version int `json:"version" minimum:"1"`
+	Version int `json:"version,omitempty" minimum:"0" doc:"0 or left out, of a job with update: the last one with which all instances were healthy."`
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 // Service is a service as a list has it.
@@ -24,6 +25,7 @@ type ServiceInstance struct {
 	Zone     string               `json:"zone,omitempty"`
 	Address  string               `json:"address" doc:"Where it can be reached: its agent's host, with its port."`
 	Tags     []string             `json:"tags,omitempty"`
+	Role     job.Role             `json:"role" enum:"stable,canary" doc:"canary: of a version that is not promoted yet."`
 	Health   fleet.InstanceHealth `json:"health" enum:"starting,passing,failing"`
 	Since    time.Time            `json:"since" doc:"When it began."`
 }

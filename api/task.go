@@ -43,6 +43,7 @@ type Task struct {
 
 	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
+	ExpiresAt     *time.Time        `json:"expires_at,omitempty" doc:"Of a queued task: until when it waits for an agent. In no list."`
 	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
 	CreatedAt     *time.Time        `json:"created_at,omitempty"`
 	ClosedAt      *time.Time        `json:"closed_at,omitempty"`

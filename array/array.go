@@ -67,6 +67,9 @@ func (d *Definition) Validate() error {
 	if d.Spec.Recovery != nil || d.Spec.KeepRunning {
 		return errors.New("task: recovery and keep_running are for tasks and steps; an array has retry")
 	}
+	if len(d.Spec.Routes) > 0 {
+		return errors.New("task: routes are for tasks and steps")
+	}
 	switch {
 	case len(d.Items) > 0 && (d.Count != 0 || len(d.Spec.Payload) > 0):
 		return errors.New("give items, or count with payload, not both")

@@ -64,7 +64,7 @@ var completedFlagsOf = map[string]func(*app.App) cobra.CompletionFunc{
 	"token create --kind": words("api", "join"),
 	"token create --role": words("viewer", "operator", "admin"),
 	"dev --durability":    words("process", "power"),
-	"demo --scenario":     words("failover", "healing"),
+	"demo --scenario":     words("failover", "healing", "mesh"),
 }
 
 // eventTypes offers the types of events as people write them: without what all begin with.

@@ -116,6 +116,8 @@ delete-job: job delete x
 stop-job: job stop x
 scale-job: job scale x 2
 restart-job-instance: job restart x 0
+promote-job: job promote x
+fail-job-deployment: job fail x
 submit-array: array submit --type t --count 3
 list-arrays: array list
 get-array: array get x

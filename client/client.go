@@ -150,9 +150,6 @@ func (c *Client) As(token string) *Client {
 	return other.withSubjects()
 }
 
-// HasToken reports whether the client shows an API token.
-func (c *Client) HasToken() bool { return c.token != "" }
-
 // Once returns a client that repeats nothing.
 func (c *Client) Once() *Client { return c.Patient(0, nil) }
 

@@ -100,7 +100,7 @@ func (k Clusters) Lanes(cluster string) *List[api.Lane] {
 	return list[api.Lane](k.c, path("clusters", cluster, "queue"), "lanes", values())
 }
 
-// Rebalance spreads a cluster's shards and targets evenly over its agents.
+// Rebalance spreads a cluster's shards and targets, and its tasks, evenly over its agents.
 func (k Clusters) Rebalance(ctx context.Context, cluster string, r api.RebalanceRequest) (*fleet.Rebalance, error) {
 	return post[fleet.Rebalance](ctx, k.c, path("clusters", cluster, "rebalance"), r)
 }

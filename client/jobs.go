@@ -85,7 +85,17 @@ func (j Jobs) Restart(ctx context.Context, name, instance, reason string) error 
 	return err
 }
 
-// Revert puts an earlier version in force again.
+// Promote lets all instances follow the healthy canaries of a deployment.
+func (j Jobs) Promote(ctx context.Context, name, reason string) (*api.Job, error) {
+	return post[api.Job](ctx, j.c, path("jobs", name, "promote"), api.ReasonRequest{Reason: reason})
+}
+
+// FailDeployment ends the deployment of a job as failed.
+func (j Jobs) FailDeployment(ctx context.Context, name, reason string) (*api.Job, error) {
+	return post[api.Job](ctx, j.c, path("jobs", name, "fail"), api.ReasonRequest{Reason: reason})
+}
+
+// Revert puts an earlier version in force again; 0: the last with which all instances were healthy.
 func (j Jobs) Revert(ctx context.Context, name string, version int) (*api.Job, error) {
 	return post[api.Job](ctx, j.c, path("jobs", name, "revert"), api.RevertRequest{Version: version})
 }

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/job"
 )
 
 // ServiceQuery selects instances of a service; all that is set must hold. Without Any, only those that pass are found.
 type ServiceQuery struct {
 	Any       bool
 	Tag, Zone string
+	Role      job.Role
 	// Index, with Wait, holds the answer until the instances differ from those of an earlier answer, at most a minute.
 	Index string
 	Wait  time.Duration
@@ -32,5 +34,5 @@ func (s Services) Get(ctx context.Context, name string, q ServiceQuery) (*api.Se
 		health = "any"
 	}
 	return get[api.ServiceInstances](ctx, s.c, path("services", name), values("health", health, "tag", q.Tag,
-		"zone", q.Zone, "index", q.Index, "wait", min(q.Wait, maxHold)))
+		"zone", q.Zone, "role", q.Role, "index", q.Index, "wait", min(q.Wait, maxHold)))
 }

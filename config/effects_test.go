@@ -33,6 +33,7 @@ var others = map[string]string{
 	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "2s",
 	"warning_threshold": "12s", "retry_safety": "fenced",
 	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run", "stuck_after": "20m", "replace_after": "21m",
+	"recover_by": "restart",
 }
 
 // TestEveryKeyOfAClusterHasAnEffect sets each key of agent_cluster by itself and sees that what the parts are handed

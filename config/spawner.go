@@ -10,7 +10,7 @@ import (
 
 // Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
-	// Platform is where its agents run: process (its own machine), docker, kubernetes or coolify. Default process.
+	// Platform is where its agents run: process (its own machine), docker, kubernetes, coolify or ec2. Default process.
 	Platform fleet.Platform `yaml:"platform"`
 	// MaxAgents bounds the agents that run at a time, 0 to 10000. 0: nothing does.
 	MaxAgents int `yaml:"max_agents"`
@@ -20,6 +20,8 @@ type Spawner struct {
 	Kubernetes Kubernetes `yaml:"kubernetes"`
 	// Coolify is the server, for platform coolify.
 	Coolify Coolify `yaml:"coolify"`
+	// EC2 is what the instances have in common, for platform ec2.
+	EC2 EC2 `yaml:"ec2"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
 	Name string `yaml:"name"`
 	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
@@ -84,6 +86,25 @@ type Coolify struct {
 	Image string `yaml:"image"`
 }
 
+// EC2 is what instances of Amazon EC2 have in common. The AWS SDK finds the credentials. What is left out is the launch
+// template's, else AWS's default.
+type EC2 struct {
+	// Region is AWS's, such as eu-central-1. Default: AWS_REGION, else that of the profile.
+	Region string `yaml:"region"`
+	// LaunchTemplate is the id or the name of a launch template, and LaunchTemplateVersion its version. Default: none.
+	LaunchTemplate        string `yaml:"launch_template"`
+	LaunchTemplateVersion string `yaml:"launch_template_version"`
+	// Image, an AMI, and InstanceType are those of agents whose cluster names none.
+	Image        string `yaml:"image"`
+	InstanceType string `yaml:"instance_type"`
+	// Subnet and SecurityGroup are ids, InstanceProfile is a name.
+	Subnet          string `yaml:"subnet"`
+	SecurityGroup   string `yaml:"security_group"`
+	InstanceProfile string `yaml:"instance_profile"`
+	// User is the image's user that agents run as. Default root.
+	User string `yaml:"user"`
+}
+
 func (s *Spawner) fill() {
 	orDefault(&s.Platform, fleet.PlatformProcess)
 	orDefault(&s.Dir, "mainstay-spawner")
@@ -112,11 +133,18 @@ func (k *checker) spawner(s *Spawner) {
 			"spawner.coolify", "must have url, token_file, server and project")
 		k.check(len(s.Command) == 0 && !s.AllowExec, "spawner.platform",
 			"coolify runs images as they are: leave out spawner.command and spawner.allow_exec")
+	case fleet.PlatformEC2:
+		k.check(s.EC2.LaunchTemplate != "" || s.EC2.InstanceType != "", "spawner.ec2",
+			"must have launch_template or instance_type")
+		if s.EC2.User != "" {
+			k.id("spawner.ec2.user", s.EC2.User)
+		}
 	default:
-		k.check(false, "spawner.platform", "must be process, docker, kubernetes or coolify")
+		k.check(false, "spawner.platform", "must be process, docker, kubernetes, coolify or ec2")
 	}
 	for platform, set := range map[fleet.Platform]bool{fleet.PlatformDocker: s.Docker != Docker{},
-		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}, fleet.PlatformCoolify: s.Coolify != Coolify{}} {
+		fleet.PlatformKubernetes: s.Kubernetes != Kubernetes{}, fleet.PlatformCoolify: s.Coolify != Coolify{},
+		fleet.PlatformEC2: s.EC2 != EC2{}} {
 		k.check(!set || s.Platform == platform, "spawner."+string(platform),
 			"has no effect: set spawner.platform to %s too", platform)
 	}

@@ -25,16 +25,7 @@ var (
 const BulkPageSize = 100
 
 // BulkSpec is a bulk operation as it was asked for.
-type BulkSpec struct {
-	Action   fleet.BulkAction     `json:"action"`
-	Filter   fleet.TaskFilter     `json:"filter,omitzero"`
-	IDs      []string             `json:"ids,omitempty"`
-	All      bool                 `json:"all,omitempty"`
-	Decision fleet.ReviewDecision `json:"decision,omitempty"`
-	Priority fleet.Priority       `json:"priority,omitempty"`
-	Reason   string               `json:"reason"`
-	By       string               `json:"by,omitempty"` // who asked for it
-}
+type BulkSpec fleet.Bulk
 
 // Query is the visibility query for the tasks it acts on. A retry, say, is only for dead letters, so it asks for
 // nothing else.

@@ -39,6 +39,8 @@ var (
 	PauseUpdate        = Update[PauseRequest, ClusterView]{"pause"}
 	ResumeUpdate       = Update[PauseRequest, ClusterView]{"resume"}
 	ReleaseBrakeUpdate = Update[ReleaseBrakeRequest, None]{"release-brake"}
+	// MissUpdate reports whom a hub misses. The directive that it answers has the brake's judgement.
+	MissUpdate = Update[Missing, Directive]{"miss"}
 	// RevokeJoinTokenUpdate keeps agents with a token out, and answers once the hubs have heard.
 	RevokeJoinTokenUpdate = Update[RevokeJoinTokenRequest, RevokedJoinToken]{"revoke-join-token"}
 	MembersChangedSignal  = Signal[MembersChanged]{"members-changed"}
@@ -145,6 +147,10 @@ type Directive struct {
 	ElectionInterval fleet.Duration `json:"election_interval,omitempty"`
 	// Brake is when so many lost agents point to the network that their work is held back.
 	Brake fleet.BrakePolicy `json:"brake,omitzero"`
+	// JudgesLosses: the cluster's brake judges over all hubs, so a hub reports whom it misses before it gives them up.
+	JudgesLosses bool `json:"judges_losses,omitempty"`
+	// Braked says that this brake is engaged.
+	Braked bool `json:"braked,omitempty"`
 	// Fences are the newest takeovers of agent ids, sorted by agent: older sessions must end.
 	Fences []Fence `json:"fences,omitempty"`
 	// Deaths are the newest proofs of death: these sessions end, and nothing waits for their leases.
@@ -221,6 +227,12 @@ type MembersChanged struct {
 	Brake *fleet.BrakeHold `json:"brake,omitempty"`
 }
 
+// Missing are all agents of a cluster whose connection to a hub is closed, or that are silent there.
+type Missing struct {
+	Hub    string   `json:"hub"`
+	Agents []string `json:"agents"`
+}
+
 // PauseRequest holds a lane back or lets it go on, or the whole cluster when it names none.
 type PauseRequest struct {
 	Lane   string `json:"lane,omitempty"`
@@ -243,6 +255,9 @@ type RevokedJoinToken struct {
 type HubLost struct {
 	Hub string    `json:"hub"`
 	At  time.Time `json:"at"`
+	// Held: the brake of this Cluster had held the hub's agents, and lets them go.
+	Held    bool   `json:"held,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
 	// Attempts are those that the cluster's agents had there, by agent, as far as they are known.
 	Attempts map[string][]fleet.HeldAttempt `json:"attempts,omitempty"`
 }

@@ -19,6 +19,8 @@ type DrainInput struct {
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 	// DryRun only looks what would happen.
 	DryRun bool `json:"dry_run,omitempty"`
+	// IncludeSystem also takes off instances of jobs that have one on each agent.
+	IncludeSystem bool `json:"include_system,omitempty"`
 }
 
 // DrainQuery answers while a drain runs and after; the workflow also returns the record. A drain is cancelled by
@@ -103,6 +105,8 @@ type StopWorkInput struct {
 	Version int64 `json:"version"`
 	// DryRun only lists the work.
 	DryRun bool `json:"dry_run,omitempty"`
+	// IncludeSystem is as in DrainInput.
+	IncludeSystem bool `json:"include_system,omitempty"`
 }
 
 // StopWorkResult lists what the agent had when new work stopped, at most fleet.MaxDrainWork of it.
@@ -115,6 +119,8 @@ type AwaitIdleInput struct {
 	AgentID  string `json:"agent_id"`
 	Instance string `json:"instance_id"`
 	Epoch    int64  `json:"epoch"`
+	// IncludeSystem is as in DrainInput.
+	IncludeSystem bool `json:"include_system,omitempty"`
 }
 
 // NoSession is the application error type of a hub's activities about an agent that has no session there.

@@ -82,7 +82,15 @@ type EvacuateInput struct {
 	Epoch    int64  `json:"epoch"`
 	Target   string `json:"target_agent_id,omitempty"`
 	Reason   string `json:"reason"`
+	// KeepSystem leaves instances of jobs that have one on each agent.
+	KeepSystem bool `json:"keep_system,omitempty"`
+	// Moves are the only attempts to take off it, each for its own target; they may go on for a moment after the
+	// answer. It comes from a gateway then, as an activity without a workflow.
+	Moves []fleet.RebalanceMove `json:"moves,omitempty"`
 }
+
+// EvacuateID is the id of an evacuation by a gateway. nonce makes it unique.
+func EvacuateID(agent, nonce string) string { return "evacuate/" + agent + "/" + nonce }
 
 // EvacuateResult lists what was taken off the agent. Its work has certainly stopped.
 type EvacuateResult struct {

@@ -35,6 +35,11 @@ var (
 	// StopJobUpdate stops the instances of a job, ScaleJobUpdate says how many a service has.
 	StopJobUpdate  = Update[RunRequest, job.Job]{"stop"}
 	ScaleJobUpdate = Update[ScaleJob, job.Job]{"scale"}
+	// PromoteJobUpdate lets all instances follow the canaries of a deployment, FailDeploymentUpdate ends it.
+	PromoteJobUpdate     = Update[RunRequest, job.Job]{"promote"}
+	FailDeploymentUpdate = Update[RunRequest, job.Job]{"fail-deployment"}
+	// InstancesHealthSignal tells a job how well its instances are, when that changes.
+	InstancesHealthSignal = Signal[[]HealthReport]{"instances-health"}
 	// InstanceEndedSignal tells a job the end of an instance's task.
 	InstanceEndedSignal = Signal[InstanceEnded]{"instance-ended"}
 	// AgentsMovedSignal tells a job that the agents of this cluster have changed; see WatchMembersSignal.
@@ -66,6 +71,8 @@ type JobNote struct {
 	Stopped   bool     `json:"stopped,omitempty"`
 	// Count is how many instances a service has.
 	Count int `json:"count,omitempty"`
+	// Deployment is where the deployment of the version in force stands.
+	Deployment job.DeploymentStatus `json:"deployment,omitempty"`
 }
 
 // ScheduleJob is the input of ScheduleJobActivity.
@@ -84,6 +91,8 @@ type ApplyJob struct {
 	// Expected is the version that the caller has seen; 0: any.
 	Expected int    `json:"expected,omitempty"`
 	By       string `json:"by,omitempty"`
+	// Revert: it is that of an earlier version, and is deployed without canaries.
+	Revert bool `json:"revert,omitempty"`
 }
 
 // RunBegins is a run of a job with bounded concurrency.
@@ -125,8 +134,13 @@ type InstancesSeen struct {
 type ChangeInstances struct {
 	Job        string          `json:"job"`
 	Definition *job.Definition `json:"definition"`
+	// Others are earlier versions that instances are started with.
+	Others []job.Version `json:"others,omitempty"`
 	job.Change
 }
+
+// HealthReport is what a hub says of an instance.
+type HealthReport = job.HealthReport
 
 // Admission says that a run may begin, or that it is not started, and why.
 type Admission = job.Admission

@@ -114,6 +114,8 @@ type PlaceTaskInput struct {
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
 	// Place is what the task asks for.
 	Place fleet.Demand `json:"place,omitzero"`
+	// Routes are the task's; their lanes are opened too.
+	Routes []fleet.Route `json:"routes,omitempty"`
 }
 
 // TaskPlace is where a task waits. Hubs poll the lane.
@@ -153,6 +155,10 @@ func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
 	if p.Sharded {
 		spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	}
+	if n := len(spec.Routes); n > fleet.DefaultMaxAttempts && spec.Retry.MaxAttempts == 0 {
+		spec.Retry.MaxAttempts = n // each is tried
+	}
+	spec.PreferOpen()
 	p.Defaults.Apply(&spec)
 	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention, RanOn: true}
 }

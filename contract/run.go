@@ -81,8 +81,13 @@ func StatusTerm[S job.RunStatus | array.ArrayStatus](status S) string {
 const RunWaiting job.RunStatus = "waiting"
 
 // UndecidedRuns is the visibility query for the runs that wait for a person, in one cluster or, if it is empty, in all.
-func UndecidedRuns(cluster string) string {
-	query := Equals("WorkflowType", RunWorkflow) + " AND " + openWithMark(string(job.RunBlocked))
+func UndecidedRuns(cluster string) string { return undecided(RunWorkflow, cluster) }
+
+// UndecidedArrays is the query for the arrays that wait for a person.
+func UndecidedArrays(cluster string) string { return undecided(ArrayWorkflow, cluster) }
+
+func undecided(workflow, cluster string) string {
+	query := Equals("WorkflowType", workflow) + " AND " + openWithMark(string(job.RunBlocked))
 	if cluster != "" {
 		query += " AND " + Equals(AttrCluster.GetName(), cluster)
 	}

@@ -40,6 +40,8 @@ type TaskCarried struct {
 	LostAt *time.Time `json:"lost_at,omitempty"`
 	// Target is the agent that a failover by hand chose for the next attempt.
 	Target string `json:"target,omitempty"`
+	// RoutesSince is the last attempt before a person had the task run again: since then its routes are free again.
+	RoutesSince int `json:"routes_since,omitempty"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.
@@ -51,6 +53,8 @@ type TaskState struct {
 	// ResultAttempt is the number of the attempt that the result is of; zero: of none.
 	ResultAttempt int        `json:"result_attempt,omitempty"`
 	NextAttempt   *time.Time `json:"next_attempt_at,omitempty"`
+	// ExpiresAt is until when a queued task waits for an agent.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	// Priority is the one in force; zero: the default.
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// DeadLetter is set while the task is a dead letter, and afterwards if it ended as one.

@@ -49,10 +49,10 @@ func WithIDPrefix(prefix string) string {
 }
 
 // DeliveringQuery is the visibility query for what may have attempts under way in a cluster: open tasks that wait for
-// no person, and open runs of jobs.
+// no person, open runs of jobs, and open arrays.
 func DeliveringQuery(cluster string) string {
 	return "(" + TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskRunning}) + " OR " +
-		Equals("WorkflowType", RunWorkflow) + " AND " + Equals(AttrCluster.GetName(), cluster) + " AND " +
+		"(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " + Equals(AttrCluster.GetName(), cluster) + " AND " +
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + ")"
 }
 

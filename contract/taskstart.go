@@ -29,15 +29,17 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
 	terms := LabelList(spec.Labels)
-	if needs := spec.LaneNeeds(); fleet.IsOpened(needs.Lane()) {
-		terms = append(terms, LaneTerm(needs.Lane()))
+	for _, needs := range spec.LaneNeeds() {
+		if lane := needs.Lane(); fleet.IsOpened(lane) {
+			terms = append(terms, LaneTerm(lane))
+		}
 	}
 	if len(terms) > 0 {
 		attributes = append(attributes, AttrLabels.ValueSet(terms))
 	}
 	memo := map[string]any{}
-	if len(spec.RequiredCapabilities) > 0 {
-		memo[MemoCapabilities] = spec.RequiredCapabilities
+	if needs := spec.Needs(); len(needs) > 0 {
+		memo[MemoCapabilities] = needs
 	}
 	if !spec.Place.IsZero() {
 		memo[MemoPlace] = spec.Place

@@ -282,8 +282,7 @@ func Listen(part, address, flag string) (net.Listener, error) {
 	if err == nil {
 		return listener, nil
 	}
-	var operation *net.OpError
-	if errors.As(err, &operation) {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		err = operation.Err
 	}
 	return nil, fmt.Errorf("%s cannot listen on %s: %w\n"+

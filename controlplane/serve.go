@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,9 +112,7 @@ func serve(ctx context.Context, a *app.App, s serving) error {
 	if err != nil {
 		return err
 	}
-	if s.http == "" {
-		s.http = settings.HTTP.Listen
-	}
+	s.http = cmp.Or(s.http, settings.HTTP.Listen)
 	if o.Listener, err = Listen("the REST API", s.http, "--http"); err != nil {
 		return err
 	}

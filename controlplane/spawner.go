@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/spawner/coolify"
 	"mainstay.dev/mainstay/spawner/docker"
+	"mainstay.dev/mainstay/spawner/ec2"
 	"mainstay.dev/mainstay/spawner/kubernetes"
 )
 
@@ -117,9 +118,7 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	s := &c.Spawner
 	o := &SpawnerOptions{MaxAgents: s.MaxAgents, Options: spawner.Options{Name: nameFlag, HubURLs: s.HubURLs,
 		Slots: s.Slots, StopGrace: s.StopGrace.Std()}}
-	if o.Name == "" {
-		o.Name = s.Name
-	}
+	o.Name = cmp.Or(o.Name, s.Name)
 	if o.Name == "" {
 		o.Name = app.Slug(app.HostName(), fleet.MaxIDLength)
 	}
@@ -137,6 +136,9 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 	}
 	o.usePlatform(s)
 	agent := []string{""} // what the image runs
+	if s.Platform == fleet.PlatformEC2 {
+		agent = []string{"mainstay-agent"} // in the image's PATH
+	}
 	if local {
 		program, err := os.Executable()
 		if err != nil {
@@ -183,6 +185,14 @@ func (o *SpawnerOptions) usePlatform(s *config.Spawner) {
 		o.New = func(o spawner.Options) (Platform, error) {
 			return coolify.New(coolify.Options{Options: o, URL: c.URL, TokenFile: c.TokenFile, Server: c.Server,
 				Project: c.Project, EnvironmentName: c.Environment, Destination: c.Destination})
+		}
+	case fleet.PlatformEC2:
+		c := &s.EC2
+		o.Image = c.Image
+		o.New = func(o spawner.Options) (Platform, error) {
+			return ec2.New(ec2.Options{Options: o, Region: c.Region, LaunchTemplate: c.LaunchTemplate,
+				LaunchTemplateVersion: c.LaunchTemplateVersion, InstanceType: c.InstanceType, Subnet: c.Subnet,
+				SecurityGroup: c.SecurityGroup, Profile: c.InstanceProfile, User: c.User})
 		}
 	default:
 		o.New = Processes(s.Dir)

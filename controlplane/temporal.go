@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/contract"
 )
 
 // connectLimit bounds the first contact with Temporal.
@@ -53,3 +60,116 @@ func cannotConnect(o client.Options, err error) error {
 
 // Identity is how Temporal's histories and Web UI name a process of the control plane.
 func Identity() string { return fmt.Sprintf("control-plane/%d@%s", os.Getpid(), app.HostName()) }
+
+// visibleLimit is how long new search attributes may take to reach all parts of Temporal.
+const visibleLimit = 30 * time.Second
+
+// EnsureSearchAttributes registers the search attributes that the namespace does not have, and returns when Temporal
+// knows all of them.
+func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string, log *zap.Logger) error {
+	wanted := contract.SearchAttributes()
+	listed, err := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if err != nil {
+		log.Debug("Search attributes cannot be listed here; asking for each", zap.Error(err))
+		return probeEach(ctx, c, namespace, wanted)
+	}
+	missing, err := compareAttributes(wanted, listed.GetCustomAttributes())
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		if err = addAttributes(ctx, c, namespace, missing); err != nil {
+			return err
+		}
+		log.Info("Registered search attributes", zap.Strings("names", sortedKeys(missing)),
+			zap.String("namespace", namespace))
+	}
+	// Even if none was missing: another process may have added them a moment ago, and Temporal lists them before it
+	// takes them.
+	ctx, cancel := context.WithTimeout(ctx, visibleLimit)
+	defer cancel()
+	for {
+		if err = probeEach(ctx, c, namespace, wanted); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// addAttributes adds what is missing. Of several processes that start at the same time only one may succeed.
+func addAttributes(
+	ctx context.Context, c client.Client, namespace string, missing map[string]enumspb.IndexedValueType,
+) error {
+	_, err := c.OperatorService().AddSearchAttributes(ctx,
+		&operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: missing})
+	if err == nil {
+		return nil
+	}
+	listed, again := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	if again == nil {
+		var left map[string]enumspb.IndexedValueType
+		if left, again = compareAttributes(missing, listed.GetCustomAttributes()); again == nil && len(left) == 0 {
+			return nil
+		}
+	}
+	return missingAttributes(namespace, missing, err)
+}
+
+// compareAttributes finds what is missing; one of another type is an error.
+func compareAttributes(
+	wanted, present map[string]enumspb.IndexedValueType,
+) (map[string]enumspb.IndexedValueType, error) {
+	missing := map[string]enumspb.IndexedValueType{}
+	for _, name := range sortedKeys(wanted) {
+		switch kind, there := present[name]; {
+		case !there:
+			missing[name] = wanted[name]
+		case kind != wanted[name]:
+			return nil, fmt.Errorf(
+				"the search attribute %s of the namespace has type %s, and Mainstay needs it as %s: rename or remove it", name, kind, wanted[name])
+		}
+	}
+	return missing, nil
+}
+
+// probeEach asks with each attribute in a query: Temporal refuses those that it does not know.
+func probeEach(
+	ctx context.Context, c client.Client, namespace string, wanted map[string]enumspb.IndexedValueType,
+) error {
+	missing := map[string]enumspb.IndexedValueType{}
+	var refusal error
+	for _, name := range sortedKeys(wanted) {
+		_, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace,
+			Query: name + " IS NULL"})
+		var invalid *serviceerror.InvalidArgument
+		switch {
+		case errors.As(err, &invalid):
+			missing[name], refusal = wanted[name], err
+		case err != nil:
+			return fmt.Errorf("check the search attribute %s: %w", name, err)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return missingAttributes(namespace, missing, refusal)
+}
+
+// missingAttributes says how somebody who may can add them.
+func missingAttributes(namespace string, missing map[string]enumspb.IndexedValueType, err error) error {
+	var b strings.Builder
+	for _, name := range sortedKeys(missing) {
+		fmt.Fprintf(&b, "\n  temporal operator search-attribute create --namespace %s --name %s --type %s", namespace,
+			name, missing[name])
+	}
+	return fmt.Errorf(
+		"namespace %s lacks search attributes that Mainstay needs, and they cannot be added from here: %w\nHave them added by somebody who may:%s", namespace, err, b.String())
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

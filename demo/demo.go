@@ -48,23 +48,30 @@ digest (SHA-256) every file of a folder, kills one of them in the middle, and co
 computation. It leaves nothing behind.
 
 With --scenario healing it shows instead how the fleet looks after itself: one agent hangs, another reports that it is
-degraded; both are noticed, their work goes on elsewhere, and they are replaced.`,
-		Example: "  mainstay demo\n  mainstay demo --scenario healing\n  mainstay demo --path ~/src/project --agents 5 --keep",
-		Args:    app.Exactly(),
+degraded; both are noticed, their work goes on elsewhere, and they are replaced.
+
+With --scenario mesh events from outside start runs that call a model and a tool. One provider of models is down, an
+answer is corrected, a person decides about another, and the tool is called once. It needs no key: the demo is the
+provider, and the agent starts the server of tools.`,
+		Example: "  mainstay demo\n  mainstay demo --scenario healing\n  mainstay demo --scenario mesh\n" +
+			"  mainstay demo --path ~/src/project --agents 5 --keep",
+		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if agents < 1 || agents > 100 {
 				return app.UsageError("--agents must be 1 to 100")
+			}
+			if scenario != scenarioFailover && (c.Flags().Changed("path") || c.Flags().Changed("agents")) {
+				return app.UsageError("--path and --agents belong to --scenario failover")
 			}
 			switch scenario {
 			case scenarioFailover:
 				return showFailover(c.Context(), a, path, agents, keep)
 			case scenarioHealing:
-				if c.Flags().Changed("path") || c.Flags().Changed("agents") {
-					return app.UsageError("--path and --agents belong to --scenario failover")
-				}
 				return showHealing(c.Context(), a, keep)
+			case scenarioMesh:
+				return showMesh(c.Context(), a, keep)
 			}
-			return app.UsageError("--scenario must be failover or healing")
+			return app.UsageError("--scenario must be failover, healing or mesh")
 		},
 	}
 	command.PersistentPreRunE = a.StopUnread
@@ -72,9 +79,10 @@ degraded; both are noticed, their work goes on elsewhere, and they are replaced.
 	flags.StringVar(&path, "path", "",
 		"folder to digest (default: the tracked files of the current repository, else the current folder)")
 	flags.IntVar(&agents, "agents", 3, "agents to run")
-	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover or healing")
+	flags.StringVar(&scenario, "scenario", scenarioFailover, "what to show: failover, healing or mesh")
 	flags.BoolVar(&keep, "keep", false, "keep it running at the end, to look around in the Web UI")
 	a.OutputFlag(command)
+	command.AddCommand(toolServer(a))
 	return command
 }
 
@@ -127,7 +135,7 @@ func showFailover(ctx context.Context, a *app.App, path string, agents int, keep
 
 // start runs a `dev` beside any other, and returns when its agents are online.
 func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
-	fmt.Fprintf(a.Storyteller(), "Starting Temporal, the control plane and %d agents…\n", o.Agents)
+	fmt.Fprintf(a.Storyteller(), "Starting Temporal, the control plane and %s…\n", fleet.Count(o.Agents, "agent"))
 	d, err := dev.Start(ctx, a, o)
 	if err != nil {
 		return nil, err
@@ -144,11 +152,10 @@ func start(ctx context.Context, a *app.App, o dev.Options) (*dev.Run, error) {
 func keepDemo(ctx context.Context, a *app.App, keep bool, r *demoReport) {
 	story := a.Storyteller()
 	if !keep {
-		fmt.Fprintf(story, "The array is a workflow in the Temporal Web UI; to look at it: %s demo --keep\n",
-			app.ProgramName())
+		fmt.Fprintln(story, "All of it is in the Temporal Web UI; to look at it, add --keep.")
 		return
 	}
-	fmt.Fprintf(story, "The array is a workflow, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
+	fmt.Fprintf(story, "All of it is in the Temporal Web UI, see %s\nIt goes on running. Ctrl-C ends it.\n", r.UIURL)
 	<-ctx.Done()
 }
 

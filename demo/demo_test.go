@@ -125,3 +125,19 @@ func TestBatches(t *testing.T) {
 		require.Equal(t, n, total)
 	}
 }
+
+// Those who are called count the calls: the provider that is down is asked once for each event, the one that works
+// twice, and the tool once.
+func TestDemoOfTheMesh(t *testing.T) {
+	got := clitest.Run(t.Context(), "", "demo", "--scenario", "mesh", "-o", "json")
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	var report meshReport
+	require.NoError(t, json.Unmarshal([]byte(got.Stdout), &report))
+	require.Equal(t, map[string]int{"north": 2, "south": 4, "open_ticket": 2}, report.Calls)
+	require.Equal(t, 100, report.Tokens)
+	for _, what := range []string{"T-1: call 1 fails, and the next route is tried: north answered 503",
+		"T-1: the step's check does not accept that: severity must be 1, 2 or 3", "T-1: call 3 is answered by south",
+		"The event of T-1 is sent again", "T-2 waits for a person", "T-2: the tool open_ticket is called"} {
+		require.Contains(t, got.Stderr, what)
+	}
+}

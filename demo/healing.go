@@ -35,16 +35,21 @@ const (
 
 // healingDemo shows how the fleet looks after itself: each step waits until the fleet has mended what was broken.
 type healingDemo struct {
+	storyline
 	dev    *dev.Run
 	client *client.Client
-	story  io.Writer
-	begun  time.Time
 	seen   []string // agents that were there before
-	steps  []healingStep
 }
 
-// healingStep is one thing that happened.
-type healingStep struct {
+// storyline says and keeps what happens.
+type storyline struct {
+	story io.Writer
+	begun time.Time
+	steps []demoStep
+}
+
+// demoStep is one thing that happened.
+type demoStep struct {
 	After demoDelay `json:"after_seconds"`
 	What  string    `json:"what"`
 	Why   string    `json:"why,omitempty"`
@@ -52,7 +57,7 @@ type healingStep struct {
 
 // healingDemoReport is what came of it.
 type healingDemoReport struct {
-	Steps   []healingStep         `json:"steps"`
+	Steps   []demoStep            `json:"steps"`
 	Actions []fleet.HealingRecord `json:"actions"`
 	UIURL   string                `json:"ui_url,omitempty"`
 }
@@ -83,7 +88,8 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 	if err != nil {
 		return err
 	}
-	demo := &healingDemo{dev: d, client: server, story: story, begun: time.Now(), seen: slices.Clone(d.IDs)}
+	demo := &healingDemo{storyline: storyline{story: story, begun: time.Now()}, dev: d, client: server,
+		seen: slices.Clone(d.IDs)}
 	// Not before: it would start agents in place of those that had not come yet.
 	scaling := client.Settings{"scaling": map[string]any{"mode": fleet.ScalingManual}}
 	if _, err := server.Clusters.Update(ctx, dev.Cluster, scaling, ""); err != nil {
@@ -113,14 +119,14 @@ func showHealing(ctx context.Context, a *app.App, keep bool) error {
 }
 
 // tell says and keeps what happened.
-func (h *healingDemo) tell(what, why string) {
-	step := healingStep{After: demoDelay(time.Since(h.begun)), What: what, Why: why}
-	h.steps = append(h.steps, step)
+func (s *storyline) tell(what, why string) {
+	step := demoStep{After: demoDelay(time.Since(s.begun)), What: what, Why: why}
+	s.steps = append(s.steps, step)
 	line := what
 	if why != "" {
 		line += ": " + why
 	}
-	fmt.Fprintf(h.story, "%9s  %s\n", "+"+step.After.String(), app.OneLine(line))
+	fmt.Fprintf(s.story, "%9s  %s\n", "+"+step.After.String(), app.OneLine(line))
 }
 
 func (h *healingDemo) run(ctx context.Context, health string) error {

@@ -60,7 +60,7 @@ func braked(c *fleet.Cluster, b *fleet.BrakeHold) Problem {
 		Since:    since(b.Since),
 		What: fmt.Sprintf("%s of cluster %s vanished at once: the brake holds their failovers back",
 			fleet.Count(b.Lost, "agent"), c.Config.Name),
-		Why: "so many losses point to the network between them and hub " + b.Hub,
+		Why: "so many losses point to the network between them and " + b.Where(),
 		Do: "Repair the network and they are back at once. " +
 			"If they are really gone, release the brake: their work then moves.",
 	}

@@ -37,7 +37,8 @@ const (
 	KindUnhandled     Kind = "unhandled" // tasks that no agent handles
 	KindDeadLetter    Kind = "dead_letter"
 	KindReview        Kind = "review"
-	KindRun           Kind = "run" // runs of jobs that a person must help on
+	KindRun           Kind = "run"   // runs of jobs that a person must help on
+	KindArray         Kind = "array" // arrays with elements that wait for a person
 	KindFailover      Kind = "failover"
 	KindHealth        Kind = "health"         // agents are unhealthy
 	KindHealing       Kind = "healing"        // healing may not act on unhealthy agents, or does not run
@@ -48,7 +49,7 @@ const (
 // Problem is something that a person should know of: what, where, since when, why, and what to do.
 type Problem struct {
 	Severity Severity   `json:"severity" enum:"critical,warning,notice"`
-	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,failover,health,healing,healing_paused,scaling"`
+	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,failover,health,healing,healing_paused,scaling"`
 	Cluster  string     `json:"cluster,omitempty"`
 	Lane     string     `json:"lane,omitempty"`
 	TaskType string     `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`

@@ -66,14 +66,20 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 	return p, true
 }
 
-// OfUndecided is about so many tasks or runs of a cluster that wait for a person, the first of them since from. The
-// kind is KindReview, KindDeadLetter or KindRun.
+// OfUndecided is about so many tasks, runs or arrays of a cluster that wait for a person, the first of them since from.
+// The kind is KindReview, KindDeadLetter, KindRun or KindArray.
 func OfUndecided(cluster string, kind Kind, count int64, from time.Time) Problem {
 	p := Problem{Severity: SeverityWarning, Kind: kind, Cluster: cluster, Count: count, Since: since(from)}
 	switch kind {
 	case KindDeadLetter:
 		p.What = fleet.Count(count, "dead letter") + " of cluster " + cluster
 		p.Do = "Remove the cause and retry them, or discard them. They fail by themselves when their retention ends."
+		return p
+	case KindArray:
+		p.What = fmt.Sprintf("%s of cluster %s %s for a person", fleet.Count(count, "array"), cluster,
+			fleet.Plural(count, "waits", "wait"))
+		p.Why = "elements are dead letters, or were lost with their agent and may have been done"
+		p.Do = "Look at them and decide: mainstay array elements ARRAY --status dead_letter, mainstay array retry ARRAY"
 		return p
 	case KindRun:
 		p.What = fmt.Sprintf("%s of cluster %s %s for a person", fleet.Count(count, "run"), cluster,

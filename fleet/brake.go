@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -31,7 +32,7 @@ func (p BrakePolicy) Validate() error {
 		return errors.New("share must be above 0 and at most 1")
 	}
 	if p.MinLost < 1 || p.MinLost > MaxMembers {
-		return errors.New("min_lost must lie between 1 and 1000")
+		return fmt.Errorf("min_lost must lie between 1 and %d", MaxMembers)
 	}
 	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
 }
@@ -124,9 +125,10 @@ func (b *Brake) forget(before time.Time) {
 	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return !l.At.After(before) })
 }
 
-// BrakeHold reports that a hub's mass-loss brake is engaged: failovers of the agents that this hub lost wait.
+// BrakeHold reports that a mass-loss brake is engaged: failovers of lost agents wait.
 type BrakeHold struct {
-	Hub string `json:"hub"`
+	// Hub is the one whose agents vanished; empty: the brake over all hubs of the cluster.
+	Hub string `json:"hub,omitempty"`
 	// Process is the hub's process; its successor does not continue the hold.
 	Process string    `json:"process"`
 	Since   time.Time `json:"since"`
@@ -134,15 +136,125 @@ type BrakeHold struct {
 	Lost int `json:"lost"`
 }
 
-// Brakes are the hubs' mass-loss brakes as a cluster knows them.
+// Where names the hub, or all.
+func (b BrakeHold) Where() string {
+	if b.Hub == "" {
+		return "all hubs"
+	}
+	return "hub " + b.Hub
+}
+
+// Brakes are the mass-loss brakes as a cluster knows them. While all agents are with one hub, that hub's brake judges;
+// else the cluster's own, over all hubs.
 type Brakes struct {
-	// BrakeHolds are the hubs whose brake is engaged, sorted by hub.
+	// BrakeHolds are the brakes that are engaged, sorted by hub.
 	BrakeHolds []BrakeHold `json:"brake_holds,omitempty"`
+	// Vanished is the brake over all hubs.
+	Vanished Brake `json:"vanished,omitzero"`
 	// HubStarts are the newest processes of hubs with agents here, sorted by hub.
 	HubStarts HubStarts `json:"hub_starts,omitempty"`
 }
 
-// SetBrake records the state of a hub's brake; nil: not engaged.
+// Miss records which agents a hub misses now: their connections are closed, or they are silent, and the hub has not
+// given them up. It settles the brake over all hubs.
+func (c *Cluster) Miss(hub string, agents []string, now time.Time) {
+	for _, l := range slices.Clone(c.Vanished.Losses) {
+		if m := c.Member(l.AgentID); m != nil && m.Hub == hub && m.Connected() && !slices.Contains(agents, l.AgentID) {
+			c.Vanished.Back(l.AgentID)
+		}
+	}
+	for _, id := range agents {
+		if m := c.Member(id); m != nil && m.Hub == hub && m.Serving() && c.Deaths.Of(id, m.Instance) == nil {
+			c.Vanished.Lost(id, now)
+		}
+	}
+	c.SettleBrake(now)
+}
+
+// MissHub records that a hub was lost at some time and that its agents did not go to another. It settles the brake over
+// all hubs as of that time, and reports whether it is engaged: then it holds these agents. worked reports whether an
+// agent had work.
+func (c *Cluster) MissHub(hub string, worked func(agent string) bool, at, now time.Time) (held bool) {
+	for i := range c.Members {
+		m := &c.Members[i]
+		counts := CountsForBrake(at.Sub(m.JoinedAt), worked(m.AgentID), DefaultBrakeStanding)
+		if m.Hub == hub && m.Serving() && counts && c.Deaths.Of(m.AgentID, m.Instance) == nil {
+			c.Vanished.Lost(m.AgentID, at)
+		}
+	}
+	if !c.SettleBrake(at) {
+		return false
+	}
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Hub == hub && m.Connected() && m.HubLostAt.IsZero() {
+			m.HubLostAt = now
+			if m.Serving() {
+				m.setStatus(AgentSuspect, "held by the mass-loss brake: its hub was lost, and too many agents with it", now)
+			}
+		}
+	}
+	return true
+}
+
+// SettleBrake engages or releases the brake over all hubs, and reports whether it is engaged.
+func (c *Cluster) SettleBrake(now time.Time) bool {
+	b := &c.Vanished
+	b.Policy = c.Config.Brake
+	b.Losses = slices.DeleteFunc(b.Losses, func(l AgentLoss) bool { return c.Member(l.AgentID) == nil })
+	lost := map[string]bool{}
+	for _, l := range b.Losses {
+		lost[l.AgentID] = true
+	}
+	online := count(c.Members, func(m *Member) bool { return m.Serving() && !lost[m.AgentID] })
+	if !b.Settle(online, now) {
+		c.SetBrake("", nil)
+		return false
+	}
+	c.SetBrake("", &BrakeHold{Since: b.EngagedAt, Lost: len(b.Losses)})
+	return true
+}
+
+// Braked reports whether the brake over all hubs is engaged.
+func (c *Cluster) Braked() bool { return !c.Vanished.EngagedAt.IsZero() }
+
+// ReleaseBrake releases the brake over all hubs for a person.
+func (c *Cluster) ReleaseBrake() {
+	c.Vanished.Release()
+	c.SetBrake("", nil)
+}
+
+// AtSeveralHubs reports whether members are with more than one hub.
+func (c *Cluster) AtSeveralHubs() bool {
+	one := ""
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Connected() && m.HubLostAt.IsZero() {
+			if one != "" && m.Hub != one {
+				return true
+			}
+			one = m.Hub
+		}
+	}
+	return false
+}
+
+// HeldHubs are the lost hubs whose agents the brake has held long enough, or holds no more: AttemptBackstop after the
+// loss their work has ended anyway. next is when others will be; zero: there are none.
+func (c *Cluster) HeldHubs(now time.Time) (over []string, next time.Time) {
+	for i := range c.Members {
+		m := &c.Members[i]
+		until := m.HubLostAt.Add(AttemptBackstop)
+		switch {
+		case m.HubLostAt.IsZero():
+		case !c.Braked() || !now.Before(until):
+			over = append(over, m.Hub)
+		case next.IsZero() || until.Before(next):
+			next = until
+		}
+	}
+	return SortedSet(over), next
+}
+
+// SetBrake records the state of a hub's brake, or of the one over all hubs (hub is empty); nil: not engaged.
 func (b *Brakes) SetBrake(hub string, hold *BrakeHold) {
 	i, known := search(b.BrakeHolds, hub, func(h BrakeHold) string { return h.Hub })
 	switch {

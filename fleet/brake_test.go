@@ -218,3 +218,114 @@ func TestBrakeModel(t *testing.T) {
 		}
 	})
 }
+
+// TestBrakeOverHubs has a cluster with the agents a, b and d at the hub h1 and e, f and g at h2.
+func TestBrakeOverHubs(t *testing.T) {
+	t.Parallel()
+	idle := func(string) bool { return false }
+	type cluster = *Cluster
+	tests := map[string]struct {
+		do      func(c cluster)
+		after   time.Duration // when two more agents of h2 are missed
+		engaged bool
+	}{
+		"two at each of two hubs": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, noon) }, 0, true},
+		"one and two":             {func(c cluster) { c.Miss("h1", []string{"a"}, noon) }, 0, false},
+		"of one hub alone":        {func(cluster) {}, 0, false},
+		"back in time": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", nil, noon)
+		}, 0, false},
+		"given up before": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b"}, noon)
+			for _, id := range []string{"a", "b"} {
+				m := c.Member(id)
+				require.True(t, c.Apply(Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline},
+					"h1"))
+			}
+			c.Miss("h1", nil, noon)
+		}, 0, true},
+		"long before": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, noon) }, 11 * time.Second, false},
+		"gone to the other hub": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Join(Join{AgentID: "a", Instance: "a"}, "h2", noon)
+			c.Join(Join{AgentID: "b", Instance: "b"}, "h2", noon)
+		}, 0, false},
+		"missed where they are not": {func(c cluster) { c.Miss("h2", []string{"a", "b"}, noon) }, 0, false},
+		"with a whole hub": {func(c cluster) {
+			require.False(t, c.MissHub("h1", idle, noon, noon), "three of six are not more than half")
+		}, 0, true},
+		"a larger fleet": {func(c cluster) {
+			for i := range 3 {
+				id := fmt.Sprintf("more-%d", i)
+				c.Join(Join{AgentID: id, Instance: id}, "h2", noon)
+			}
+			c.Miss("h1", []string{"a", "b"}, noon)
+		}, 0, false},
+		"proven dead": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b"}, noon)
+			require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a"}, noon))
+			c.Miss("h1", []string{"a", "b"}, noon)
+		}, 0, false},
+		"turned off": {func(c cluster) {
+			c.Config.Brake.Share = 1
+			c.Miss("h1", []string{"a", "b"}, noon)
+		}, 0, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := hubsOfThree()
+			tt.do(c)
+			require.False(t, c.Braked())
+			c.Miss("h2", []string{"e", "f"}, noon.Add(tt.after))
+			require.Equal(t, tt.engaged, c.Braked())
+			require.Equal(t, tt.engaged, len(c.BrakeHolds) == 1)
+		})
+	}
+}
+
+// hubsOfThree is a cluster with three agents at each of two hubs, for long.
+func hubsOfThree() *Cluster {
+	c := newCluster(0)
+	for i, id := range []string{"a", "b", "d", "e", "f", "g"} {
+		c.Join(Join{AgentID: id, Instance: id}, fmt.Sprintf("h%d", 1+i/3), noon.Add(-time.Hour))
+	}
+	return c
+}
+
+// A hub's loss is known later than that of agents at other hubs, which vanished with it.
+func TestBrakeHoldsTheAgentsOfALostHub(t *testing.T) {
+	t.Parallel()
+	lose := func() *Cluster {
+		c := hubsOfThree()
+		c.Miss("h2", []string{"e"}, noon)
+		require.True(t, c.MissHub("h1", func(string) bool { return false }, noon, noon.Add(15*time.Second)))
+		return c
+	}
+	c := lose()
+	require.Equal(t, []BrakeHold{{Since: noon, Lost: 4}}, c.BrakeHolds)
+	require.Equal(t, AgentSuspect, c.Member("a").Status)
+	require.Equal(t, []string{"h2"}, c.Hubs(), "nobody asks the lost hub")
+	over, next := c.HeldHubs(noon.Add(20 * time.Second))
+	require.Empty(t, over)
+	require.Equal(t, noon.Add(15*time.Second+AttemptBackstop), next)
+	over, _ = c.HeldHubs(next)
+	require.Equal(t, []string{"h1"}, over)
+	c.Join(Join{AgentID: "b", Instance: "b"}, "h1", next) // the hub is back
+	require.Equal(t, []string{"a", "d"}, c.LoseHub("h1", next))
+	require.Equal(t, AgentOnline, c.Member("b").Status)
+
+	c = lose()
+	c.ReleaseBrake()
+	require.Empty(t, c.BrakeHolds)
+	over, _ = c.HeldHubs(noon.Add(20 * time.Second))
+	require.Equal(t, []string{"h1"}, over, "a person releases them")
+
+	young := newCluster(0)
+	for i, id := range []string{"a", "b", "d"} {
+		young.Join(Join{AgentID: id, Instance: id}, fmt.Sprintf("h%d", 1+i/3), noon)
+	}
+	require.False(t, young.MissHub("h1", func(string) bool { return false }, noon, noon), "they may be made up")
+	require.True(t, young.MissHub("h1", func(string) bool { return true }, noon, noon), "but for those with work")
+}

@@ -67,14 +67,15 @@ func (f *TaskFilter) Empty() bool {
 
 // Bulk is an action on all tasks that a filter, or a list of ids, selects.
 type Bulk struct {
-	Action BulkAction
-	Filter TaskFilter
-	IDs    []string
+	Action BulkAction `json:"action"`
+	Filter TaskFilter `json:"filter,omitzero"`
+	IDs    []string   `json:"ids,omitempty"`
 	// All must be set when neither filter nor ids select tasks.
-	All      bool
-	Decision ReviewDecision // of BulkReview
-	Priority Priority       // of BulkPriority
-	Reason   string
+	All      bool           `json:"all,omitempty"`
+	Decision ReviewDecision `json:"decision,omitempty"` // of BulkReview
+	Priority Priority       `json:"priority,omitempty"` // of BulkPriority
+	Reason   string         `json:"reason"`
+	By       string         `json:"by,omitempty"` // who asked for it
 }
 
 // Validate refuses an operation without a selection, or with one that its action does not allow. The errors are

@@ -69,7 +69,9 @@ type Member struct {
 	StatusSince  time.Time   `json:"status_since"`
 	StatusReason string      `json:"status_reason,omitempty"`
 	Hub          string      `json:"hub,omitempty"`
-	JoinedAt     time.Time   `json:"joined_at"`
+	// HubLostAt is when its hub was lost, while the mass-loss brake holds the member nevertheless.
+	HubLostAt time.Time `json:"hub_lost_at,omitzero"`
+	JoinedAt  time.Time `json:"joined_at"`
 	// Health is the member's health by its hub's last report; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
 	// JoinToken is the id of the token that it joined with; empty for credentials that are not stored.

@@ -59,6 +59,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
 		return nil
 	}
+	c.Vanished.Back(m.AgentID) // what is known to be dead has not vanished
 	c.Deaths.remove(m.AgentID)
 	c.Deaths = append(c.Deaths, Death{AgentID: m.AgentID, Instance: m.Instance, At: now,
 		Reason: fmt.Sprintf("proof of death by %s: %s", p.By, p.Proof)})

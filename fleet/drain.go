@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,8 @@ type AgentDrain struct {
 	// Finished and Moved count how that work ended: on the agent, or taken off it at the deadline.
 	Finished int `json:"finished"`
 	Moved    int `json:"moved"`
+	// Ignored counts what stays on the agent.
+	Ignored int `json:"ignored,omitempty"`
 }
 
 // DrainWork is one attempt that an agent had when its drain began.
@@ -69,6 +72,10 @@ type DrainWork struct {
 	Type      string      `json:"type,omitempty"` // empty: unknown, since the hub was restarted
 	Safety    RetrySafety `json:"retry_safety,omitempty"`
 	StartedAt *time.Time  `json:"started_at,omitempty"`
+	// Kind is service, system or sysbatch, of an instance of such a job; otherwise it is empty.
+	Kind string `json:"kind,omitempty"`
+	// Ignored: it stays on the agent.
+	Ignored bool `json:"ignored,omitempty"`
 	// AtDeadline is what happens to it if it is not finished by then.
 	AtDeadline string `json:"at_deadline,omitempty"`
 	// Moved: it was taken off the agent.
@@ -85,6 +92,12 @@ func AtDeadline(safety RetrySafety) string {
 	}
 	return "runs again on another agent, or goes to review if it is at_most_once"
 }
+
+// What a drain does with instances of jobs.
+const (
+	DrainsService = "its job starts another elsewhere first, and then stops it; at the deadline it is taken off the agent"
+	DrainsNot     = "stays: its job has one on each agent"
+)
 
 // Cordon keeps work from an agent. It belongs to the agent's id, not to a session: it stays when the agent restarts,
 // leaves and comes back, until it is lifted.
@@ -128,9 +141,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 		if old.Status == AgentDraining && old.Drain != k.Drain {
 			return fmt.Errorf("the agent is being drained by %s: cancel that first, or wait for its end", old.Drain)
 		}
-		if k.Reason == "" {
-			k.Reason = old.Reason
-		}
+		k.Reason = cmp.Or(k.Reason, old.Reason)
 		if old.Status == k.Status {
 			k.Since = old.Since
 		}

@@ -48,6 +48,7 @@ const (
 	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
 
 	EventStepEscalated EventType = EventPrefix + "step.escalated"
+	EventDeployment    EventType = EventPrefix + "job.deployment"
 
 	EventClusterCreated    EventType = EventPrefix + "cluster.created"
 	EventClusterConfigured EventType = EventPrefix + "cluster.configured"
@@ -109,6 +110,7 @@ var EventTypes = []EventMeaning{
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, and waits for a person; reason says why"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
+	{EventDeployment, "a version of a job (id) takes the place of the one before; outcome says where that stands"},
 	{EventClusterCreated, "a cluster was created"},
 	{EventClusterConfigured, "a cluster's configuration was changed"},
 	{EventClusterDeleted, "a cluster was deleted"},
@@ -127,6 +129,16 @@ var EventTypes = []EventMeaning{
 	{EventTaskCancelled, "a task was cancelled"},
 	{EventTaskExpired, "no agent took a task in time"},
 	{EventGap, "events may be missing here; reason says which: look at the lists again"},
+}
+
+// EventAliases are other names by which filters may ask for events: the types without their prefix, and after "@" the
+// type of the task that they are about.
+var EventAliases = map[string][]string{
+	"AgentExecutionStarted": {"task.running"},
+	"AgentTaskFailed":       {"task.failed", "task.dead_letter"},
+	"AgentHealthChanged":    {"agent.health"},
+	"ModelInvoked":          {"task.completed@model"},
+	"ToolInvoked":           {"task.completed@mcp-tool"},
 }
 
 // TaskEvent is the type of the event for a task's new status.

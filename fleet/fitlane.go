@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -13,9 +14,18 @@ type LaneNeeds struct {
 	Place        Demand   `json:"place,omitzero"`
 }
 
-// LaneNeeds are what the task needs.
-func (s *TaskSpec) LaneNeeds() LaneNeeds {
-	return LaneNeeds{Capabilities: SortedSet(s.RequiredCapabilities), Place: s.Place}
+// LaneNeeds are what the task needs of its agent; of a task with routes, what it needs for each provider.
+func (s *TaskSpec) LaneNeeds() []LaneNeeds {
+	if len(s.Routes) == 0 {
+		return []LaneNeeds{{SortedSet(s.RequiredCapabilities), s.Place}}
+	}
+	var all []LaneNeeds
+	for i, r := range s.Routes {
+		if !slices.ContainsFunc(s.Routes[:i], func(before Route) bool { return before.Provider == r.Provider }) {
+			all = append(all, LaneNeeds{SortedSet(s.ForRoute(r).RequiredCapabilities), s.Place})
+		}
+	}
+	return all
 }
 
 // Lane is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take

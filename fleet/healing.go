@@ -213,6 +213,16 @@ const (
 	HealingOff    HealingMode = "off"
 )
 
+// AgentRecovery is what is done about a spawned agent that stays unhealthy.
+type AgentRecovery string
+
+// The recoveries.
+const (
+	RecoverByReplace  AgentRecovery = "replace"  // another takes its place
+	RecoverByRestart  AgentRecovery = "restart"  // it is started anew, under its id and by its spawner
+	RecoverByReassign AgentRecovery = "reassign" // the agents that are left do its work
+)
+
 // HealingPolicy has a cluster's healing settings. Zero fields take their defaults.
 type HealingPolicy struct {
 	// Mode is on, dry_run or off. Default on.
@@ -231,6 +241,8 @@ type HealingPolicy struct {
 	// ReplaceAfter is how long a spawned agent that healing took out of service may stay unhealthy before it is stopped
 	// for good. Default 15 min.
 	ReplaceAfter Duration `json:"replace_after,omitempty" yaml:"replace_after" doc:"How long a spawned agent that was taken out of service may stay unhealthy before it is stopped for good, 1m to 24h. Default 15m."`
+	// RecoverBy is what is done about such an agent then. Default replace.
+	RecoverBy AgentRecovery `json:"recover_by,omitempty" yaml:"recover_by" enum:"replace,restart,reassign" doc:"What scaling then does about it. replace: it is stopped for good, and another was started at once. restart: it is started anew under its id by its spawner, and replaced if that does not help. reassign: it is stopped for good, and the agents that are left do its work. Default replace."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.
 	StuckAfter Duration `json:"stuck_after,omitempty" yaml:"stuck_after" doc:"How long a task may wait for a person, or in a lane that moves nothing, before that is reported, 1m to 168h. Default 15m."`
@@ -257,6 +269,7 @@ func (p HealingPolicy) WithDefaults() HealingPolicy {
 	defaultTo(&p.Damping, Duration(10*time.Minute))
 	defaultTo(&p.RestoreAfter, Duration(5*time.Minute))
 	defaultTo(&p.ReplaceAfter, Duration(15*time.Minute))
+	defaultTo(&p.RecoverBy, RecoverByReplace)
 	defaultTo(&p.StuckAfter, Duration(15*time.Minute))
 	return p
 }
@@ -267,6 +280,11 @@ func (p HealingPolicy) Validate() error {
 	case HealingOn, HealingDryRun, HealingOff:
 	default:
 		return errors.New("mode must be on, dry_run or off")
+	}
+	switch p.RecoverBy {
+	case RecoverByReplace, RecoverByRestart, RecoverByReassign:
+	default:
+		return errors.New("recover_by must be replace, restart or reassign")
 	}
 	if p.MaxActions < 1 || p.MaxActions > maxHealingActions {
 		return errors.New("max_actions must lie between 1 and 100")

@@ -13,8 +13,10 @@ type InstanceOf struct {
 	Job     string        `json:"job" doc:"The job's full name."`
 	Name    string        `json:"name" doc:"Its number, from 0, or the id of its agent."`
 	Version int           `json:"version" doc:"Of the job's definition."`
+	Kind    string        `json:"kind,omitempty" doc:"The job's type: service, system or sysbatch."`
 	Service *Offer        `json:"service,omitempty"`
 	Health  *ServiceCheck `json:"health,omitempty" doc:"How its agent checks it."`
+	Canary  bool          `json:"canary,omitempty" doc:"It was started before its version was promoted."`
 }
 
 // ServiceName is the full name of the service that it offers; empty: none.
@@ -24,6 +26,11 @@ func (i *InstanceOf) ServiceName() string {
 	}
 	tenant, _ := CutTenant(i.Job)
 	return Qualify(tenant, i.Service.Name)
+}
+
+// OfEachAgent reports whether the job has an instance on each agent. That of an agent stays while the agent is drained.
+func (i *InstanceOf) OfEachAgent() bool {
+	return i != nil && (i.Kind == "system" || i.Kind == "sysbatch")
 }
 
 // Offer is what others find an instance by.

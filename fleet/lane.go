@@ -125,7 +125,7 @@ func LaneOf(spec *TaskSpec, shards int) string {
 		return ShardLane(ShardOf(spec.ShardKey, shards))
 	}
 	needs := spec.LaneNeeds()
-	return needs.Lane()
+	return needs[0].Lane()
 }
 
 // Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.

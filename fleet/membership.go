@@ -60,6 +60,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		}
 	}
 	c.Departures.remove(j.AgentID)
+	c.Vanished.Back(j.AgentID)
 	m := &c.Members[i]
 	answer := Joined{AgentID: j.AgentID}
 	if death := c.Deaths.Of(j.AgentID, j.Instance); death != nil {
@@ -94,7 +95,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.countUse(j.Token, j.AgentID, now)
 	}
 	answer.Epoch, answer.Mistakes, m.Health = m.Epoch, m.Mistakes, nil // its hub reports its health again
-	m.Hub, m.AgentProfile = hub, j.AgentProfile
+	m.Hub, m.HubLostAt, m.AgentProfile = hub, time.Time{}, j.AgentProfile
 	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
@@ -158,7 +159,7 @@ func (m *Member) HealthLevel() HealthLevel {
 // disconnect records that no hub has a session of the agent any more.
 func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 	m.setStatus(AgentOffline, reason, at)
-	m.Health = nil
+	m.Health, m.HubLostAt = nil, time.Time{}
 	if c.Cordons.Of(m.AgentID) != nil {
 		m.Hub = ""
 		m.settleCordon(c, at)
@@ -169,20 +170,22 @@ func (m *Member) disconnect(c *Cluster, reason string, at time.Time) {
 func (c *Cluster) Hubs() []string {
 	var hubs []string
 	for i := range c.Members {
-		if c.Members[i].Connected() {
-			hubs = append(hubs, c.Members[i].Hub)
+		if m := &c.Members[i]; m.Connected() && m.HubLostAt.IsZero() {
+			hubs = append(hubs, m.Hub)
 		}
 	}
 	return SortedSet(hubs)
 }
 
-// LoseHub marks the members that are still attached to a lost hub as offline and returns their ids.
+// LoseHub marks the members that are still attached to a lost hub as offline and returns their ids. Where the brake
+// held members of the hub, these are all: the others have come back with the hub.
 func (c *Cluster) LoseHub(hub string, now time.Time) []string {
 	var lost []string
 	c.SetBrake(hub, nil)
+	held := slices.ContainsFunc(c.Members, func(m Member) bool { return m.Hub == hub && !m.HubLostAt.IsZero() })
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Hub == hub && m.Status != AgentOffline {
+		if m.Hub == hub && m.Status != AgentOffline && (!held || !m.HubLostAt.IsZero()) {
 			m.disconnect(c, "its hub was lost and it did not re-attach to another", now)
 			lost = append(lost, m.AgentID)
 		}

@@ -140,6 +140,8 @@ func TestRecover(t *testing.T) {
 	done := AttemptEnd{Outcome: AttemptCompleted, Begun: true}
 	lost := AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: new(Duration(7 * time.Second))}
 	drained := AttemptEnd{Outcome: AttemptMoved, Begun: true, Planned: true}
+	now := lost
+	now.AtOnce = true
 	pausedThenLost, final, damaged := lost, failed, failed
 	pausedThenLost.Paused, final.Final, damaged.ErrorType = true, true, ErrorTypeCheckpoint
 	few := &Recovery{Restart: &RecoveryPolicy{Attempts: new(1)}, Reschedule: &RecoveryPolicy{Attempts: new(1)}}
@@ -180,10 +182,15 @@ func TestRecover(t *testing.T) {
 		"manual, failed": {TaskSpec{Recovery: is(ManualRecover)}, nil, failed, TaskReview, ActionReview, 0, [2]int{}},
 		"manual, service ended": {TaskSpec{Recovery: is(ManualRecover), KeepRunning: true}, nil, done, TaskReview,
 			ActionReview, 0, [2]int{}},
-		"cluster, lost": {TaskSpec{}, nil, lost, TaskRetryWait, ActionReschedule, 5 * time.Second, [2]int{0, 1}},
-		"local, lost":   {TaskSpec{Recovery: is(LocalRestart)}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
-		"manual, lost":  {TaskSpec{Recovery: is(ManualRecover)}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
-		"pinned, lost":  {TaskSpec{Agent: "a-1"}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"cluster, lost":          {TaskSpec{}, nil, lost, TaskRetryWait, ActionReschedule, 5 * time.Second, [2]int{0, 1}},
+		"cluster, lost, at once": {TaskSpec{}, nil, now, TaskQueued, ActionReschedule, 0, [2]int{0, 1}},
+		"service, lost again": {TaskSpec{KeepRunning: true}, &PolicyState{Reschedules: used.Restarts}, now,
+			TaskRetryWait, ActionReschedule, 10 * time.Second, [2]int{0, 2}},
+		"fenced, lost, at once": {TaskSpec{RetrySafety: Fenced}, nil, now, TaskRetryWait, ActionReschedule,
+			7 * time.Second, [2]int{0, 1}},
+		"local, lost":  {TaskSpec{Recovery: is(LocalRestart)}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"manual, lost": {TaskSpec{Recovery: is(ManualRecover)}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
+		"pinned, lost": {TaskSpec{Agent: "a-1"}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
 		"cluster, reschedules used up, batch": {TaskSpec{Recovery: few}, usedAll, lost, TaskDeadLetter, ActionNone, 0,
 			[2]int{1, 1}},
 		"cluster, reschedules used up, service": {TaskSpec{Recovery: few, KeepRunning: true}, usedAll, lost, TaskReview,

@@ -60,6 +60,8 @@ type AttemptEnd struct {
 	At      time.Time
 	AgentID string
 	Paused  bool // a person had paused the work before the attempt ended
+	// AtOnce: the first reschedule after a loss does not wait. Only deliveries of before that are without it.
+	AtOnce bool
 }
 
 // mayGoOn reports whether the handler may still run.

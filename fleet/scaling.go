@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -39,10 +40,9 @@ func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecis
 	d.count()
 	decision := d.decide()
 	decision.At, decision.Current = now, d.current
-	if decision.Change == "" {
-		decision.Change = ScaleNone
-	}
-	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire {
+	decision.Change = cmp.Or(decision.Change, ScaleNone)
+	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire ||
+		decision.Rule == RuleRestart {
 		decision.Target = c.scalingTarget()
 	}
 	return decision
@@ -55,8 +55,9 @@ type scaler struct {
 	now     time.Time
 	policy  *ScalingPolicy
 	serving []*Member       // serving members that no action is about to stop
-	current int             // serving, and being started
+	current int             // serving, being started, and ill
 	starts  int             // being started
+	ill     int             // unhealthy, and no others take their places yet
 	leaving map[string]bool // being stopped by an action
 }
 
@@ -80,10 +81,33 @@ func (d *scaler) count() {
 	for i := range d.Members {
 		if m := &d.Members[i]; m.Serving() && !d.leaving[m.AgentID] {
 			d.serving = append(d.serving, m)
+		} else if d.keepsPlace(m) {
+			d.ill++
 		}
 	}
 	d.starts = len(starting)
-	d.current = len(d.serving) + d.starts
+	d.current = len(d.serving) + d.starts + d.ill
+}
+
+// keepsPlace reports whether nobody is started in the place of a member that healing took out of service: it is to be
+// started anew, or others are to do its work.
+func (d *scaler) keepsPlace(m *Member) bool {
+	if !d.isIll(m) {
+		return false
+	}
+	switch d.Config.SelfHealing.RecoverBy {
+	case RecoverByRestart:
+		return m.Status != AgentOffline || d.leaving[m.AgentID]
+	case RecoverByReassign:
+		return m.Status != AgentOffline && !d.leaving[m.AgentID]
+	}
+	return false
+}
+
+// isIll reports whether healing took a spawned member out of service.
+func (d *scaler) isIll(m *Member) bool {
+	cordon := d.Cordons.Of(m.AgentID)
+	return d.mayStop(m) && cordon != nil && cordon.ByHealing(d.Config.Name)
 }
 
 func (d *scaler) decide() ScalingDecision {
@@ -105,8 +129,21 @@ func (d *scaler) decide() ScalingDecision {
 		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
 	}
 	decision := d.byRules()
-	if gone, why := d.toRetire(); len(gone) > 0 && decision.Change == "" {
-		return ScalingDecision{Change: ScaleDown, Count: len(gone), Agents: gone, Rule: RuleRetire, Reason: why}
+	if decision.Change != "" || d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
+		return decision
+	}
+	gone, ill := d.toRetire()
+	if len(gone) > 0 {
+		return ScalingDecision{Change: ScaleDown, Count: len(gone), Agents: gone, Rule: RuleRetire,
+			Reason: strings.Join(gone, ", ") + ": lost, left behind by a stop that was not finished, or" + tooLong}
+	}
+	if len(ill) > 0 {
+		rule := RuleRestart
+		if d.Config.SelfHealing.RecoverBy == RecoverByReassign {
+			rule = RuleReassign
+		}
+		return ScalingDecision{Change: ScaleDown, Count: len(ill), Agents: ill, Rule: rule,
+			Target: max(1, least, target-len(ill)), Reason: strings.Join(ill, ", ") + ":" + tooLong}
 	}
 	return decision
 }
@@ -371,35 +408,42 @@ func (d *scaler) down(rule ScalingRule, target int, why string) ScalingDecision 
 	return ScalingDecision{Change: ScaleDown, Count: count, Agents: chosen, Target: target, Rule: rule, Reason: why}
 }
 
+// tooLong is why unhealthy agents are stopped or started anew.
+const tooLong = " unhealthy for too long after healing took them out of service"
+
 // toRetire returns spawned agents that are lost for a while, left behind by an unfinished stop, or still unhealthy long
-// after healing took them out of service: others serve in their place already.
-func (d *scaler) toRetire() (gone []string, why string) {
-	if d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {
-		return nil, ""
-	}
+// after healing took them out of service: others serve in their place already. ill are the unhealthy ones that are to
+// be started anew, or whose work others are to do.
+func (d *scaler) toRetire() (gone, ill []string) {
 	for i := range d.Members {
 		m := &d.Members[i]
-		if !d.mayStop(m) || d.leaving[m.AgentID] || len(gone) == MaxScaleStep {
+		if !d.mayStop(m) || d.leaving[m.AgentID] || max(len(gone), len(ill)) == MaxScaleStep {
 			continue
 		}
-		cordon := d.Cordons.Of(m.AgentID)
+		cordon, policy := d.Cordons.Of(m.AgentID), d.Config.SelfHealing.WithDefaults()
 		switch {
-		case m.Status == AgentOffline && cordon == nil && d.now.Sub(m.StatusSince) >= retireAfter:
+		case m.Status == AgentOffline && (cordon == nil || policy.RecoverBy != RecoverByReplace && d.isIll(m)) &&
+			d.now.Sub(m.StatusSince) >= retireAfter:
 		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
 			d.now.Sub(cordon.Since) >= retireAfter:
-		case d.facts != nil && d.facts.Replaces && m.Status == AgentMaintenance && cordon != nil && !m.Health.Fit() &&
-			cordon.ByHealing(d.Config.Name) &&
-			d.now.Sub(cordon.Since) >= d.Config.SelfHealing.WithDefaults().ReplaceAfter.Std():
+		case d.facts != nil && d.facts.Replaces && m.Status == AgentMaintenance && d.isIll(m) && !m.Health.Fit():
+			since := cordon.Since
+			if d.Scaling != nil {
+				since = later(since, d.Scaling.Restarted[m.AgentID])
+			}
+			if d.now.Sub(since) < policy.ReplaceAfter.Std() {
+				continue
+			}
+			if by := policy.RecoverBy; by == RecoverByReassign || by == RecoverByRestart && since.Equal(cordon.Since) {
+				ill = append(ill, m.AgentID)
+				continue
+			}
 		default:
 			continue
 		}
 		gone = append(gone, m.AgentID)
 	}
-	if len(gone) == 0 {
-		return nil, ""
-	}
-	return gone, strings.Join(gone, ", ") +
-		": lost, left behind by a stop that was not finished, or unhealthy for too long after healing took them out of service"
+	return gone, ill
 }
 
 // scalingDrain begins the names of the drains that scaling makes.
@@ -407,6 +451,14 @@ const scalingDrain = "scaling-"
 
 // ScalingDrainName is the name of the drain of an action's agents.
 func ScalingDrainName(action int64) string { return fmt.Sprintf("%s%d", scalingDrain, action) }
+
+// NoticeDrainName is the name of the drain of an agent whose platform is about to end it. Scaling replaces the agent at
+// once, and forgets it afterwards.
+func NoticeDrainName(agentID string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(agentID))
+	return fmt.Sprintf("%snotice-%016x", scalingDrain, h.Sum64())
+}
 
 // IsScalingDrain reports whether scaling made the drain with this id.
 func IsScalingDrain(id string) bool {
@@ -479,9 +531,7 @@ func (r *ScalingRecord) Settle() {
 		case ScaledOnline, ScaledStopped:
 			good++
 		default:
-			if why == "" {
-				why = a.AgentID + ": " + a.Error
-			}
+			why = cmp.Or(why, a.AgentID+": "+a.Error)
 		}
 	}
 	switch {
@@ -492,7 +542,5 @@ func (r *ScalingRecord) Settle() {
 	default:
 		r.Status = ScalingFailed
 	}
-	if r.Error == "" {
-		r.Error = why
-	}
+	r.Error = cmp.Or(r.Error, why)
 }

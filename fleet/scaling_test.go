@@ -60,6 +60,38 @@ func illCluster(level HealthLevel, ago time.Duration) *Cluster {
 	return c
 }
 
+const illReason = "a-01: unhealthy for too long after healing took them out of service"
+
+// illUnder is illCluster that wants three agents, the ill one among them; restarted: that was so long ago, 0: never.
+func illUnder(by AgentRecovery, ago, restarted time.Duration) *Cluster {
+	c := illCluster(HealthCritical, ago)
+	c.Config.DesiredAgents, c.Scaling.Target, c.Config.SelfHealing.RecoverBy = 3, 3, by
+	if restarted > 0 {
+		c.Scaling.Restarted = map[string]time.Time{"a-01": scaleNow.Add(-restarted)}
+	}
+	return c
+}
+
+// TestRecoveriesAreCarriedThrough begins what was decided: nobody is started in the agent's place while it is under way.
+func TestRecoveriesAreCarriedThrough(t *testing.T) {
+	t.Parallel()
+	for by, then := range map[AgentRecovery]struct{ during, after string }{
+		RecoverByRestart:  {"3 agents, as many as are wanted", "2 agents, and 3 are wanted"},
+		RecoverByReassign: {"2 agents, as many as are wanted", "2 agents, as many as are wanted"},
+	} {
+		c := illUnder(by, 16*time.Minute, 0)
+		facts := &ScalingFacts{Replaces: true}
+		action := c.BeginScaling(c.DecideScaling(facts, scaleNow), scaleNow, scaleNow)
+		require.Equal(t, then.during, c.DecideScaling(facts, scaleNow).Reason, by)
+		c.Member("a-01").setStatus(AgentOffline, "stopped", scaleNow)
+		require.Equal(t, then.during, c.DecideScaling(facts, scaleNow).Reason, by)
+		require.True(t, c.Retire("a-01"))
+		require.True(t, c.EndScaling(ScalingResult{Number: action.Number}, scaleNow))
+		require.Equal(t, then.after, c.DecideScaling(facts, scaleNow).Reason, "%s: it did not come back", by)
+		require.Empty(t, c.Scaling.Restarted)
+	}
+}
+
 func TestDecideScaling(t *testing.T) {
 	t.Parallel()
 	type want struct {
@@ -298,6 +330,34 @@ func TestDecideScaling(t *testing.T) {
 			cluster: func() *Cluster { return illCluster(HealthCritical, 14*time.Minute) },
 			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
 			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
+		},
+		"nobody takes the place of an ill agent that is to be started anew": {
+			cluster: func() *Cluster { return illUnder(RecoverByRestart, 14*time.Minute, 0) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want:    want{change: ScaleNone, target: 3, reason: "3 agents, as many as are wanted"},
+		},
+		"an agent that stays ill is started anew": {
+			cluster: func() *Cluster { return illUnder(RecoverByRestart, 16*time.Minute, 0) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 3, rule: RuleRestart,
+				reason: illReason},
+		},
+		"an agent that was started anew may recover": {
+			cluster: func() *Cluster { return illUnder(RecoverByRestart, 30*time.Minute, 14*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want:    want{change: ScaleNone, target: 3, reason: "3 agents, as many as are wanted"},
+		},
+		"an agent that stays ill after that is replaced": {
+			cluster: func() *Cluster { return illUnder(RecoverByRestart, 40*time.Minute, 16*time.Minute) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 3, rule: RuleRetire,
+				reason: retireReason},
+		},
+		"others do the work of an agent that stays ill": {
+			cluster: func() *Cluster { return illUnder(RecoverByReassign, 16*time.Minute, 0) },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleReassign,
+				reason: illReason},
 		},
 		"a decision of an earlier release is repeated": {
 			cluster: func() *Cluster { return illCluster(HealthCritical, 16*time.Minute) },

@@ -66,12 +66,13 @@ type SpawnPolicy struct {
 	// Spawner is the name of a spawner; empty: any.
 	Spawner string `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
 	// Platform is where the agents run; empty: that of the named spawner, else process.
-	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker, kubernetes or coolify. Default: that of the named spawner, else process."`
+	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker, kubernetes, coolify or ec2. Default: that of the named spawner, else process."`
 	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" yaml:"fallback_platforms" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
-	// Image is the image of a container; empty: the spawner's.
-	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The container image of the agents, on platforms that have images. Left out: the one of the spawner's configuration."`
+	// Image is the image of a container or an instance; empty: the spawner's.
+	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The image of the agents, on platforms that have images; on ec2 an AMI. Left out: the one of the spawner's configuration."`
 	Docker       DockerSpawn       `json:"docker,omitzero" yaml:"docker" doc:"What only the platform docker has."`
 	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero" yaml:"kubernetes" doc:"What only the platform kubernetes has."`
+	EC2          EC2Spawn          `json:"ec2,omitzero" yaml:"ec2" doc:"What only the platform ec2 has."`
 	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
 	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
 	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
@@ -259,6 +260,7 @@ func (s *SpawnPolicy) validatePlatforms() error {
 	}{
 		{PlatformDocker, s.Docker != DockerSpawn{}, s.Docker.Pull},
 		{PlatformKubernetes, s.Kubernetes != KubernetesSpawn{}, s.Kubernetes.Pull},
+		{PlatformEC2, s.EC2 != EC2Spawn{}, ""},
 	} {
 		if own.set && len(platforms) > 0 && !slices.Contains(platforms, own.platform) {
 			return wrongField("scaling.spawn."+string(own.platform), "has no effect without %s in scaling.spawn.platform",

@@ -17,7 +17,13 @@ const (
 	RuleCPU     ScalingRule = "cpu"     // all agents are busy, and their machines too
 	RuleIdle    ScalingRule = "idle"    // agents have no work
 	RuleRetire  ScalingRule = "retire"  // agents are lost, or their stop was not finished
+	// agents stay unhealthy: they are started anew, or stopped without another in their place
+	RuleRestart  ScalingRule = "restart"
+	RuleReassign ScalingRule = "reassign"
 )
+
+// Retires reports whether the rule is about agents that do not serve any more.
+func (r ScalingRule) Retires() bool { return r == RuleRetire || r == RuleRestart || r == RuleReassign }
 
 // ScalingState is a cluster's state of scaling.
 type ScalingState struct {
@@ -37,6 +43,8 @@ type ScalingState struct {
 	Active []ScalingAction `json:"active,omitempty"`
 	// Last is the newest decision to act.
 	Last *ScalingDecision `json:"last,omitempty"`
+	// Restarted is when agents were last started anew because they stayed unhealthy.
+	Restarted map[string]time.Time `json:"restarted,omitempty"`
 	// Blocked is set while wanted agents could not be started.
 	Blocked *Blocked `json:"blocked,omitempty"`
 	// Stuck is set while surplus agents could not be stopped.
@@ -95,8 +103,17 @@ func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) Scalin
 		s.LastUp = now
 	} else {
 		action.Until = now.Add(spawn.DrainTimeout.Std() + scalingMargin)
-		if d.Rule != RuleRetire {
+		if !d.Rule.Retires() {
 			s.LastDown = now
+		}
+	}
+	if d.Rule == RuleRestart {
+		action.Until = action.Until.Add(spawn.JoinTimeout.Std())
+		for _, agent := range d.Agents {
+			if s.Restarted == nil {
+				s.Restarted = map[string]time.Time{}
+			}
+			s.Restarted[agent] = now
 		}
 	}
 	if d.Rule == RuleQueue || d.Rule == RuleCPU || d.Rule == RuleIdle {
@@ -203,6 +220,9 @@ func (c *Cluster) Retire(agentID string) bool {
 	}
 	if known {
 		c.Members = slices.Delete(c.Members, i, i+1)
+	}
+	if c.Scaling != nil {
+		delete(c.Scaling.Restarted, agentID)
 	}
 	if k, cordoned := c.Cordons.search(agentID); cordoned {
 		c.Cordons = slices.Delete(c.Cordons, k, k+1)

@@ -48,6 +48,12 @@ type KubernetesSpawn struct {
 	PriorityClass string     `json:"priority_class,omitempty" yaml:"priority_class" maxLength:"253" doc:"The priority class of the pods. Default: that of the spawner's template, or of the namespace."`
 }
 
+// EC2Spawn is what only the platform ec2 knows of the instances of agents.
+type EC2Spawn struct {
+	InstanceType string `json:"instance_type,omitempty" yaml:"instance_type" maxLength:"63" doc:"Such as c7g.large. Default: that of the spawner, or of its launch template."`
+	Spot         bool   `json:"spot,omitempty" yaml:"spot" doc:"Spot instances: AWS may take them back, and their agents are drained before. Default false."`
+}
+
 // Resources are the resources of one agent. Empty means the platform's default.
 type Resources struct {
 	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
@@ -129,6 +135,7 @@ type SpawnSpec struct {
 	Image        string            `json:"image,omitempty"` // "": the spawner's
 	Docker       DockerSpawn       `json:"docker,omitzero"`
 	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero"`
+	EC2          EC2Spawn          `json:"ec2,omitzero"`
 }
 
 // Spawned is an agent that a spawner started.
@@ -154,6 +161,8 @@ type SpawnEnd struct {
 	Gone bool   `json:"gone,omitempty"`
 	Host string `json:"host,omitempty"`
 	PID  int    `json:"pid,omitempty"`
+	// Notice: it has not ended yet, and its platform ends it at At.
+	Notice bool `json:"-"`
 }
 
 // Metadata keys with the spawner and the spawn id of an agent.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -246,9 +247,7 @@ func (s *SyncState) StatesAgree() bool {
 	first := ""
 	for _, h := range s.StateDigests {
 		for _, d := range h.Digests {
-			if first == "" {
-				first = d
-			}
+			first = cmp.Or(first, d)
 			if d != first {
 				return false
 			}

@@ -195,8 +195,10 @@ type Rebalance struct {
 	Agents []AgentShare `json:"agents"`
 }
 
-// RebalanceMove moves one shard with its targets, or one target of an active_active cluster.
+// RebalanceMove moves one shard with its targets, one target of an active_active cluster, or one attempt of a task.
 type RebalanceMove struct {
+	Task    string   `json:"task_id,omitempty"`
+	Attempt int      `json:"attempt,omitempty"`
 	Shard   *int     `json:"shard,omitempty"`
 	Target  string   `json:"target,omitempty"`
 	Targets []string `json:"targets,omitempty"` // of the shard
@@ -211,6 +213,8 @@ type AgentShare struct {
 	ShardsBefore  int    `json:"shards_before"`
 	Targets       int    `json:"targets"`
 	TargetsBefore int    `json:"targets_before"`
+	Tasks         int    `json:"tasks,omitempty"` // where tasks were spread too
+	TasksBefore   int    `json:"tasks_before,omitempty"`
 }
 
 // Rebalance spreads shards evenly, and then the targets in them as far as exchanging shards allows, with as few moves

@@ -114,6 +114,7 @@ type TaskSpec struct {
 	ExpiresIn             Duration          `json:"expires_in,omitempty" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
 	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
+	Routes                []Route           `json:"routes,omitempty" maxItems:"8" doc:"Of a task that calls a model: the providers and models to use, the first that works. Each attempt is one call of one of them; its agent has the capability model.PROVIDER."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
 	Labels                map[string]string `json:"labels,omitempty" doc:"Up to 16 names and values, to find tasks by."`
 	Place                 Demand            `json:"place,omitzero" doc:"Resources, devices, volumes and ports that it needs of its agent. It waits until an agent has them free."`
@@ -147,6 +148,9 @@ func (s *TaskSpec) Validate() error {
 	}
 	if len(s.Payload) > MaxPayloadBytes {
 		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
+	}
+	if err := validateRoutes(s.Routes); err != nil {
+		return err
 	}
 	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
 		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
@@ -266,6 +270,8 @@ type Attempt struct {
 	// ErrorType is the type of the failure, if the handler gave one.
 	ErrorType string    `json:"error_type,omitempty"`
 	Progress  *Progress `json:"progress,omitempty"`
+	// Route is the one of the task's routes that the attempt was for.
+	Route *Route `json:"route,omitempty"`
 }
 
 // ErrTooLarge is wrapped by errors about bodies and payloads over their bound.
@@ -350,6 +356,8 @@ type HeldTask struct {
 	// RequiredCapabilities are unknown to a hub that took the attempt over from an earlier process.
 	RequiredCapabilities []string    `json:"required_capabilities,omitempty"`
 	Allocation           *Allocation `json:"allocation,omitempty" doc:"What it has of its agent's resources, devices, volumes and ports."`
+	Movable              bool        `json:"movable,omitempty" doc:"A rebalance of tasks may move it: it may run again, and is not pinned."`
+	MovingTo             string      `json:"moving_to,omitempty" doc:"The agent that is to go on with it, once this one has stopped it."`
 }
 
 // TaskDefaults are a cluster's defaults for settings that tasks leave out. Zero fields take the installation's

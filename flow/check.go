@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -105,6 +106,7 @@ func (c *checker) job() {
 	c.duration("deadline", d.Deadline, time.Second, longest)
 	c.inputSchema()
 	c.triggers()
+	c.check(d.Budget == nil || d.Budget.Tokens > 0, "budget.tokens", "must be above 0")
 	if d.Concurrency != nil {
 		oneOf(c, "concurrency.then", d.Concurrency.Then, job.ThenQueue, job.ThenSkip, job.ThenCancelOther)
 		c.check(d.Concurrency.MaxRuns >= 0 && d.Concurrency.MaxRuns <= 100, "concurrency.max_runs",
@@ -113,6 +115,8 @@ func (c *checker) job() {
 			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
 		}
 	}
+	c.check(d.Update == nil || d.Type == job.Service || d.Type == job.System, "update",
+		"belongs to a service or system job: remove it")
 	if d.Instances != nil || d.Type != "" && d.Type != job.Batch {
 		c.instances()
 		return
@@ -190,7 +194,7 @@ func (c *checker) task(field string, spec *fleet.TaskSpec, prefix string) {
 }
 
 func (c *checker) inputSchema() {
-	schema, err := compileSchema(c.definition.Inputs)
+	schema, _, err := compileSchema(c.definition.Inputs)
 	if err != nil {
 		c.report("inputs", "is not a valid JSON Schema: %s", err)
 	}
@@ -202,6 +206,7 @@ func (c *checker) inputSchema() {
 func (c *checker) triggers() {
 	c.check(len(c.definition.On) <= job.MaxTriggers, "on", "has %d triggers, and at most %d are allowed: one cron may "+
 		"name several times, like 0 3,15 * * *; or make another job", len(c.definition.On), job.MaxTriggers)
+	ctx := WithLimit(context.Background())
 	for i, trigger := range c.definition.On {
 		at := fmt.Sprintf("on[%d]", i)
 		s := trigger.Schedule
@@ -222,7 +227,7 @@ func (c *checker) triggers() {
 			_, err := time.LoadLocation(s.TimeZone)
 			c.check(err == nil, at+".schedule.time_zone", "must be an IANA name, like Europe/Berlin")
 		}
-		if err := CheckInputs(c.definition.Inputs, s.Inputs); err != nil {
+		if err := CheckInputs(ctx, c.definition.Inputs, s.Inputs); err != nil {
 			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)
 		}
 	}
@@ -435,7 +440,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.template(id, s)
 	rendered := fleet.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
 		RequiredCapabilities: task.RequiredCapabilities, PreferredCapabilities: task.PreferredCapabilities,
-		ExpiresIn: task.ExpiresIn}
+		Routes: task.Routes, ExpiresIn: task.ExpiresIn}
 	c.task(at+".task", &rendered, "")
 	c.forEach(id, s)
 	c.outputs(id, s)
@@ -448,7 +453,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 func (c *checker) resultCheck(id string, s *job.Step) {
 	at := "steps." + id + ".check"
 	c.check(s.ForEach == nil, at, "belongs to a step without for_each: check the results in a step after it")
-	_, err := compileSchema(s.Check.Schema)
+	_, _, err := compileSchema(s.Check.Schema)
 	c.check(err == nil, at+".schema", "is not a valid JSON Schema: %v", err)
 	c.check(len(s.Check.Schema)+len(s.Check.Rules) > 0, at, "says nothing: give it schema or rules")
 	for i, rule := range s.Check.Rules {

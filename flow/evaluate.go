@@ -120,25 +120,63 @@ func (v *Evaluator) value(ctx context.Context, source string, facts Facts) (any,
 	if err != nil {
 		return nil, err
 	}
-	spent, limited := ctx.Value(limitKey{}).(*uint64)
-	if limited && *spent > totalLimit {
-		return nil, errors.New("and those before it take more work than expressions may; do it in a task")
+	spent := spentBy(ctx)
+	if err := spent.take(0); err != nil {
+		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, totalTime-spent.time)
+	defer cancel()
+	began := time.Now()
+	defer func() { spent.time += time.Since(began) }()
 	result, details, err := e.program.ContextEval(ctx, map[string]any(facts))
-	if cost := details.ActualCost(); limited && cost != nil {
-		*spent += *cost
+	if cost := details.ActualCost(); cost != nil {
+		spent.cost += *cost
 	}
 	if err != nil {
 		return nil, explain(err)
 	}
-	return native(result)
+	given := converter{ctx: ctx, left: totalGiven - spent.given}
+	answer, err := given.native(result)
+	spent.given += given.took()
+	return answer, err
 }
 
 type limitKey struct{}
 
-// WithLimit bounds the work of all evaluations with the context together: about a second of one core.
+// spent is what the evaluations with one context have taken.
+type spent struct {
+	cost  uint64
+	time  time.Duration
+	given int // bytes, about
+}
+
+// spentBy is what those with the context have taken; nothing where it has no limit.
+func spentBy(ctx context.Context) *spent {
+	if s, limited := ctx.Value(limitKey{}).(*spent); limited {
+		return s
+	}
+	return &spent{}
+}
+
+// take counts work, and refuses more than all may take together.
+func (s *spent) take(cost uint64) error {
+	if s.cost += cost; s.cost > totalLimit || s.time > totalTime {
+		return errors.New("and those before it take more work than expressions may; do it in a task")
+	}
+	return nil
+}
+
+// WithLimit bounds the work of all evaluations with the context together, about a second of one core, and what they
+// give: a text may name one large value thousands of times.
 func WithLimit(ctx context.Context) context.Context {
-	return context.WithValue(ctx, limitKey{}, new(uint64))
+	return context.WithValue(ctx, limitKey{}, &spent{})
+}
+
+// Spent is the work of the evaluations with a context, in tenths of a millisecond of one core. What took long counts by
+// its time, beyond a second.
+func Spent(ctx context.Context) int {
+	s := spentBy(ctx)
+	return int(max(s.cost/(costLimit/1000), uint64(max(0, s.time-time.Second)/(100*time.Microsecond))))
 }
 
 // explain is CEL's error for people.
@@ -147,7 +185,7 @@ func explain(err error) error {
 	if key, found := strings.CutPrefix(text, "no such key: "); found {
 		return fmt.Errorf("there is no %s in what it reads", key)
 	}
-	if strings.Contains(text, "cost limit") {
+	if strings.Contains(text, "cost limit") || strings.Contains(text, "interrupted") {
 		return errors.New("takes more work than an expression may; do it in a task")
 	}
 	return errors.New(text)
@@ -238,6 +276,10 @@ func (v *Evaluator) Task(
 	if err != nil {
 		return nil, err
 	}
+	spent := spentBy(ctx)
+	if spent.given += len(text); spent.given > totalGiven {
+		return nil, errors.New("it and those before it have more than a run may begin with; pass on where large data is")
+	}
 	var task fleet.TaskSpec
 	if err := json.Unmarshal(text, &task); err != nil {
 		return nil, err
@@ -325,15 +367,9 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 
 // Check says what is wrong with a step's result; nothing: it is as it should be.
 func (v *Evaluator) Check(ctx context.Context, c *job.Check, facts Facts, result json.RawMessage) (wrong []string) {
-	schema, err := compileSchema(c.Schema)
-	var value any
-	if err == nil && schema != nil {
-		if value, err = decodeForSchema(result); err == nil {
-			err = schema.Validate(value)
-		}
-	}
-	wrong = schemaErrors(err)
-	if value, err = decode(result); err != nil {
+	wrong = schemaErrors(validate(ctx, c.Schema, result))
+	value, err := decode(result)
+	if err != nil {
 		return append(wrong, "it is not JSON")
 	}
 	for _, rule := range c.Rules {

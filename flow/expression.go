@@ -2,11 +2,13 @@ package flow
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -18,9 +20,11 @@ import (
 
 const (
 	// costLimit bounds the evaluation of one expression, in CEL's units: about a tenth of a second of one core.
-	// totalLimit bounds those of one call of an Evaluator's user together; see WithLimit.
+	// totalLimit and totalTime bound those of one call of an Evaluator's user together; see WithLimit. Time is for what
+	// takes longer than it costs.
 	costLimit  = 1_000_000
 	totalLimit = 10 * costLimit
+	totalTime  = 20 * time.Second
 	// maxSource bounds an expression in characters, and maxNesting its nesting: checking types takes more than the
 	// square of it.
 	maxSource  = 4096
@@ -29,6 +33,8 @@ const (
 	// many times.
 	maxValue = 4 << 20
 	maxNodes = 200_000
+	// totalGiven bounds what those of one call give together, in values and bytes of text; see WithLimit.
+	totalGiven = 16 << 20
 )
 
 // The names that expressions may see.
@@ -82,7 +88,7 @@ func compile(source string) (*expression, error) {
 			first.Location.Column()+1)
 	}
 	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.CostTracking(costs{}),
-		cel.InterruptCheckFrequency(100))
+		cel.InterruptCheckFrequency(100), cel.CustomDecoratorV2(guard))
 	if err != nil {
 		return nil, fmt.Errorf("is not valid CEL: %w", err)
 	}
@@ -274,15 +280,27 @@ func numbers(value any) any {
 	return value
 }
 
-// native is a CEL value as JSON has it.
-func native(value ref.Val) (any, error) { return (&converter{}).native(value) }
-
 // converter counts what it has converted.
-type converter struct{ nodes, bytes int }
+type converter struct {
+	ctx          context.Context //nolint:containedctx // of the one evaluation that it serves
+	nodes, bytes int
+	left         int // of the memory that the values may take, in bytes
+}
 
+func (c *converter) took() int { return nodeBytes*c.nodes + c.bytes }
+
+// nodeBytes is about what a value takes beside its text.
+const nodeBytes = 64
+
+// native is a CEL value as JSON has it.
 func (c *converter) native(value ref.Val) (any, error) {
-	if c.nodes++; c.nodes > maxNodes || c.bytes > maxValue {
+	switch c.nodes++; {
+	case c.nodes > maxNodes || c.bytes > maxValue:
 		return nil, errors.New("gives more than a task may hold; do it in a task")
+	case c.took() > c.left:
+		return nil, errors.New("and those before it give more than a run may begin with; pass on where large data is")
+	case c.nodes%1000 == 0 && c.ctx.Err() != nil:
+		return nil, c.ctx.Err()
 	}
 	switch v := value.(type) {
 	case types.Null:

@@ -4,6 +4,7 @@ package flow
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -75,7 +76,7 @@ func Warnings(p *job.Plan) []string {
 func (c *checker) plan() *job.Plan {
 	d := c.definition
 	p := &job.Plan{Version: job.PlanVersion, Job: d.Job, Cluster: d.Cluster, Tenant: d.Tenant, Priority: d.Priority,
-		Labels: d.Labels, Deadline: d.Deadline, Concurrency: d.Concurrency}
+		Labels: d.Labels, Deadline: d.Deadline, Concurrency: d.Concurrency, Budget: d.Budget}
 	for _, id := range c.order {
 		planned := job.PlannedStep{ID: id, Level: c.levels[id], Step: *d.Steps[id], Dynamic: c.dynamic[id]}
 		s := &planned.Step
@@ -85,9 +86,7 @@ func (c *checker) plan() *job.Plan {
 		if s.Task != nil {
 			task := *s.Task
 			task.Cluster, task.Tenant = d.Cluster, d.Tenant
-			if task.Priority == 0 {
-				task.Priority = d.Priority
-			}
+			task.Priority = cmp.Or(task.Priority, d.Priority)
 			if len(d.Labels) > 0 {
 				task.Labels = maps.Clone(d.Labels)
 				maps.Copy(task.Labels, s.Task.Labels)
@@ -119,14 +118,6 @@ func (c *checker) plan() *job.Plan {
 }
 
 // CheckInputs checks inputs of a dispatch against the schema of a definition.
-func CheckInputs(schema, inputs json.RawMessage) error {
-	compiled, err := compileSchema(schema)
-	if err != nil || compiled == nil {
-		return err
-	}
-	value, err := decodeForSchema(inputs)
-	if err != nil {
-		return err
-	}
-	return schemaError(compiled.Validate(value))
+func CheckInputs(ctx context.Context, schema, inputs json.RawMessage) error {
+	return schemaError(validate(ctx, schema, inputs))
 }

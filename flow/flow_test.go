@@ -135,6 +135,16 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:6:1: deadline: belongs to a batch job, and this one is of type service: remove it"},
 		"a service with a timeout": {head + "type: service\ninstances: {task: {type: echo, timeout: 1h}}",
 			"f.yaml:4:32: instances.task.timeout: belongs to a sysbatch job: instances of this one run until they are stopped"},
+		"an update of steps": {head + "steps: {a: {task: {type: echo}}}\nupdate: {}",
+			"f.yaml:4:1: update: belongs to a service or system job: remove it"},
+		"an update of a sysbatch job": {head + "type: sysbatch\nupdate: {}\ninstances: {task: {type: echo}}",
+			"f.yaml:4:1: update: belongs to a service or system job: remove it"},
+		"an update that cannot succeed": {head + "type: service\nupdate: {healthy_after: 5m}\ninstances: {task: {type: echo}}",
+			"f.yaml:4:1: update.healthy_within: must be longer than healthy_after, which is 5m0s"},
+		"an update that gives up too soon": {head + "type: service\nupdate: {progress_within: 1m}\ninstances: {task: {type: echo}}",
+			"f.yaml:4:10: update.progress_within: must not be shorter than healthy_within, which is 5m0s"},
+		"an update as elsewhere": {head + "type: service\nupdate: {auto_revert: true}\ninstances: {task: {type: echo}}",
+			"f.yaml:4:10: update.auto_revert: is written revert: true"},
 		"an instance's capabilities": {head + "type: service\ninstances: {task: {type: echo, required_capabilities: [gpu]}}",
 			"f.yaml:4:32: instances.task.required_capabilities: is written instances.place.capabilities"},
 		"an instance's type": {head + "type: service\ninstances: {task: {type: 'A'}}",
@@ -354,11 +364,11 @@ func TestExamples(t *testing.T) {
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"type": "object", "required": ["bucket"], "properties": {"bucket": {"type": "string"}}}`)
-	require.NoError(t, CheckInputs(schema, json.RawMessage(`{"bucket": "docs"}`)))
-	require.EqualError(t, CheckInputs(schema, nil), "missing property 'bucket'")
-	require.EqualError(t, CheckInputs(schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
-	require.NoError(t, CheckInputs(nil, json.RawMessage(`{"anything": 1}`)))
-	require.Error(t, CheckInputs(json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
+	require.NoError(t, CheckInputs(t.Context(), schema, json.RawMessage(`{"bucket": "docs"}`)))
+	require.EqualError(t, CheckInputs(t.Context(), schema, nil), "missing property 'bucket'")
+	require.EqualError(t, CheckInputs(t.Context(), schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
+	require.NoError(t, CheckInputs(t.Context(), nil, json.RawMessage(`{"anything": 1}`)))
+	require.Error(t, CheckInputs(t.Context(), json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
 }
 
 func FuzzRead(f *testing.F) {

@@ -21,7 +21,8 @@ func (c *checker) instances() {
 		return
 	}
 	for field, given := range map[string]bool{"steps": len(d.Steps) > 0, "inputs": len(d.Inputs) > 0,
-		"on": len(d.On) > 0, "concurrency": d.Concurrency != nil, "deadline": d.Deadline != 0} {
+		"on": len(d.On) > 0, "concurrency": d.Concurrency != nil, "deadline": d.Deadline != 0,
+		"budget": d.Budget != nil} {
 		c.check(!given, field, "belongs to a batch job, and this one is of type %s: remove it", d.Type)
 	}
 	in, service := d.Instances, d.Type == job.Service
@@ -49,7 +50,27 @@ func (c *checker) instances() {
 		c.check(p.Affinity == "" || service, "instances.place.affinity",
 			"belongs to a service: a %s job has one instance on each agent", d.Type)
 	}
+	c.update()
 	c.instanceTask(in.Task)
+}
+
+// update checks how a new version takes the place of the one before.
+func (c *checker) update() {
+	given, u := c.definition.Update, c.definition.Updating()
+	if given == nil {
+		return
+	}
+	c.check(given.MaxParallel >= 0 && given.MaxParallel <= job.MaxCount, "update.max_parallel",
+		"must be between 1 and %d", job.MaxCount)
+	c.check(given.Canary >= 0 && given.Canary <= job.MaxCount, "update.canary", "must be between 0 and %d",
+		job.MaxCount)
+	c.check(u.Order == job.StartFirst || u.Order == job.StopFirst, "update.order", "must be start_first or stop_first")
+	c.check(u.Promote == job.PromoteManual || u.Promote == job.PromoteAuto, "update.promote", "must be manual or auto")
+	c.check(given.HealthyAfter >= 0, "update.healthy_after", "must not be negative")
+	c.check(u.HealthyAfter < u.HealthyWithin, "update.healthy_within", "must be longer than healthy_after, which is %s",
+		u.HealthyAfter.Std())
+	c.check(u.HealthyWithin <= u.ProgressWithin, "update.progress_within",
+		"must not be shorter than healthy_within, which is %s", u.HealthyWithin.Std())
 }
 
 func (c *checker) instanceTask(task *fleet.TaskSpec) {

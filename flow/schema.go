@@ -3,12 +3,15 @@ package flow
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -23,25 +26,111 @@ func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema cannot refer to another document; write it out")
 }
 
-// compileSchema reads a JSON Schema; nil for none.
-func compileSchema(schema json.RawMessage) (*jsonschema.Schema, error) {
+// compileSchema reads a JSON Schema; nil for none. parts is its size.
+func compileSchema(schema json.RawMessage) (compiled *jsonschema.Schema, parts int, err error) {
 	if len(schema) == 0 || string(schema) == "null" {
-		return nil, nil
+		return nil, 0, nil
 	}
 	value, err := decodeForSchema(schema)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if _, err := (&schemaSize{root: value, of: map[string]int{}}).count(value); err != nil {
-		return nil, err
+	if parts, err = (&schemaSize{root: value, of: map[string]int{}}).count(value); err != nil {
+		return nil, 0, err
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
+	matching, left := 0, maxPatterns
+	compiler.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
+		if left <= 0 { // also while a value is checked: a schema may ask that its texts are patterns
+			return nil, fmt.Errorf("and those before it have more than %d parts in all", maxPatterns)
+		}
+		compiled, size, err := compilePattern(text)
+		left -= max(size, leastPattern)
+		return &pattern{compiled, size, &matching}, err
+	})
 	if err := compiler.AddResource(schemaName, value); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	compiled, err := compiler.Compile(schemaName)
-	return compiled, schemaError(err)
+	compiled, err = compiler.Compile(schemaName)
+	return compiled, parts, schemaError(err)
+}
+
+const (
+	// maxPatterns bounds the parts of a schema's regular expressions together. The library compiles each of them twice.
+	maxPatterns = 10 * maxPattern
+	// leastPattern is what each counts at least.
+	leastPattern = 50
+	// maxMatching bounds the work of all of them on one value: the parts of each times the characters of each text.
+	maxMatching = 20_000_000
+	// maxChecked bounds the parts of a schema times the values that it is checked against: each may be an error of some
+	// hundred bytes, and 16 more for each level of its place, of which freeLevels cost nothing. Where there are more
+	// than manyChecked, one value is checked at a time.
+	maxChecked  = 1_000_000
+	manyChecked = maxChecked / 10
+	freeLevels  = 8
+	// checkCost is what one costs, in CEL's units.
+	checkCost = 5
+)
+
+// many is held while much is checked.
+var many sync.Mutex
+
+// pattern is a regular expression of a schema. It matches no text for which the work on one value does not suffice.
+type pattern struct {
+	*regexp.Regexp
+	size  int
+	spent *int // by all patterns of the schema
+}
+
+func (p *pattern) MatchString(text string) bool {
+	*p.spent += p.size * len(text)
+	return *p.spent <= maxMatching && p.Regexp.MatchString(text)
+}
+
+// validate checks JSON against a schema; no schema allows everything.
+func validate(ctx context.Context, schema, text json.RawMessage) error {
+	compiled, parts, err := compileSchema(schema)
+	if err != nil || compiled == nil {
+		return err
+	}
+	value, err := decodeForSchema(text)
+	if err != nil {
+		return err
+	}
+	values, levels := jsonValues(value)
+	checks := parts * values * max(freeLevels, levels) / freeLevels
+	if checks > maxChecked {
+		return errors.New("there are too many values in it for a schema of this size: check them in a task")
+	}
+	if err := spentBy(ctx).take(uint64(checks) * checkCost); err != nil {
+		return err
+	}
+	if checks > manyChecked {
+		many.Lock()
+		defer many.Unlock()
+	}
+	return compiled.Validate(value)
+}
+
+// jsonValues is how many values JSON holds, itself being one, and how many levels.
+func jsonValues(value any) (n, levels int) {
+	n = 1
+	add := func(item any) {
+		inside, below := jsonValues(item)
+		n, levels = n+inside, max(levels, below)
+	}
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			add(item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			add(item)
+		}
+	}
+	return n, levels + 1
 }
 
 // schemaName is what the schema is called in itself. It is no file's name: errors would have the folder.
@@ -77,6 +166,8 @@ func (s *schemaSize) count(value any) (parts int, err error) {
 				parts += n
 			case isText && slices.Contains(otherReferences, name):
 				return 0, fmt.Errorf("%s is not supported; a $ref like #/$defs/name is", name)
+			case isText && name == "$schema" && strings.Contains(text, "draft-04"): // its id changes what a $ref names
+				return 0, errors.New("$schema is draft-04, which is not supported; draft-06 and later are")
 			}
 			inside = append(inside, v[name])
 		}
@@ -99,6 +190,7 @@ func (s *schemaSize) reference(ref string) (int, error) {
 		return n, nil
 	}
 	path, local := strings.CutPrefix(ref, "#/")
+	local = local && !strings.ContainsAny(path, "~%") // these stand for other characters
 	target := s.root
 	for _, name := range strings.Split(path, "/") {
 		object, _ := target.(map[string]any)
@@ -116,11 +208,44 @@ func decodeForSchema(data json.RawMessage) (any, error) {
 	if len(data) == 0 {
 		data = json.RawMessage(`{}`)
 	}
-	return jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return value, plainNumbers(value)
 }
 
-// maxWrong bounds what is told of one value.
-const maxWrong = 10
+// maxDigits bounds the text of a number.
+const maxDigits = 100
+
+// plainNumbers refuses numbers that the library would write out with millions of digits.
+func plainNumbers(value any) error {
+	switch v := value.(type) {
+	case json.Number:
+		if _, err := v.Float64(); err != nil || len(v) > maxDigits {
+			return errors.New("has a number that is too large, or too long")
+		}
+	case []any:
+		for _, item := range v {
+			if err := plainNumbers(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, item := range v {
+			if err := plainNumbers(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxWrong and maxTold bound what is told of one value: the mistakes, and the bytes of each.
+const (
+	maxWrong = 10
+	maxTold  = 1000
+)
 
 // schemaErrors are all causes of an error, each as schemaError has it.
 func schemaErrors(err error) (all []string) {
@@ -132,9 +257,11 @@ func schemaErrors(err error) (all []string) {
 		return []string{schemaError(err).Error()}
 	}
 	for _, cause := range wrong.Causes {
-		all = append(all, schemaErrors(cause)...)
+		if all = append(all, schemaErrors(cause)...); len(all) >= maxWrong {
+			return all[:maxWrong] // no others are written out: each may repeat much of the schema
+		}
 	}
-	return all[:min(len(all), maxWrong)]
+	return all
 }
 
 // schemaError is the first cause of an error, in one line with the place in the value.
@@ -153,6 +280,9 @@ func schemaError(err error) error {
 		wrong = wrong.Causes[0]
 	}
 	what := wrong.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	if len(what) > maxTold {
+		what = strings.ToValidUTF8(what[:maxTold/2]+"…"+what[len(what)-maxTold/2:], "")
+	}
 	if k, ok := wrong.ErrorKind.(*kind.Type); ok && slices.Contains(k.Want, "string") {
 		what += `; write text in quotes, in a shell as NAME='"…"'`
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -155,25 +157,66 @@ func functionOptions() []cel.EnvOption {
 	return options
 }
 
-// costs are what calls of the functions cost, beside the one unit of each call.
+// zoneCost is what finding a time zone by its name costs: it is read each time.
+const zoneCost = 1000
+
+// costs are what calls of the functions cost, beside the one unit of each call. Functions are known by their names and
+// by what they are given: where types are not known before, as of inputs, CEL knows no overload, and its own costs
+// would be 1.
 type costs struct{}
 
 // CallCost counts the texts and lists that a call has read and made.
-func (costs) CallCost(_, overload string, args []ref.Val, result ref.Val) *uint64 {
-	if !strings.HasPrefix(overload, "mainstay_") {
+func (costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	of, cost := textSize, uint64(1)
+	switch {
+	case function == operators.Add && isList(args[0]): // both are shared: that costs nothing, but who reads them
+		cost += min(size(args[0]), size(args[1])) // does not know
+		return &cost
+	case function == operators.Add && textSize(result) > maxText/charge: // it is made, and none is made of it
+		cost = costLimit + 1
+		return &cost
+	case function == operators.Equals, function == operators.NotEquals, function == operators.In:
+		cost += uint64(compared(function, args[0], args[1]))
+		return &cost
+	case function == overloads.Matches:
+		_, parts, _ := compilePattern(textOf(args[1]))
+		cost += uint64(parts) * (2 + size(args[0])/5)
+		return &cost
+	case function == overloads.Contains: // CEL knows the texts
 		return nil
+	case strings.HasPrefix(function, "get") && len(args) > 1:
+		cost += zoneCost
+	case strings.HasPrefix(function, "math.@"), strings.HasPrefix(overload, "mainstay_"): // they read lists too
+		of = size
 	}
-	cost := uint64(1) + size(result)
+	cost += of(result)
 	for _, arg := range args {
-		cost += size(arg)
+		cost += of(arg)
 	}
 	return &cost
 }
 
-func size(v ref.Val) uint64 {
+func isList(v ref.Val) bool {
+	_, is := v.(traits.Lister)
+	return is
+}
+
+// textSize is what reading a text costs; 0 for other values.
+func textSize(v ref.Val) uint64 {
 	switch v := v.(type) {
 	case types.String:
 		return uint64(len(v)) / charge
+	case types.Bytes:
+		return uint64(len(v)) / charge
+	}
+	return 0
+}
+
+// size is what reading a text, or what is in a list or a map, costs.
+func size(v ref.Val) uint64 {
+	switch v := v.(type) {
+	case types.String, types.Bytes:
+		return textSize(v)
 	case traits.Sizer:
 		n, _ := v.Size().Value().(int64)
 		return uint64(max(0, n))

@@ -192,8 +192,8 @@ func TestFleetMetricsMove(t *testing.T) {
 			count("dead_letter"), 0, 5},
 		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a task needs a decision", fleet.Cluster{},
 			count("review"), 0, 5},
-		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "a run needs a decision", fleet.Cluster{},
-			count("blocked"), 0, 5},
+		{"mainstay_cluster_reviews_waiting{cluster_id=east}", "runs and arrays need decisions",
+			fleet.Cluster{}, count("blocked"), 0, 10},
 		{"mainstay_events_quarantined{}", "an event cannot be dispatched", fleet.Cluster{},
 			count("quarantined"), 0, 6},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
@@ -327,10 +327,10 @@ func TestCountingIsCheap(t *testing.T) {
 			f.withCluster(fleet.ClusterConfig{Name: name})
 		}
 		f.told(t)
-		require.Equal(t, 4, f.counted, "one for each kind")
+		require.Equal(t, 5, f.counted, "one for each kind")
 		f.counts = map[string]int64{"review c1": 1}
 		<-time.After(15 * time.Second)
 		f.told(t)
-		require.Equal(t, 4+5, f.counted, "and clusters only until all are found")
+		require.Equal(t, 5+6, f.counted, "and clusters only until all are found")
 	})
 }

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -68,12 +69,8 @@ type Gateway struct {
 
 // New makes a gateway. It calls nothing until it is asked.
 func New(o Options) *Gateway {
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
-	if o.Namespace == "" {
-		o.Namespace = client.DefaultNamespace
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
+	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
 	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger)
 	return &Gateway{
 		core:     core,

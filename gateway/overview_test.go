@@ -47,13 +47,14 @@ func TestOverview(t *testing.T) {
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
 }
 
-// A run that waits for a person is a problem of its cluster, since it was blocked.
-func TestOverviewShowsBlockedRuns(t *testing.T) {
+// A run or an array that waits for a person is a problem of its cluster, since it was blocked.
+func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 	t.Parallel()
 	f, since := newFake(), time.Now().Add(-time.Hour).UTC()
 	f.withCluster(fleet.ClusterConfig{Name: "east"})
-	for _, id := range []string{"build-1", "build-2"} {
-		e := open(contract.RunWorkflowID(id), contract.RunWorkflow)
+	for id, workflow := range map[string]string{contract.RunWorkflowID("build-1"): contract.RunWorkflow,
+		contract.RunWorkflowID("build-2"): contract.RunWorkflow, contract.ArrayWorkflowID("a"): contract.ArrayWorkflow} {
+		e := open(id, workflow)
 		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
 			contract.AttrCluster.GetName(): payload("east"), contract.AttrStatus.GetName(): payload("blocked"),
 			contract.AttrStatusAt.GetName(): payload(since),
@@ -61,12 +62,16 @@ func TestOverviewShowsBlockedRuns(t *testing.T) {
 		f.executions[id] = e
 	}
 	got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
-	at := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindRun })
-	require.GreaterOrEqual(t, at, 0)
-	p := got.Problems[at]
-	require.Equal(t, "2 runs of cluster east wait for a person", p.What)
-	require.EqualValues(t, 2, p.Count)
-	require.Equal(t, since, *p.Since)
+	for kind, want := range map[diagnosis.Kind]string{
+		diagnosis.KindRun:   "2 runs of cluster east wait for a person",
+		diagnosis.KindArray: "1 array of cluster east waits for a person",
+	} {
+		at := slices.IndexFunc(got.Problems, func(p diagnosis.Problem) bool { return p.Kind == kind })
+		require.GreaterOrEqual(t, at, 0)
+		p := got.Problems[at]
+		require.Equal(t, want, p.What)
+		require.Equal(t, since, *p.Since)
+	}
 }
 
 // TestOverviewForgetsWhoIsBack: that nobody could take over is no problem any more when the agent itself goes on.

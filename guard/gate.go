@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -79,9 +80,7 @@ type Gate struct {
 
 // New makes a gate. It reads nothing until somebody comes.
 func New(o Options) *Gate {
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	g := &Gate{
 		logger:       o.Logger,
 		tokens:       &directory{read: o.Tokens, now: time.Now, pause: pause},

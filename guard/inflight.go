@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/ratelimit"
 )
 
 // What one client may have under way at a time: a token, an agent, or an address without a token.
@@ -49,6 +51,9 @@ func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mo
 	held := route.Held || strings.Contains(r.URL.RawQuery, "wait=")
 	size := bodySize(r, route)
 	agents := route.Policy.IsSession()
+	if route.Policy.IsJoin() {
+		client = "joins of " + client // all agents of a cluster may come at once, and must not keep others out
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := f.clients[client]
@@ -56,6 +61,8 @@ func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mo
 		c = &flight{}
 	}
 	switch {
+	case c.requests >= 4*mostHeld && !route.Policy.IsJoin(): // who reads slowly keeps answers in memory
+		return nil, httpapi.RetryAfter(time.Second, "too many requests at the same time: read the answers to those before")
 	case held && c.held >= mostHeld:
 		return nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
 			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
@@ -113,4 +120,45 @@ func addressKey(remote string) string {
 		}
 	}
 	return "address " + address.String()
+}
+
+const (
+	// refusedRate and refusedBurst bound the refusals that one address gets at once, a second and in a burst.
+	refusedRate  = 20.0
+	refusedBurst = 200
+	// slowness is how long each further one takes.
+	slowness = time.Second
+	// maxSlowed bounds the refusals that are held back at a time, of all addresses.
+	maxSlowed = 1000
+)
+
+// slower holds back the refusals of an address that sends on although it gets 429. Answered at once, such a flood would
+// take more of the processor than the requests that are let in.
+type slower struct {
+	refused *ratelimit.Limiter
+	held    chan struct{}
+}
+
+func newSlower() slower {
+	return slower{refused: ratelimit.New(refusedRate, refusedBurst), held: make(chan struct{}, maxSlowed)}
+}
+
+// refuse returns after slowness if err is one 429 too many.
+func (s slower) refuse(r *http.Request, err error, now time.Time) {
+	if code, _ := httpapi.Code(err); code != protocol.CodeRateLimited {
+		return
+	}
+	if s.refused.Take(addressKey(httpapi.ClientOf(r).Address), 1, now) == 0 {
+		return
+	}
+	select {
+	case s.held <- struct{}{}:
+		defer func() { <-s.held }()
+	default:
+		return
+	}
+	select {
+	case <-time.After(slowness):
+	case <-r.Context().Done():
+	}
 }

@@ -153,3 +153,26 @@ func TestRegisteringIsLimited(t *testing.T) {
 		require.Equal(t, protocol.CodeRateLimited, code, name)
 	}
 }
+
+// Whoever reads answers slowly keeps them in memory, though none of the requests waits or streams.
+func TestRequestsAtATimeAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	one, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	two, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	c := crowd{t: t, gate: s.gate(Options{})}
+	read := func(token string) string {
+		return c.send(request(http.MethodGet, token), httpapi.Route{Policy: access.View}, "")
+	}
+	for range 4 * maxHeld {
+		require.Empty(t, read(one))
+	}
+	require.Equal(t, protocol.CodeRateLimited, read(one))
+	require.Empty(t, read(two))
+	joins, _ := s.add(3, access.Record{Kind: access.JoinToken})
+	for range 5 * maxHeld { // all agents of a cluster may come at once
+		require.Empty(t, c.send(request(http.MethodPost, joins), httpapi.Route{Policy: access.Join}, ""))
+	}
+	c.answer()
+	require.Empty(t, read(one))
+}

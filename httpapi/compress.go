@@ -10,7 +10,11 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-const eventStream = "text/event-stream"
+const (
+	eventStream = "text/event-stream"
+	// NDJSON is the type of answers that are JSON objects on lines, which are written as they are read.
+	NDJSON = "application/x-ndjson"
+)
 
 // serve answers HEAD as GET, as checks of load balancers and `curl -I` want it: net/http leaves the body out. A stream
 // has no end that could be waited for, so there is no HEAD of it.
@@ -30,7 +34,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // streaming reports whether an operation answers a stream of events.
 func streaming(op *huma.Operation) bool {
 	for _, response := range op.Responses {
-		if response.Content[eventStream] != nil {
+		if response.Content[eventStream] != nil || response.Content[NDJSON] != nil {
 			return true
 		}
 	}

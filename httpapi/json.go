@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // jsonFormat reads and writes bodies. Its errors say where the body is wrong and never what stood there.
@@ -82,4 +83,138 @@ func (prioritySchema) Schema(huma.Registry) *huma.Schema {
 		names = append(names, name)
 	}
 	return &huma.Schema{Enum: append(numbers, names...), Examples: []any{"high"}}
+}
+
+// smallBody is the size in bytes up to which a body is simply read into values for validation: that costs some thirty
+// times as much memory.
+const smallBody = 64 << 10
+
+// anything stands in a skeleton for a value that no schema speaks of.
+const anything = true
+
+// skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a
+// payload, becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are
+// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text is JSON and
+// has passed its bounds.
+func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, error) {
+	if len(data) <= smallBody {
+		var value any
+		err := json.Unmarshal(data, &value)
+		return value, err
+	}
+	s := &skeletons{registry: registry, decoder: json.NewDecoder(bytes.NewReader(data))}
+	return s.value(schema)
+}
+
+// ignored is a value that is not kept.
+type ignored struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*ignored) UnmarshalJSON([]byte) error { return nil }
+
+type skeletons struct {
+	registry huma.Registry
+	decoder  *json.Decoder
+	within   bool // an array of objects
+	mistakes int  // in it
+}
+
+func (s *skeletons) value(schema *huma.Schema) (any, error) {
+	schema = follow(s.registry, schema)
+	if schema == nil {
+		return anything, s.decoder.Decode(&ignored{})
+	}
+	token, err := s.decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		return s.object(schema)
+	case json.Delim('['):
+		return s.array(schema)
+	}
+	return token, nil
+}
+
+func (s *skeletons) object(schema *huma.Schema) (any, error) {
+	object := map[string]any{}
+	for s.decoder.More() {
+		key, err := s.decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := key.(string)
+		if schema.Type != huma.TypeObject { // which is a mistake, whatever it holds
+			if err := s.decoder.Decode(&ignored{}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		member := schema.Properties[name]
+		if others, ok := schema.AdditionalProperties.(*huma.Schema); ok && member == nil {
+			member = others
+		}
+		if object[name], err = s.value(member); err != nil {
+			return nil, err
+		}
+	}
+	_, err := s.decoder.Token() // its end
+	return object, err
+}
+
+func (s *skeletons) array(schema *huma.Schema) (any, error) {
+	items := follow(s.registry, schema.Items)
+	outermost := !s.within && items != nil && items.Type == huma.TypeObject
+	if outermost {
+		s.within, s.mistakes = true, 0
+		defer func() { s.within = false }()
+	}
+	array := []any{}
+	for s.decoder.More() {
+		if s.mistakes >= maxFields || schema.Type != huma.TypeArray {
+			if err := s.decoder.Decode(&ignored{}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		element, err := s.value(schema.Items)
+		if err != nil {
+			return nil, err
+		}
+		array = append(array, element)
+		if outermost {
+			result := &huma.ValidateResult{}
+			huma.Validate(s.registry, items, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, element, result)
+			s.mistakes += len(result.Errors)
+		}
+	}
+	_, err := s.decoder.Token() // its end
+	return array, err
+}
+
+// ReadJSON reads JSON text into a value after holding it to its schema: a part of a body that the body's own schema
+// leaves open. Its errors are problems to answer with.
+func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any) error {
+	if _, err := (&bounds{registry: registry, root: schema}).Write(data); err != nil {
+		return err
+	}
+	if len(data) > smallBody { // a skeleton does not check all of such a text
+		if err := json.Unmarshal(data, &ignored{}); err != nil {
+			return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
+		}
+	}
+	parsed, err := skeleton(registry, schema, data)
+	if err != nil {
+		return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
+	}
+	result := &huma.ValidateResult{}
+	huma.Validate(registry, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
+	if len(result.Errors) > 0 {
+		return Invalid(result.Errors)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
+	}
+	return nil
 }

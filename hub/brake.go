@@ -3,10 +3,12 @@ package hub
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -15,19 +17,44 @@ import (
 // that cannot connect tries at least every two seconds.
 const reprieveGraces = 5
 
-// settleBrakesLocked brings every cluster's mass-loss brake up to date and returns the clusters where it is engaged.
-// Agents count as soon as they are suspect, so that the brake knows of the others before the first is given up.
-func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
+const (
+	// judgeLimit is how long a hub waits for its cluster's answer about losses. Then it judges alone. Without that
+	// answer no work would go on elsewhere either.
+	judgeLimit = 5 * time.Second
+	// judgeRetry is the pause after a question that failed.
+	judgeRetry = time.Second
+	// judgeSettle is how long after that the cluster may still hear of other hubs' losses.
+	judgeSettle = 100 * time.Millisecond
+)
+
+// brake is a cluster's mass-loss brake, as far as the hub knows it.
+type brake struct {
+	fleet.Brake            // over this hub's agents
+	engaged      bool      // lost agents are held: by this hub's judgement, or by the cluster's
+	askCluster   bool      // the cluster judges, over all hubs
+	missing      []string  // agents of this hub whose loss counts
+	unheardSince time.Time // since when the cluster does not know these; zero: it does
+	reporting    bool      // it is being told
+}
+
+// settleBrakesLocked brings every cluster's mass-loss brake up to date. Agents count as soon as they are suspect, so
+// that the brake knows of the others before the first is given up.
+func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online := map[string]int{}
+	online, unheard := map[string]int{}, map[string]bool{}
+	for _, b := range h.brakes {
+		b.missing = nil
+	}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
 		stood := s.lastContact.Sub(s.openedAt) // an agent that is held grows no older
 		counts := fleet.CountsForBrake(stood, s.worked, h.config.BrakeStanding)
-		switch h.judgeLocked(s, now) {
+		missed := false
+		switch judged := h.judgeLocked(s, now); judged {
 		case fleet.Suspect, fleet.Lost:
 			if counts && !s.poisoned() {
 				b.Lost(s.agent, now)
+				missed = judged == fleet.Lost || !s.brieflyAway(now)
 			}
 		default:
 			b.Back(s.agent)
@@ -35,24 +62,75 @@ func (d detector) settleBrakesLocked(now time.Time) map[string]bool {
 				online[s.cluster]++
 			}
 		}
-	}
-	engaged := map[string]bool{}
-	for cluster, b := range h.brakes {
-		was := !b.EngagedAt.IsZero()
-		is := b.Settle(online[cluster], now)
-		if is {
-			engaged[cluster] = true
+		if missed {
+			b.missing = append(b.missing, s.agent)
 		}
-		if was && !is {
+		unheard[s.cluster] = unheard[s.cluster] || missed != s.missed
+		s.unjudged = missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
+	}
+	for cluster, b := range h.brakes {
+		was, rules := b.engaged, h.directives[cluster]
+		for _, death := range rules.Deaths {
+			b.Back(death.AgentID) // what is known to be dead has not vanished
+		}
+		b.engaged = b.Settle(online[cluster], now)
+		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, unheard[cluster], now); b.askCluster {
+			b.engaged = rules.Braked
+		}
+		if was && !b.engaged {
 			d.reprieveLocked(cluster, now)
 		}
-		if was != is {
+		if was != b.engaged {
 			h.notices.Notify(cluster)
-			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", is),
-				zap.Int("lost", len(b.Losses)), zap.Int("online", online[cluster]))
+			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", b.engaged),
+				zap.Bool("over_all_hubs", b.askCluster), zap.Int("lost", len(b.Losses)),
+				zap.Int("online", online[cluster]))
 		}
 	}
-	return engaged
+}
+
+// reportMissingLocked reports to a cluster which agents the hub misses, if that has changed. It reports false when the
+// cluster has not answered for so long that the hub must judge alone.
+func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, now time.Time) bool {
+	if !changed {
+		b.unheardSince = time.Time{}
+		return true
+	}
+	if b.unheardSince.IsZero() {
+		b.unheardSince = now
+	}
+	if !b.reporting {
+		b.reporting = true
+		missing := contract.Missing{Hub: d.hub.id, Agents: b.missing}
+		slices.Sort(missing.Agents)
+		d.hub.wg.Go(func() { d.reportMissing(cluster, b, missing) })
+	}
+	return now.Sub(b.unheardSince) < judgeLimit
+}
+
+func (d detector) reportMissing(cluster string, b *brake, missing contract.Missing) {
+	h := d.hub
+	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
+	defer cancel()
+	directive, err := contract.MissUpdate.Send(ctx, h.client, contract.ClusterWorkflowID(cluster), missing)
+	if err != nil {
+		h.log.Warn("A cluster did not judge the loss of agents", zap.String("cluster", cluster), zap.Error(err))
+		backoff.Pause(h.run, judgeRetry)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b.reporting = false
+	if err != nil {
+		return
+	}
+	h.applyDirectiveLocked(directive)
+	b.unheardSince = time.Time{}
+	for _, s := range h.sessions {
+		_, told := slices.BinarySearch(missing.Agents, s.agent)
+		if s.cluster == cluster && s.missed != told {
+			s.missed, s.missedAt = told, time.Now()
+		}
+	}
 }
 
 // poisoned reports whether the session runs a task that was lost with several agents before.
@@ -65,10 +143,10 @@ func (s *session) poisoned() bool {
 	return false
 }
 
-func (h *Hub) brakeLocked(cluster string) *fleet.Brake {
+func (h *Hub) brakeLocked(cluster string) *brake {
 	b := h.brakes[cluster]
 	if b == nil {
-		b = &fleet.Brake{}
+		b = &brake{}
 		h.brakes[cluster] = b
 	}
 	b.Policy = h.directives[cluster].Brake
@@ -94,8 +172,13 @@ func (d detector) holdLocked(s *session, now time.Time) {
 	}
 	s.held = true
 	h.slotsChangedLocked(s)
-	why := fmt.Sprintf("held by the mass-loss brake: %d agents vanished at once; its %d attempts wait for it",
-		len(h.brakeLocked(s.cluster).Losses), len(s.attempts))
+	b := h.brakeLocked(s.cluster)
+	vanished := "too many agents of all hubs"
+	if !b.askCluster {
+		vanished = fleet.Count(len(b.Losses), "agent")
+	}
+	why := fmt.Sprintf("held by the mass-loss brake: %s vanished at once; its %d attempts wait for it", vanished,
+		len(s.attempts))
 	h.notices.Notify(s.cluster, s.transition(fleet.AgentSuspect, why, now))
 }
 

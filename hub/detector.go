@@ -44,19 +44,20 @@ func (d detector) judgeAllLocked(now time.Time) {
 	h := d.hub
 	h.judgedAt = now
 	maps.DeleteFunc(h.away, func(s *session, _ struct{}) bool { return s.gone || s.disconnectedAt.IsZero() })
-	braked := d.settleBrakesLocked(now)
+	d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
 		s.countMissed(s.timing.Hold(h.leaseOfLocked(s)), now)
 		judged := h.judgeLocked(s, now)
 		if judged == fleet.Lost {
-			if braked[s.cluster] {
+			switch b := h.brakes[s.cluster]; {
+			case b.engaged:
 				d.holdLocked(s, now)
-				continue
+			case !b.askCluster || !s.unjudged && b.unheardSince.IsZero():
+				h.endLocked(s, h.givenUpLocked(s, now))
 			}
-			h.endLocked(s, h.givenUpLocked(s, now))
 			continue
 		}
-		if judged == fleet.Suspect && now.Sub(s.disconnectedAt) < s.grace()/briefly {
+		if judged == fleet.Suspect && s.brieflyAway(now) {
 			judged = s.judged
 		}
 		if judged != s.judged {
@@ -69,9 +70,12 @@ func (d detector) judgeAllLocked(now time.Time) {
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
 				d.takeBackLocked(a)
+			} else if a.accepted && a.instance != nil {
+				h.instances.see(h.id, a, now)
 			}
 		}
 	}
+	h.instances.tellLocked(h, now)
 }
 
 // givenUpLocked is the end of a lost session.

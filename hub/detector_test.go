@@ -254,6 +254,91 @@ func TestBrakeHoldsWhenManyVanish(t *testing.T) {
 	})
 }
 
+// TestClusterJudgesLosses has a hub with four agents lose one of them, or three, while the cluster's brake judges over
+// all hubs.
+func TestClusterJudgesLosses(t *testing.T) {
+	promises := func(r *protocol.Register) { r.Reconnects = true }
+	tests := map[string]struct {
+		lost       int
+		braked     bool // by the cluster
+		unanswered bool
+		held       bool
+	}{
+		"few here, many in all":        {lost: 1, braked: true, held: true},
+		"many here, few in all":        {lost: 3},
+		"few, without an answer":       {lost: 1, unanswered: true},
+		"many here, without an answer": {lost: 3, unanswered: true, held: true},
+		"few here, few in all":         {lost: 1},
+		"many everywhere":              {lost: 3, braked: true, held: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{BrakeStanding: time.Nanosecond}, func(t *testing.T, b *bench) {
+				rules := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+				b.temporal.direct["c"] = rules
+				var peers []*peer
+				for _, id := range []string{"a", "b", "d", "e"} {
+					p := b.register(id, 1, promises)
+					b.pass(time.Millisecond)
+					p.poll()
+					peers = append(peers, p)
+				}
+				b.temporal.mu.Lock()
+				rules.Version, rules.Braked = 3, tt.braked
+				b.temporal.direct["c"], b.temporal.unjudged = rules, tt.unanswered
+				b.temporal.mu.Unlock()
+				want := []string{"a", "b", "d"}[:tt.lost]
+				for _, p := range peers[:tt.lost] {
+					p.hangUp()
+				}
+				b.pass(100 * time.Millisecond)
+				require.NotNil(t, peers[0].session())
+				if !tt.unanswered {
+					require.Equal(t, [][]string{want}, b.temporal.missed, "it is reported once, before the grace is over")
+				}
+				b.pass(400 * time.Millisecond)
+				require.Equal(t, !tt.held && !tt.unanswered, peers[0].session() == nil)
+				b.pass(judgeLimit)
+				require.Equal(t, !tt.held, peers[0].session() == nil)
+				if tt.braked {
+					require.Nil(t, b.brakeTold(), "the cluster knows its own brake")
+					peers[0].poll()
+					b.pass(2 * detectEvery)
+					require.Len(t, b.temporal.missed, 2)
+					require.ElementsMatch(t, want[1:], b.temporal.missed[1], "the first is back")
+				}
+			})
+		})
+	}
+}
+
+// Agents whose deaths are proven have not vanished: the brake does not wait for them.
+func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var peers []*peer
+		for _, id := range []string{"a", "b", "d", "e"} {
+			p := b.register(id, 1)
+			p.poll(lists(p.give(task("of-" + id))))
+			peers = append(peers, p)
+		}
+		for _, p := range peers {
+			p.hangUp()
+		}
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		require.Empty(t, b.reported())
+		require.NotNil(t, b.brakeTold())
+		directive := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}
+		for _, p := range peers {
+			directive.Deaths = append(directive.Deaths, fleet.Death{AgentID: p.claims.Agent, Instance: p.claims.Instance,
+				Reason: "proof of death by a spawner: its container ended"})
+		}
+		require.NoError(t, b.direct(t.Context(), directive))
+		b.pass(2 * detectEvery)
+		require.Len(t, b.reported(), 4, "their work moves")
+		require.Nil(t, b.brakeTold())
+	})
+}
+
 // TestFakesDoNotEngageTheBrake has agents that register and fall silent at once, beside one that works.
 func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -423,4 +508,39 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnAgentDiesSeldom proves one agent's death again and again: each proof is an update of its cluster's workflow.
+func TestAnAgentDiesSeldom(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		token := b.seal.session(b.register("a", 1).claims)
+		var refused error
+		for range 2 * registerBurst {
+			_, err := b.goodbye(t.Context(), &goodbyeInput{Died: "exit code 1",
+				Authorized: Authorized{ID: "a", Authorization: "Bearer " + token}})
+			if err != nil {
+				refused = err
+			}
+		}
+		require.LessOrEqual(t, len(b.temporal.deaths), registerBurst)
+		code, _ := httpapi.Code(refused)
+		require.Equal(t, protocol.CodeRateLimited, code)
+	})
+}
+
+// TestASupervisorsProofEndsTheSession gives a proof with the session's token: nothing waits for the agent's lease.
+func TestASupervisorsProofEndsTheSession(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.give(task("t1", safety(fleet.Fenced)))
+		b.endProven(a.claims, "proof of death by its supervisor: killed")
+		b.pass(0)
+		require.Nil(t, a.session())
+		require.Zero(t, *b.reported()[0].LeaseRemaining)
+		gone := b.changed()[len(b.changed())-1]
+		require.Equal(t, fleet.EvidenceProof, gone.Evidence)
+		require.Zero(t, *gone.LeaseRemaining)
+		b.endProven(a.claims, "again")
+		require.Len(t, b.reported(), 1)
+	})
 }

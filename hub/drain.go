@@ -16,6 +16,9 @@ import (
 // idleLook is the time between two checks whether a drained agent has finished.
 const idleLook = 100 * time.Millisecond
 
+// leavingFor is how long after the last look of a drain its agent counts as one that is being left.
+const leavingFor = time.Second
+
 // stopWork stops new work for the agent, takes back what no answer has carried to it, and lists what the agent has once
 // it has confirmed all deliveries. Nothing arrives at the agent afterwards. It may be repeated.
 func (c activities) stopWork(ctx context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
@@ -58,7 +61,7 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 	settled = true
 	for _, a := range s.attempts {
 		settled = settled && a.accepted
-		result.Work = append(result.Work, a.drainWork())
+		result.Work = append(result.Work, a.drainWork(in.IncludeSystem))
 	}
 	slices.SortFunc(result.Work, func(a, b fleet.DrainWork) int { return strings.Compare(a.TaskID, b.TaskID) })
 	result.Work = result.Work[:min(len(result.Work), fleet.MaxDrainWork)]
@@ -74,12 +77,23 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 		switch {
 		case s == nil:
 			return false, noSession()
-		case len(s.attempts) > 0:
+		case s.awaitsWork(in.IncludeSystem):
+			s.leavingUntil = time.Now().Add(leavingFor)
 			return false, nil
 		}
 		c.hub.registry.Soon() // so that scaling sees that it is idle
 		return true, nil
 	})
+}
+
+// awaitsWork reports whether the session has an attempt that its drain waits for.
+func (s *session) awaitsWork(includeSystem bool) bool {
+	for _, a := range s.attempts {
+		if includeSystem || !a.instance.OfEachAgent() {
+			return true
+		}
+	}
+	return false
 }
 
 // sessionLocked is the session of one process of an agent; nil: it is not here, or not any more.
@@ -98,12 +112,21 @@ func (s *session) cordoned(d contract.Directive) bool {
 }
 
 // drainWork is a drain's entry about an attempt. After a restart of the hub the task's type is unknown.
-func (a *attempt) drainWork() fleet.DrainWork {
+func (a *attempt) drainWork(includeSystem bool) fleet.DrainWork {
 	work := fleet.DrainWork{TaskID: a.task, Attempt: a.number}
 	if spec := &a.input.Spec; spec.Type != "" {
 		work.Type, work.Safety = spec.Type, spec.Safety()
 	}
 	work.AtDeadline = fleet.AtDeadline(work.Safety)
+	switch i := a.instance; {
+	case i == nil:
+	case i.OfEachAgent() && !includeSystem:
+		work.Kind, work.Ignored, work.AtDeadline = i.Kind, true, fleet.DrainsNot
+	case i.Kind != "" && !i.OfEachAgent():
+		work.Kind, work.AtDeadline = i.Kind, fleet.DrainsService
+	default:
+		work.Kind = i.Kind
+	}
 	if !a.startedAt.IsZero() {
 		work.StartedAt = new(a.startedAt.UTC())
 	}

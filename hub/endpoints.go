@@ -222,6 +222,18 @@ func (e endpoints) pollAgent(ctx context.Context, in *pollInput) (*pollOutput, e
 	return &pollOutput{Body: answer}, nil
 }
 
+// endProven ends the session of an agent that certainly has ended, if it is here. The cluster learns of the proof
+// itself, too.
+func (e endpoints) endProven(claims sessionClaims, why string) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	if s, err := e.hub.findLocked(claims); err == nil {
+		end := e.hub.givenUpLocked(s, time.Now())
+		end.evidence, end.reason, end.lease = fleet.EvidenceProof, why, 0
+		e.hub.endLocked(s, end)
+	}
+}
+
 // goodbye ends a session at the agent's request. The agent has stopped all its work, so nothing waits for its lease.
 // Its supervisor may say how it died instead.
 func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, error) {
@@ -230,6 +242,10 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 		return nil, err
 	}
 	if in.Died != "" {
+		if wait := e.hub.registrations.Take(claims.Agent, 1, time.Now()); wait > 0 { // each is an update of the cluster
+			return nil, httpapi.RetryAfter(wait, "this agent dies too often: wait for as long as Retry-After says")
+		}
+		e.endProven(claims, "proof of death by its supervisor: "+in.Died)
 		cluster := contract.ClusterWorkflowID(claims.Cluster)
 		_, err := contract.DeadUpdate.Send(ctx, e.hub.client, cluster, fleet.DeathProof{
 			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})

@@ -16,11 +16,16 @@ const (
 	evacuateLook = 50 * time.Millisecond
 	// evacuateLimit is how long an agent has to stop.
 	evacuateLimit = 45 * time.Second
+	// relievedFor is how long an agent gets nothing new after tasks were moved off it.
+	relievedFor = 5 * time.Second
 )
 
 // evacuate takes an agent's work off it for a failover by hand, and returns when the agent has stopped all of it. The
 // agent gets nothing new meanwhile.
 func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (contract.EvacuateResult, error) {
+	if len(in.Moves) > 0 {
+		return c.moveTasks(&in)
+	}
 	s, moving, err := c.beginEvacuation(in)
 	if err != nil {
 		return contract.EvacuateResult{}, err
@@ -56,16 +61,65 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
 	for _, a := range s.attempts {
-		if !a.mayHaveBegun() {
-			c.hub.forgetLocked(a)
-			c.hub.giveBackLocked(a, in.Reason)
+		if in.KeepSystem && a.instance.OfEachAgent() {
 			continue
 		}
-		a.evacuation = &in
-		moving = append(moving, a)
-		s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number, Reason: in.Reason})
+		if c.hub.takeOffLocked(a, &in) {
+			moving = append(moving, a)
+		}
 	}
 	return s, moving, nil
+}
+
+// takeOffLocked takes an attempt off its agent. It reports whether the agent has to stop it first.
+func (h *Hub) takeOffLocked(a *attempt, in *contract.EvacuateInput) (stops bool) {
+	if !a.mayHaveBegun() {
+		h.forgetLocked(a)
+		h.giveBackLocked(a, in.Reason)
+		return false
+	}
+	a.evacuation = in
+	a.session.command(protocol.Command{Type: protocol.CommandDrop, TaskID: a.task, Attempt: a.number,
+		Reason: in.Reason})
+	return true
+}
+
+// moveTasks takes single attempts off an agent, and returns those that it has and that may move. The agent gets nothing
+// new for a while, so that others take them.
+func (c activities) moveTasks(in *contract.EvacuateInput) (contract.EvacuateResult, error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
+	if s == nil {
+		return contract.EvacuateResult{}, noSession()
+	}
+	var result contract.EvacuateResult
+	for _, m := range in.Moves {
+		a := s.attempts[attemptKey{m.Task, m.Attempt}]
+		if a == nil || !a.movable() {
+			continue
+		}
+		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		c.hub.takeOffLocked(a, &contract.EvacuateInput{AgentID: in.AgentID, Target: m.To, Reason: in.Reason})
+	}
+	if len(result.Attempts) > 0 {
+		s.relieved = time.Now().Add(relievedFor)
+		c.hub.slotsChangedLocked(s)
+		time.AfterFunc(relievedFor, func() {
+			c.hub.mu.Lock()
+			defer c.hub.mu.Unlock()
+			c.hub.slotsChangedLocked(s)
+		})
+	}
+	return result, nil
+}
+
+// movable reports whether a rebalance may move the attempt: it may run again, on any agent that can run it, and nobody
+// else moves or cancels it.
+func (a *attempt) movable() bool {
+	spec := &a.input.Spec
+	return spec.Type != "" && spec.Agent == "" && !spec.Safety().NeedsPerson() && a.instance == nil &&
+		a.evacuation == nil && !a.cancelling && a.allocation == nil && elementNumbers(&a.input) == nil
 }
 
 // evacuated reports whether the session has none of these attempts any more: the agent no longer lists them, or is

@@ -79,12 +79,15 @@ func (f facts) Digests() map[string][]string {
 	return digests
 }
 
-// Agents returns the agents that have a session, with the facts that their health depends on.
-func (f facts) Agents(now time.Time) []health.Agent {
+// Agents returns the agents of a cluster that have a session, with the facts that their health depends on. No cluster:
+// of all.
+func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	agents := make([]health.Agent, 0, len(f.hub.sessions))
 	for _, s := range f.hub.sessions {
+		if cluster != "" && s.cluster != cluster {
+			continue
+		}
 		metrics := s.metrics
 		agents = append(agents, health.Agent{
 			ID:       s.agent,
@@ -136,7 +139,7 @@ func (f facts) brake(cluster string) *fleet.BrakeHold {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	b := f.hub.brakes[cluster]
-	if b == nil || b.EngagedAt.IsZero() {
+	if b == nil || b.EngagedAt.IsZero() || b.askCluster {
 		return nil
 	}
 	return &fleet.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
@@ -197,7 +200,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 			present++
 		}
 	}
-	attempts, braked, waits := held.Attempts(), brake.Settle(present, now) && !l.last, false
+	attempts, braked, waits := held.Attempts(), (brake.Settle(present, now) || view.Braked()) && !l.last, false
 	gone := map[string]bool{}
 	for i := range view.Members {
 		m := &view.Members[i]

@@ -24,7 +24,10 @@ func (c activities) readTasks(_ context.Context, in contract.ReadTasksInput) (co
 			task := fleet.HeldTask{
 				TaskID: a.task, Attempt: a.number, StartedAt: a.report(c.hub.id).StartedAt,
 				Type: a.taskType, RequiredCapabilities: a.input.Spec.RequiredCapabilities,
-				Allocation: a.allocation,
+				Allocation: a.allocation, Movable: a.movable(),
+			}
+			if a.evacuation != nil {
+				task.MovingTo = a.evacuation.Target
 			}
 			if a.progress != nil {
 				task.Percent = a.progress.Percent

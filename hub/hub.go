@@ -116,9 +116,10 @@ type Hub struct {
 	registering map[string]int
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
-	brakes        map[string]*fleet.Brake     // by cluster
+	brakes        map[string]*brake           // by cluster
 	fresh         []*attempt                  // without a heartbeat yet, oldest first; some may have ended
 	ports         map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
+	instances     healthTeller
 	conns         map[net.Conn]*connection
 	stopping      bool
 
@@ -136,9 +137,7 @@ func New(o Options) (*Hub, error) {
 	if len(o.Key) < 16 {
 		return nil, fmt.Errorf("the hub's token key has %d bytes, at least 16 are needed", len(o.Key))
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
@@ -162,8 +161,9 @@ func New(o Options) (*Hub, error) {
 		registrations: ratelimit.New(registerRate, registerBurst),
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
-		brakes:        map[string]*fleet.Brake{},
+		brakes:        map[string]*brake{},
 		ports:         map[string]map[int]portRest{},
+		instances:     healthTeller{known: map[string]*knownHealth{}, rate: ratelimit.New(tellRate, tellBurst)},
 		conns:         map[net.Conn]*connection{},
 		wg:            part.NewGroup(),
 	}

@@ -3,10 +3,115 @@ package hub
 import (
 	"context"
 	"net"
+	"time"
+
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/parallel"
+	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/store"
 )
+
+const (
+	// tellAgain is how long the hub waits after a job was not told of its instances.
+	tellAgain = time.Second
+	// tellRate is how often a job is told, in the long run, each second; tellBurst at once.
+	tellRate, tellBurst = 2, 50
+	// tellAtOnce bounds the jobs that are told side by side.
+	tellAtOnce = 16
+	// tellTimeout bounds one signal.
+	tellTimeout = 10 * time.Second
+)
+
+// healthTeller tells jobs how well their instances are, whenever that changes. The hub's mutex guards it.
+type healthTeller struct {
+	known   map[string]*knownHealth // by task
+	round   int64                   // counts the looks at all attempts
+	telling bool
+	again   time.Time          // nothing is told before then
+	rate    *ratelimit.Limiter // by job: each word is a signal, and checks may flap
+}
+
+// knownHealth is what the hub last saw of an instance, and what it has told the instance's job.
+type knownHealth struct {
+	job       string
+	now, told contract.HealthReport
+	round     int64
+}
+
+// see takes in how well an instance is now.
+func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
+	k := t.known[a.task]
+	if k == nil {
+		k = &knownHealth{job: a.instance.Job}
+		t.known[a.task] = k
+	}
+	k.round = t.round
+	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Hub: hub,
+		Leaving: now.Before(a.session.leavingUntil)}
+}
+
+// tellLocked ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.
+func (t *healthTeller) tellLocked(h *Hub, now time.Time) {
+	round := t.round
+	t.round++
+	if t.telling || now.Before(t.again) {
+		return
+	}
+	news := map[string][]contract.HealthReport{}
+	for task, k := range t.known {
+		if k.round != round {
+			k.now.Health = ""
+		}
+		switch {
+		case k.now != k.told:
+			news[k.job] = append(news[k.job], k.now)
+		case k.round != round:
+			delete(t.known, task)
+		}
+	}
+	for name := range news {
+		if t.rate.Take(name, 1, now) > 0 {
+			delete(news, name) // they are told later, as they are then
+		}
+	}
+	if len(news) == 0 {
+		return
+	}
+	t.telling = true
+	h.wg.Go(func() { h.tellJobs(news) })
+}
+
+func (h *Hub) tellJobs(news map[string][]contract.HealthReport) {
+	jobs := make([]string, 0, len(news))
+	for name := range news {
+		jobs = append(jobs, name)
+	}
+	errs := make([]error, len(jobs))
+	parallel.Each(len(jobs), tellAtOnce, func(i int) {
+		ctx, cancel := context.WithTimeout(h.run, tellTimeout)
+		defer cancel()
+		errs[i] = contract.InstancesHealthSignal.Send(ctx, h.client, contract.JobWorkflowID(jobs[i]), news[jobs[i]])
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.instances.telling = false
+	for i, name := range jobs {
+		if errs[i] != nil && store.KindOf(errs[i]) != store.NotFound { // a job that was deleted needs no word
+			h.instances.again = time.Now().Add(tellAgain)
+			h.log.Warn("A job was not told of its instances' health; trying again", zap.String("job", name),
+				zap.Error(errs[i]))
+			continue
+		}
+		for _, report := range news[name] {
+			if k := h.instances.known[report.Task]; k != nil {
+				k.told = report
+			}
+		}
+	}
+}
 
 // readInstances lists the instances of jobs that agents with a session here run.
 func (c activities) readInstances(

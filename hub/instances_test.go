@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,5 +55,73 @@ func TestReadInstances(t *testing.T) {
 		require.Equal(t, fleet.InstancePassing, health())
 		a.hangUp()
 		require.Equal(t, fleet.InstanceFailing, health(), "its agent is out of touch")
+	})
+}
+
+func TestJobsAreToldOfTheHealthOfTheirInstances(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		b.pass(0)
+		told := func() (words []string) {
+			b.pass(3 * time.Second)
+			b.temporal.mu.Lock()
+			defer b.temporal.mu.Unlock()
+			words, b.temporal.health = b.temporal.health, nil
+			return words
+		}
+		checked := &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}
+		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", Version: 1, Health: checked}
+		}))
+		tell := func(word fleet.InstanceHealth) {
+			a.poll(func(p *protocol.Poll) {
+				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: word}}
+			})
+		}
+		require.Equal(t, []string{"j~~0.1 starting"}, told())
+		b.temporal.deaf = 2
+		tell(fleet.InstancePassing)
+		require.Equal(t, []string{"j~~0.1 passing"}, told(), "what was not told is told again")
+		require.Empty(t, told(), "what is known is not")
+		tell(fleet.InstanceFailing)
+		require.Equal(t, []string{"j~~0.1 failing"}, told())
+		other := b.register("b", 1)
+		b.pass(0)
+		other.give(task("k~~0.1", func(in *contract.RunTaskInput) {
+			in.Instance = &fleet.InstanceOf{Job: "k", Name: "0", Version: 1}
+		}))
+		tell(fleet.InstanceFailing)
+		require.Equal(t, []string{"k~~0.1 passing"}, told(), "without a check it passes while it runs")
+		other.hangUp()
+		tell(fleet.InstanceFailing)
+		require.Equal(t, []string{"k~~0.1 failing", "k~~0.1"}, append(told(), told()...), "its agent is gone")
+	})
+}
+
+// A check that flips all the time must not have its job's workflow run all the time.
+func TestAJobIsNotToldOfEachFlap(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		b.pass(0)
+		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", Version: 1,
+				Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}}
+		}))
+		for n := range 300 {
+			health := fleet.InstancePassing
+			if n%2 == 0 {
+				health = fleet.InstanceFailing
+			}
+			a.poll(func(p *protocol.Poll) {
+				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, Health: health}}
+			})
+			b.pass(100 * time.Millisecond)
+		}
+		b.pass(3 * time.Second)
+		b.temporal.mu.Lock()
+		defer b.temporal.mu.Unlock()
+		words := b.temporal.health
+		require.Less(t, len(words), 130, "50 at once, and 2 a second")
+		require.Equal(t, "j~~0.1 passing", words[len(words)-1])
 	})
 }

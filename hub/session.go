@@ -42,8 +42,13 @@ type session struct {
 	gone           bool      // lost, replaced or said goodbye: a held poll must end
 	fenced         bool      // gone because a newer process has the agent id
 	held           bool      // lost, but held by the mass-loss brake
+	missed         bool      // its cluster knows that the hub misses it
+	missedAt       time.Time // when that changed
+	unjudged       bool      // lost or suspect, and its cluster has not judged that yet
 	reprieve       time.Time // until when a session that the brake held may still come back
 	evacuating     bool      // a failover by hand is taking its work off it
+	leavingUntil   time.Time // a drain wants its instances of services elsewhere
+	relieved       time.Time // until then it gets nothing new: a rebalance moved tasks off it
 	cordonedUntil  int64     // directives of this version or newer decide alone whether it is cordoned
 	answerNow      bool      // answer the next poll at once, to renew a re-attached agent's lease soon
 	role           protocol.Command
@@ -113,7 +118,7 @@ type attempt struct {
 	beacons          int64         // the agent's count
 	// when the hub last saw a sign of life of the handler, for agents that do not report its age
 	aliveAt    time.Time
-	evacuation *contract.EvacuateInput // set while a failover by hand takes it off the agent
+	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
 
 	instance *fleet.InstanceOf    // set of an instance of a job
 	health   fleet.InstanceHealth // by the agent's checks
@@ -187,9 +192,14 @@ func (s *session) grace() time.Duration {
 	return s.timing.Grace(s.registration.Reconnects, s.roundTrip, s.mistakes)
 }
 
+// brieflyAway reports whether its connection closed so lately that an agent which opens one for each poll may be back.
+func (s *session) brieflyAway(now time.Time) bool {
+	return now.Sub(s.disconnectedAt) < s.grace()/briefly
+}
+
 // slots is how many more tasks the session may be given now.
 func (s *session) slots() int {
-	if s.gone || s.held || s.stopping || s.evacuating || !s.disconnectedAt.IsZero() {
+	if s.gone || s.held || s.stopping || s.evacuating || time.Now().Before(s.relieved) || !s.disconnectedAt.IsZero() {
 		return 0
 	}
 	return max(0, s.candidate.MaxTasks-len(s.attempts)-s.occupied())

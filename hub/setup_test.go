@@ -42,6 +42,7 @@ type fakeTemporal struct {
 	respond  error // answers the ends of attempts when set
 	epochs   map[string]fleet.Joined
 	joins    []contract.JoinRequest
+	deaths   []fleet.DeathProof
 	refuse   string // answers joins when set
 	direct   map[string]contract.Directive
 	changes  []fleet.Transition
@@ -50,6 +51,10 @@ type fakeTemporal struct {
 	slow     time.Duration    // how long a signal takes
 	lanes    fleet.Cluster    // has the open lanes of the cluster c
 	unasked  int              // how many more questions for them fail
+	health   []string         // of instances, as told to their jobs
+	deaf     int              // how many more times jobs cannot be told
+	missed   [][]string       // as reported by the hub, where the cluster judges
+	unjudged bool             // reports fail
 	online   []string         // identities in the live registry
 	looks    int              // into it
 }
@@ -217,6 +222,13 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 		c.temporal.brake = told.Brake
 	case contract.StatesChanged:
 		c.temporal.states = append(c.temporal.states, told.Digests)
+	case []contract.HealthReport:
+		if c.temporal.deaf--; c.temporal.deaf >= 0 {
+			return serviceerror.NewUnavailable("Temporal is away")
+		}
+		for _, r := range told {
+			c.temporal.health = append(c.temporal.health, strings.TrimSpace(r.Task+" "+string(r.Health)))
+		}
 	default:
 		return fmt.Errorf("the test knows no signal with a %T", arg)
 	}
@@ -236,13 +248,24 @@ func (c fakeClient) UpdateWorkflow(
 ) (client.WorkflowUpdateHandle, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
+	if proof, died := o.Args[0].(fleet.DeathProof); died {
+		c.temporal.deaths = append(c.temporal.deaths, proof)
+		return fakeUpdate{fakeValue: fakeValue{nil}}, nil
+	}
 	if empty, closes := o.Args[0].([]fleet.OpenLane); closes {
 		c.temporal.lanes.CloseAgentLanes(empty)
 		return fakeUpdate{fakeValue: fakeValue{c.temporal.openLanes()}}, nil
 	}
+	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
+	if missing, judges := o.Args[0].(contract.Missing); judges {
+		if c.temporal.unjudged {
+			return nil, serviceerror.NewUnavailable("no worker")
+		}
+		c.temporal.missed = append(c.temporal.missed, missing.Agents)
+		return fakeUpdate{fakeValue: fakeValue{c.temporal.direct[cluster]}}, nil
+	}
 	request := o.Args[0].(contract.JoinRequest)
 	c.temporal.joins = append(c.temporal.joins, request)
-	cluster, _ := contract.ClusterOfWorkflowID(o.WorkflowID)
 	response := contract.JoinResponse{Directive: c.temporal.direct[cluster]}
 	for _, j := range request.Joins {
 		if c.temporal.refuse != "" {

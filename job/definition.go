@@ -63,8 +63,10 @@ type Definition struct {
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
 	Deadline    fleet.Duration    `json:"deadline,omitempty" doc:"How long a whole run may take. Default: without end."`
+	Budget      *Budget           `json:"budget,omitempty" doc:"What the models that its steps call may take in a run. One that has used it up is paused; each resume gives it as much again."`
 	Steps       map[string]*Step  `json:"steps,omitempty" doc:"Of a batch job: the steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
 	Instances   *Instances        `json:"instances,omitempty" doc:"Of a service, system or sysbatch job: what it has many of."`
+	Update      *Update           `json:"update,omitempty" doc:"Of a service or system job: how a new version takes the place of the one before. Left out: all instances are replaced at a time."`
 }
 
 // Trigger starts runs by itself. Exactly one of its fields is given.
@@ -116,6 +118,11 @@ type Concurrency struct {
 	Key     string `json:"key,omitempty" doc:"CEL over inputs: runs with the same value count together. Left out: all runs of the job."`
 	MaxRuns int    `json:"max_runs,omitempty" minimum:"1" maximum:"100" doc:"How many go at a time. Default 1."`
 	Then    Then   `json:"then,omitempty" enum:"queue,skip,cancel_other" doc:"What becomes of one more: it waits (queue, the default), is not started (skip), or the oldest is cancelled for it (cancel_other)."`
+}
+
+// Budget bounds what models take.
+type Budget struct {
+	Tokens int `json:"tokens" minimum:"1" doc:"How many tokens, in and out together."`
 }
 
 // Then says what becomes of a run beyond the limit.

@@ -58,6 +58,16 @@ type Instance struct {
 	// Ends counts the times in a row that it ended soon; NextAt is when it is started again.
 	Ends   int       `json:"ends,omitempty"`
 	NextAt time.Time `json:"next_at,omitzero"`
+	// Health is what Hub said of this attempt, since HealthAt; empty: no agent runs it, for all that is known.
+	Health   fleet.InstanceHealth `json:"told,omitempty"`
+	Attempt  int                  `json:"attempt,omitempty"`
+	Hub      string               `json:"hub,omitempty"`
+	HealthAt time.Time            `json:"health_at,omitzero"`
+	Leaving  bool                 `json:"leaving,omitempty" doc:"Its agent is being drained."`
+	// Of an instance that a deployment started: whether it has been healthy, and by when it is to be.
+	Proven bool      `json:"proven,omitempty"`
+	Due    time.Time `json:"due,omitzero"`
+	Canary bool      `json:"canary,omitempty" doc:"It was started before its version was promoted."`
 }
 
 // Open reports whether its task has not ended.
@@ -140,6 +150,10 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 	if !known {
 		return change
 	}
+	if j.rollOut(wanted, now) {
+		return j.Plan(agents, now)
+	}
+	j.relieve(d, now)
 	keep := map[string]bool{}
 	for _, name := range wanted {
 		keep[name] = true
@@ -152,18 +166,23 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 	j.Instances = slices.DeleteFunc(j.Instances, func(i Instance) bool {
 		return !i.Open() && !keep[i.Name] && d.Type != Sysbatch
 	})
+	j.dropReplaced()
 	present := map[string]bool{}
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		present[i.Name] = true
 		if !i.Open() && keep[i.Name] && j.due(d, i, now) && j.Paused == nil {
-			*i = j.next(*i, now)
+			*i = j.next(*i, j.versionFor(i, 0), now)
 		}
 		switch {
 		case !i.Open() || i.Stopping != "":
 		case !keep[i.Name]:
 			i.Stopping = j.whyStopped(d)
-		case i.Version < j.Template:
+		case j.held():
+			if !j.outdated(i) && j.hasOther(i) {
+				i.Stopping = "the deployment of its version has failed"
+			}
+		case j.outdated(i) && j.rolling() == nil:
 			i.Stopping = "version " + strconv.Itoa(j.Version) + " takes its place"
 		}
 		switch {
@@ -174,14 +193,80 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 			change.Start = append(change.Start, *i)
 		}
 	}
-	for _, name := range wanted {
+	for nth, name := range wanted {
 		if present[name] || j.Paused != nil {
 			continue
 		}
-		j.Instances = append(j.Instances, j.next(Instance{Name: name}, now))
+		j.Instances = append(j.Instances, j.next(Instance{Name: name}, j.versionFor(&Instance{}, nth), now))
 		change.Start = append(change.Start, j.Instances[len(j.Instances)-1])
 	}
+	j.expect(wanted, now)
 	return change
+}
+
+// dropReplaced forgets instances that have ended and whose place another has. While a deployment is under way, one that
+// was not stopped keeps its place beside the other.
+func (j *Job) dropReplaced() {
+	best, rolling := map[string]int{}, j.rolling() != nil
+	rank := func(i *Instance) (rank int) {
+		if i.Stopping == "" {
+			rank = 2
+		}
+		if i.Open() {
+			rank++
+		}
+		return rank
+	}
+	for n := range j.Instances {
+		i := &j.Instances[n]
+		if before, any := best[i.Name]; !any || rank(i) >= rank(&j.Instances[before]) {
+			best[i.Name] = n
+		}
+	}
+	kept := j.Instances[:0]
+	for n, i := range j.Instances {
+		if i.Open() || best[i.Name] == n || rolling && i.Stopping == "" {
+			kept = append(kept, i)
+		}
+	}
+	j.Instances = kept
+}
+
+// relieve starts a successor of each instance of a service whose agent is being drained, and stops the one that is not
+// needed any more: the old one when the new one passes, or the new one when the drain was cancelled.
+func (j *Job) relieve(d *Definition, now time.Time) {
+	if d.Type != Service || j.Paused != nil || j.Stopped != nil || j.rolling() != nil {
+		return
+	}
+	newest := map[string]int{}
+	for n := range j.Instances {
+		if i := &j.Instances[n]; i.Stopping == "" {
+			newest[i.Name] = n
+		}
+	}
+	for n := range j.Instances {
+		i := &j.Instances[n]
+		last, any := newest[i.Name]
+		if !i.Open() || i.Stopping != "" || !any || j.outdated(i) != j.outdated(&j.Instances[last]) {
+			continue
+		}
+		switch {
+		case last == n && i.Leaving:
+			j.Instances = append(j.Instances, j.next(Instance{Name: i.Name}, i.Version, now))
+		case last == n:
+		case !i.Leaving:
+			j.Instances[last].Stopping = "its agent is not drained any more"
+		case j.Instances[last].Health == fleet.InstancePassing:
+			i.Stopping = "its agent is drained, and another has taken its place"
+		}
+	}
+}
+
+// hasOther reports whether an older instance of the same name runs.
+func (j *Job) hasOther(i *Instance) bool {
+	return slices.ContainsFunc(j.Instances, func(other Instance) bool {
+		return other.Name == i.Name && other.Open() && other.Stopping == "" && j.outdated(&other)
+	})
 }
 
 // wanted are the names of the instances that there should be; known is false where they are not known.
@@ -224,10 +309,15 @@ func (j *Job) due(d *Definition, i *Instance, now time.Time) bool {
 }
 
 // next is the instance that takes the place of another.
-func (j *Job) next(i Instance, now time.Time) Instance {
+func (j *Job) next(i Instance, version int, now time.Time) Instance {
 	j.Serial++
-	return Instance{Name: i.Name, Version: j.Version, Since: now, Ends: i.Ends,
+	next := Instance{Name: i.Name, Version: version, Since: now, Ends: i.Ends,
 		TaskID: j.Name + InstanceMark + i.Name + "." + strconv.FormatInt(j.Serial, 36)}
+	if i.Version == version {
+		next.Due = i.Due
+	}
+	next.Canary = version == j.Version && j.canaries(j.Definition().Updating()) > 0
+	return next
 }
 
 // Done records that a change was made, and that the tasks of gone do not exist.
@@ -276,11 +366,12 @@ func (j *Job) instance(task string) *Instance {
 
 // FindInstance is the newest instance with a name; nil: there is none.
 func (j *Job) FindInstance(name string) *Instance {
-	n := slices.IndexFunc(j.Instances, func(i Instance) bool { return i.Name == name })
-	if n < 0 {
-		return nil
+	for n := len(j.Instances) - 1; n >= 0; n-- {
+		if j.Instances[n].Name == name {
+			return &j.Instances[n]
+		}
 	}
-	return &j.Instances[n]
+	return nil
 }
 
 // OpenTasks are the tasks of instances that have not ended.
@@ -298,7 +389,7 @@ func (j *Job) AnyOpen() bool {
 	return slices.ContainsFunc(j.Instances, func(i Instance) bool { return i.Open() })
 }
 
-// NextStart is when the next instance that has ended is started again; zero: none waits for a time.
+// NextStart is when the next instance that has ended is started again, or a deployment gets on; zero: at no time.
 func (j *Job) NextStart() (at time.Time) {
 	d := j.Definition()
 	if j.Paused != nil || j.Stopped != nil || d == nil || d.Type == Sysbatch {
@@ -309,7 +400,7 @@ func (j *Job) NextStart() (at time.Time) {
 			at = i.NextAt
 		}
 	}
-	return at
+	return earlier(at, j.nextRoll())
 }
 
 // complete reports whether the work of a sysbatch job is over: each of its instances has ended.
@@ -319,7 +410,7 @@ func (j *Job) complete() bool {
 }
 
 // settleInstances brings the job up to date with a new version of its definition.
-func (j *Job) settleInstances(before, d *Definition, now time.Time) {
+func (j *Job) settleInstances(before, d *Definition, by string, revert bool, now time.Time) {
 	if !d.HasInstances() {
 		return
 	}
@@ -331,15 +422,24 @@ func (j *Job) settleInstances(before, d *Definition, now time.Time) {
 	if count != was && d.Type == Service {
 		j.Count = count
 	}
-	if !before.HasInstances() || !before.uncounted().Equal(d.uncounted()) {
-		j.Template = j.Version
+	if before.HasInstances() && before.uncounted().Equal(d.uncounted()) {
+		switch {
+		case before.Update == nil && d.Update != nil:
+			j.Stable = Span{First: j.Template, Last: j.Version} // nothing has watched it: it counts as healthy
+		case j.Stable.Last == j.Version-1:
+			j.Stable.Last = j.Version
+		}
+		return
 	}
+	template := j.Template
+	j.Template = j.Version
+	j.deploy(before, d, template, by, revert, now)
 }
 
-// uncounted is the definition without its count of instances.
+// uncounted is the definition without what no instance notices: how many there are, and how they are replaced.
 func (d *Definition) uncounted() *Definition {
 	c, instances := *d, *d.Instances
-	instances.Count, c.Instances = 0, &instances
+	instances.Count, c.Instances, c.Update = 0, &instances, nil
 	return &c
 }
 

@@ -25,7 +25,10 @@ type Job struct {
 	Stopped   *Decision  `json:"stopped,omitempty" doc:"Who stopped its instances."`
 	Instances []Instance `json:"instances,omitempty"`
 	// Template is the version that instances must have at least: only their count has changed since.
-	Template int `json:"template,omitempty"`
+	Template    int          `json:"template,omitempty"`
+	Deployments []Deployment `json:"deployments,omitempty" doc:"Of a job with update: how its newest versions took the place of those before, the newest last."`
+	Stable      Span         `json:"stable,omitzero" doc:"Of a job with update: the versions with which all instances were healthy last."`
+	Same        Span         `json:"same,omitzero" doc:"Earlier versions that are equal to the one in force: their instances stay."`
 	// Serial makes the ids of instances' tasks unique, also if a job of this name is made anew.
 	Serial int64 `json:"serial,omitempty"`
 }
@@ -57,14 +60,29 @@ func (j *Job) Definition() *Definition {
 
 // Apply puts a definition in force. One that equals the definition in force changes nothing.
 func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
+	return j.put(d, by, false, now)
+}
+
+// Revert puts the definition of an earlier version in force again, at once and without canaries.
+func (j *Job) Revert(d Definition, by string, now time.Time) (changed bool) {
+	return j.put(d, by, true, now)
+}
+
+func (j *Job) put(d Definition, by string, revert bool, now time.Time) (changed bool) {
 	present := j.Definition()
 	if present != nil && present.Equal(&d) {
 		return false
 	}
 	j.Version++
-	j.settleInstances(present, &d, now)
+	j.settleInstances(present, &d, by, revert, now)
 	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
-	j.Versions = j.Versions[max(0, len(j.Versions)-VersionsKept):]
+	for len(j.Versions) > VersionsKept {
+		oldest := 0
+		if j.Versions[0].Version == j.Stable.Last {
+			oldest = 1 // instances may still begin with it
+		}
+		j.Versions = slices.Delete(j.Versions, oldest, oldest+1)
+	}
 	return true
 }
 

@@ -60,6 +60,8 @@ type Ledger struct {
 	Steps      []Entry         `json:"steps" doc:"By level, then by name."`
 	Output     json.RawMessage `json:"output,omitempty" doc:"What a terminal sink completed the run with."`
 	Paused     *RunPause       `json:"paused,omitempty"`
+	Tokens     int             `json:"tokens,omitempty" doc:"What the models that its steps called have taken, in and out."`
+	Budgets    int             `json:"budgets,omitempty" doc:"How often a resume gave it its budget of tokens again."`
 	Cancel     *Decision       `json:"cancel,omitempty" doc:"Who cancelled it, and why."`
 	Decisions  []Decision      `json:"decisions,omitempty" doc:"What people decided about the run and its steps: the newest 50."`
 	StartedAt  time.Time       `json:"started_at"`
@@ -92,6 +94,11 @@ func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now
 		}
 	}
 	return l
+}
+
+// OverBudget reports whether models have used up what the job gives them.
+func (l *Ledger) OverBudget(p *Plan) bool {
+	return p.Budget != nil && l.Tokens >= p.Budget.Tokens*(1+l.Budgets)
 }
 
 // Entry returns the entry of a step, nil for none.

@@ -23,6 +23,7 @@ type Plan struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Deadline    fleet.Duration    `json:"deadline,omitempty"`
 	Concurrency *Concurrency      `json:"concurrency,omitempty"`
+	Budget      *Budget           `json:"budget,omitempty"`
 	Steps       []PlannedStep     `json:"steps"` // by level, then by id
 }
 

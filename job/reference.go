@@ -46,22 +46,34 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *
 	if decoder.Decode(&value) != nil {
 		return nil, false
 	}
-	f := filler{inputs: inputs, steps: steps}
-	text, err = json.Marshal(f.fill(value))
+	f := filler{inputs: inputs, steps: steps, objects: map[string]object{}, left: maxFilled}
+	value = f.fill(value)
+	if f.missing {
+		return nil, false
+	}
+	text, err = json.Marshal(value)
 	filled = &fleet.TaskSpec{}
-	if err != nil || f.missing || json.Unmarshal(text, filled) != nil || filled.Validate() != nil ||
+	if err != nil || json.Unmarshal(text, filled) != nil || filled.Validate() != nil ||
 		fleet.CheckJSONDepth(filled.Payload, fleet.MaxJSONValueDepth) != nil {
 		return nil, false
 	}
 	return filled, true
 }
 
+// maxFilled bounds what the references of a task name, in bytes: they may name one large value thousands of times. It
+// is more than a task may have.
+const maxFilled = 16 << 20
+
 // filler replaces references in JSON values.
 type filler struct {
 	inputs  json.RawMessage
 	steps   []Entry
-	missing bool // a reference names no value
+	objects map[string]object // those that were read, by their paths
+	left    int               // of maxFilled
+	missing bool              // a reference names no value, or all name too much
 }
+
+type object = map[string]json.RawMessage
 
 func (f *filler) fill(value any) any {
 	switch v := value.(type) {
@@ -83,6 +95,9 @@ func (f *filler) fill(value any) any {
 
 // find is the value at a path.
 func (f *filler) find(path []string) json.RawMessage {
+	if f.missing {
+		return nil
+	}
 	value, rest := f.inputs, path[1:]
 	if path[0] == "steps" {
 		i := slices.IndexFunc(f.steps, func(e Entry) bool { return e.Step == path[1] })
@@ -92,13 +107,21 @@ func (f *filler) find(path []string) json.RawMessage {
 		}
 		value, rest = f.steps[i].Output, path[3:]
 	}
-	for _, name := range rest {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(value, &object) != nil || object[name] == nil {
-			f.missing = true
-			return nil
+	for i, name := range rest {
+		at := strings.Join(path[:len(path)-len(rest)+i], ".")
+		if f.objects[at] == nil {
+			var read object
+			f.missing = f.missing || json.Unmarshal(value, &read) != nil
+			f.objects[at] = read
 		}
-		value = object[name]
+		value = f.objects[at][name]
+		f.missing = f.missing || value == nil
+	}
+	if f.left -= len(value); f.left < 0 {
+		f.missing = true
+	}
+	if f.missing {
+		return nil
 	}
 	return value
 }

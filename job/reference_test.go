@@ -2,6 +2,8 @@ package job
 
 import (
 	"encoding/json"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,4 +50,17 @@ func TestFill(t *testing.T) {
 	}
 	_, ok := Fill(&fleet.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps)
 	require.False(t, ok, "a label is text")
+}
+
+//nolint:paralleltest // it measures what is allocated
+func TestReferencesToOneLargeValueAreNotWrittenOutThousandsOfTimes(t *testing.T) {
+	inputs := json.RawMessage(`{"big": "` + strings.Repeat("x", 60<<10) + `"}`)
+	spec := &fleet.TaskSpec{Type: "echo", Cluster: "c",
+		Payload: json.RawMessage("[" + strings.Repeat(`"${inputs.big}",`, 5000) + "1]")}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, ok := Fill(spec, inputs, nil)
+	runtime.ReadMemStats(&after)
+	require.False(t, ok)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
 }

@@ -30,9 +30,6 @@ type Server struct {
 	Idempotent []string `json:"idempotent"`
 }
 
-// Capability is what an agent with a server has, and what tasks for that server must require.
-func Capability(server string) string { return "mcp." + server }
-
 // Read reads and checks a file.
 func Read(path string) (*File, error) {
 	text, err := os.ReadFile(path)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -17,6 +18,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
@@ -63,12 +67,16 @@ type Tools struct {
 	servers map[string]*connection
 }
 
-// New makes the tools of a file. Servers are started or called when a task needs them.
-func New(f *File, version string) *Tools {
+// New makes the tools of a file. Servers are started or called when a task needs them. opened learns with which of them
+// a session is open.
+func New(f *File, version string, opened func(provider string, access fleet.ProviderAccess) error) *Tools {
 	t := &Tools{servers: map[string]*connection{}}
 	for name, s := range f.Servers {
 		t.servers[name] = &connection{Server: s, client: mcp.NewClient(
-			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil)}
+			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil),
+			opened: func(open bool) {
+				_ = opened(fleet.ToolCapability(name), fleet.ProviderAccess{Available: open}) // a preference
+			}}
 	}
 	return t
 }
@@ -79,7 +87,7 @@ func (f *File) names() []string { return slices.Sorted(maps.Keys(f.Servers)) }
 func (f *File) Capabilities() []string {
 	names := f.names()
 	for i, name := range names {
-		names[i] = Capability(name)
+		names[i] = fleet.ToolCapability(name)
 	}
 	return names
 }
@@ -92,7 +100,7 @@ func (t *Tools) Close() {
 }
 
 // Handle is the handler of tasks of type mcp-tool.
-func (t *Tools) Handle(ctx context.Context, task *agent.Task) (any, error) {
+func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err error) {
 	var call Call
 	if err := task.Decode(&call); err != nil {
 		return nil, err
@@ -101,7 +109,7 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (any, error) {
 	switch {
 	case c == nil:
 		return nil, agent.NonRetryable(fmt.Errorf("this agent has no such server of tools: require the capability %s",
-			Capability(call.Server)))
+			fleet.ToolCapability(call.Server)))
 	case !slices.Contains(c.Tools, call.Tool):
 		return nil, agent.NonRetryable(errors.New("the agent's operator does not allow this tool of the server"))
 	}
@@ -110,6 +118,16 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (any, error) {
 		return nil, agent.NonRetryable(errors.New("the agent's operator does not list this tool as idempotent: " +
 			"submit the task with retry_safety " + string(fleet.AtMostOnce)))
 	}
+	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("mainstay.dev/mainstay/mcptool").Start(ctx,
+		"execute_tool "+call.Tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", call.Tool),
+			attribute.String("gen_ai.tool.call.id", task.ID), attribute.String("server.address", call.Server)))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, "the call failed")
+		}
+		span.End()
+	}()
 	session, err := c.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open a session with the server: %w", err)
@@ -124,7 +142,7 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (any, error) {
 		return nil, agent.NonRetryable(agent.Typed(ErrorTypeUnknown,
 			fmt.Errorf("nobody knows whether the tool has done its work: %w", err)))
 	}
-	result := Result{Content: answer.Content, Structured: answer.StructuredContent}
+	result = Result{Content: answer.Content, Structured: answer.StructuredContent}
 	if answer.IsError {
 		return nil, agent.NonRetryable(agent.Typed(ErrorTypeTool, errors.New(text(answer.Content))))
 	}
@@ -153,6 +171,7 @@ func text(content []mcp.Content) string {
 type connection struct {
 	*Server
 	client *mcp.Client
+	opened func(open bool)
 
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil: none is open
@@ -170,8 +189,7 @@ func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
 		if err == nil || ctx.Err() != nil {
 			return c.session, ctx.Err()
 		}
-		_ = c.session.Close()
-		c.session = nil
+		c.end()
 	}
 	opening, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
@@ -180,6 +198,7 @@ func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
 		return nil, err
 	}
 	c.session = session
+	c.opened(true)
 	return session, nil
 }
 
@@ -188,9 +207,14 @@ func (c *connection) drop(session *mcp.ClientSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != nil && (session == nil || session == c.session) {
-		_ = c.session.Close()
-		c.session = nil
+		c.end()
 	}
+}
+
+func (c *connection) end() {
+	_ = c.session.Close()
+	c.session = nil
+	c.opened(false)
 }
 
 func (c *connection) transport() mcp.Transport {
@@ -201,16 +225,19 @@ func (c *connection) transport() mcp.Transport {
 	}
 	client := &http.Client{}
 	if c.TokenEnv != "" {
-		client.Transport = bearer(os.Getenv(c.TokenEnv))
+		own, _ := url.Parse(c.URL) // Read has checked it
+		client.Transport = bearer{own.Host, os.Getenv(c.TokenEnv)}
 	}
 	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: client, DisableStandaloneSSE: true}
 }
 
-// bearer sends a token with each request.
-type bearer string
+// bearer sends a token with each request to a host, and not where that may redirect it.
+type bearer struct{ host, token string }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
+	if r.URL.Host == b.host {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
 	return http.DefaultTransport.RoundTrip(r)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +78,8 @@ func serve(t *testing.T, s *toolServer) (url string, forget func()) {
 func tools(t *testing.T, server *Server) *Tools {
 	t.Helper()
 	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut"}, []string{"shout", "refuse", "fill"}
-	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1")
+	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1",
+		func(string, fleet.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
 	return tools
 }
@@ -148,13 +150,22 @@ func TestALostSessionIsOpenedBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	s := &toolServer{}
 	url, forget := serve(t, s)
-	tools := tools(t, &Server{URL: url})
+	var open atomic.Bool
+	tools := New(&File{Servers: map[string]*Server{"s": {URL: url, Tools: []string{"shout"}, Idempotent: []string{"shout"}}}},
+		"1", func(provider string, access fleet.ProviderAccess) error {
+			require.Equal(t, "mcp.s", provider)
+			open.Store(access.Available)
+			return nil
+		})
 	_, err := do(t, tools, fleet.Idempotent, "shout", "one")
 	require.NoError(t, err)
 	forget()
 	_, err = do(t, tools, fleet.Idempotent, "shout", "two")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, s.calls.Load())
+	require.True(t, open.Load(), "such agents are preferred")
+	tools.Close()
+	require.False(t, open.Load())
 }
 
 func TestFilesAreChecked(t *testing.T) {
@@ -177,4 +188,28 @@ func TestFilesAreChecked(t *testing.T) {
 			require.ErrorContains(t, err, "tools.yaml")
 		})
 	}
+}
+
+// A server that sends the agent elsewhere does not send its token along.
+func TestATokenGoesToItsServerOnly(t *testing.T) {
+	t.Parallel()
+	var elsewhere atomic.Value
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		elsewhere.Store(r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(other.Close)
+	var own atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		own.Store(r.Header.Get("Authorization"))
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	client := &http.Client{Transport: bearer{u.Host, "secret"}}
+	answer, err := client.Get(server.URL)
+	require.NoError(t, err)
+	_ = answer.Body.Close()
+	require.Equal(t, "Bearer secret", own.Load())
+	require.Equal(t, "", elsewhere.Load())
 }

@@ -4,6 +4,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
@@ -66,9 +67,7 @@ const iconName = "icon.svg"
 
 // New prepares the page.
 func New(o Options) (*Page, error) {
-	if o.Namespace == "" {
-		o.Namespace = "default"
-	}
+	o.Namespace = cmp.Or(o.Namespace, "default")
 	image, err := newFile("image/svg+xml", icon)
 	if err != nil {
 		return nil, err

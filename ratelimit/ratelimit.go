@@ -38,6 +38,18 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
 	}
+	reservation := l.reserve(key, n, now)
+	wait := reservation.DelayFrom(now)
+	if wait > 0 {
+		reservation.CancelAt(now) // it is refused, so it does not count
+	}
+	return wait
+}
+
+// Spend counts as n what was done already: the client waits the longer before it is let in again.
+func (l *Limiter) Spend(key string, n int, now time.Time) { l.reserve(key, n, now) }
+
+func (l *Limiter) reserve(key string, n int, now time.Time) *rate.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	element := l.clients[key]
@@ -50,10 +62,5 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 		l.clients[key] = element
 	}
 	l.recent.MoveToFront(element)
-	reservation := element.Value.(*counted).limiter.ReserveN(now, min(n, l.burst))
-	wait := reservation.DelayFrom(now)
-	if wait > 0 {
-		reservation.CancelAt(now) // it is refused, so it does not count
-	}
-	return wait
+	return element.Value.(*counted).limiter.ReserveN(now, min(n, l.burst))
 }

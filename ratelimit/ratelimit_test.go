@@ -23,3 +23,15 @@ func TestForgottenClientsAreThoseThatWereQuietLongest(t *testing.T) {
 	require.NotZero(t, l.Take("busy", 1, now), "still known")
 	require.Zero(t, l.Take("0", 1, now), "forgotten")
 }
+
+func TestWhatWasSpentIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l, now := New(10, 100), time.Now()
+	for range 3 {
+		require.Zero(t, l.Take("a", 0, now))
+		l.Spend("a", 50, now)
+	}
+	require.Equal(t, 5*time.Second, l.Take("a", 0, now).Round(time.Millisecond))
+	require.Zero(t, l.Take("b", 0, now))
+	require.Zero(t, l.Take("a", 0, now.Add(6*time.Second)))
+}

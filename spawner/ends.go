@@ -92,10 +92,7 @@ func Look(ctx context.Context, logger *zap.Logger, platform string, pause time.D
 				logger.Info(platform + " answers again")
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = Pause(ctx, pause)
 	}
 }
 

@@ -1,6 +1,7 @@
 package spawner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ const (
 	// again by themselves.
 	announceTries = 10
 	announceAgain = 2 * time.Second
+	// noticeMargin is how long before its end an agent stops what it has not finished.
+	noticeMargin = 15 * time.Second
 	// describeLimit bounds asking the platform how it is.
 	describeLimit = 3 * time.Second
 	// endsKept is how many ends of agents are remembered, to be shown.
@@ -62,9 +65,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 	if err := fleet.ValidateID("the spawner's name", o.Name); err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	h := &Host{o: o, starting: map[string]bool{}}
 	own, shared := contract.SpawnerQueue(o.Name), contract.SpawnersQueue(o.Spawner.Platform())
 	for _, queue := range []string{own, shared, contract.PresenceQueue} {
@@ -111,12 +112,17 @@ func (h *Host) stopWorkers() {
 
 // announce tells every cluster that has scaling on: what is blocked is tried at once.
 func (h *Host) announce(ctx context.Context) {
+	h.insist(ctx, "The clusters were not told that the spawner is there", func() error { return h.tellClusters(ctx) })
+}
+
+// insist tries something until it succeeds, but not for long; failed is for the log.
+func (h *Host) insist(ctx context.Context, failed string, try func() error) {
 	for range announceTries {
-		err := h.tellClusters(ctx)
+		err := try()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		h.o.Logger.Sugar().Warnw("The clusters were not told that the spawner is there; trying again", "error", err)
+		h.o.Logger.Sugar().Warnw(failed+"; trying again", "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -142,6 +148,12 @@ func (h *Host) tellClusters(ctx context.Context) error {
 
 // ended keeps how an agent ended, and publishes it as an event of its cluster. Losing an event changes nothing.
 func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
+	if end.Notice {
+		h.tasks.Go(func() {
+			h.insist(ctx, "An agent that its platform ends is not drained", func() error { return h.drain(ctx, &end) })
+		})
+		return
+	}
 	h.mu.Lock()
 	h.ends = slices.Insert(h.ends, 0, end)
 	h.ends = h.ends[:min(len(h.ends), endsKept)]
@@ -162,6 +174,19 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 		contract.Announcement{Events: []fleet.Event{event}}); err != nil {
 		h.o.Logger.Sugar().Infow("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
 	}
+}
+
+// drain takes an agent out of service before its platform ends it. What it has not finished then runs again elsewhere.
+func (h *Host) drain(ctx context.Context, end *fleet.SpawnEnd) error {
+	in := contract.DrainInput{ID: contract.DrainID(end.Cluster, fleet.NoticeDrainName(end.AgentID)),
+		Cluster: end.Cluster, Agents: []string{end.AgentID},
+		Reason:  end.Reason + " at " + end.At.UTC().Format(time.TimeOnly) + " UTC",
+		Timeout: fleet.Duration(max(0, time.Until(end.At)-noticeMargin)), MaxParallel: 1}
+	workflowID, _ := contract.DrainWorkflowID(in.ID)
+	_, err := store.Store{Client: h.o.Client, Namespace: h.o.Namespace}.Start(ctx, &store.Start{
+		Type: contract.DrainWorkflow, ID: workflowID, Summary: "drain " + end.AgentID + ": " + end.Reason,
+		Cluster: end.Cluster, Join: true}, in)
+	return err
 }
 
 // describe says how the spawner and its platform are.

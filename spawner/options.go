@@ -45,9 +45,7 @@ type Options struct {
 func (o *Options) Fill() error {
 	o.Slots, o.Keep = cmp.Or(o.Slots, 1), cmp.Or(o.Keep, defaultKeep)
 	o.StopGrace = cmp.Or(o.StopGrace, DefaultStopGrace)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
+	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return fleet.ValidateID("the spawner's name", o.Name)
 }
 

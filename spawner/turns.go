@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -73,4 +74,14 @@ func CheckSpec(spec *fleet.SpawnSpec) error {
 // SortSpawned sorts agents by id.
 func SortSpawned(list []fleet.Spawned) {
 	slices.SortFunc(list, func(a, b fleet.Spawned) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// Pause waits for a while, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }

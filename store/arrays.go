@@ -170,18 +170,26 @@ type ResultsAt struct {
 	Skip int    `json:"s,omitempty"`
 }
 
-// Results are up to limit results of an array's elements that completed, in the order in which they came, and the place
-// of the next; nil: there is none yet. They are in the events of the workflow's history.
+const (
+	// resultBytes bounds what is read of an array's results at a time, but for what one event has.
+	resultBytes = 2 << 20
+	// resultEvents is how many events are read at a time: each may bring 1 MiB.
+	resultEvents = 20
+)
+
+// Results are up to limit results of an array's elements that completed, or 2 MiB of them, in the order in which they
+// came, and the place of the next; nil: there is none yet. They are in the events of the workflow's history.
 func (s Arrays) Results(
 	ctx context.Context, a *Array, at *ResultsAt, limit int,
 ) (results []api.ArrayResult, next *ResultsAt, err error) {
 	if at == nil {
 		at = &ResultsAt{Run: a.first}
 	}
+	bytes := 0
 	for {
 		page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 			&workflowservice.GetWorkflowExecutionHistoryRequest{
-				Namespace: s.Namespace, NextPageToken: at.Page,
+				Namespace: s.Namespace, NextPageToken: at.Page, MaximumPageSize: resultEvents,
 				Execution: &commonpb.WorkflowExecution{WorkflowId: a.WorkflowID, RunId: at.Run},
 			})
 		if err != nil {
@@ -194,10 +202,12 @@ func (s Arrays) Results(
 			after = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 		}
 		found = found[min(at.Skip, len(found)):]
-		if room := limit - len(results); len(found) > room {
-			return append(results, found[:room]...), &ResultsAt{Run: at.Run, Page: at.Page, Skip: at.Skip + room}, nil
+		for i := range found {
+			if len(results) == limit || bytes > resultBytes {
+				return results, &ResultsAt{Run: at.Run, Page: at.Page, Skip: at.Skip + i}, nil
+			}
+			results, bytes = append(results, found[i]), bytes+len(found[i].Output)
 		}
-		results = append(results, found...)
 		switch token := page.GetNextPageToken(); {
 		case len(token) > 0:
 			at = &ResultsAt{Run: at.Run, Page: token}
@@ -206,7 +216,7 @@ func (s Arrays) Results(
 		default:
 			return results, nil, nil
 		}
-		if len(results) == limit {
+		if len(results) == limit || bytes > resultBytes {
 			return results, at, nil
 		}
 	}

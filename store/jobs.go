@@ -128,13 +128,14 @@ func (s Jobs) Page(
 		attributes := info.GetSearchAttributes().GetIndexedFields()
 		jobs = append(jobs, api.JobEntry{
 			Name: name, Type: note.Type, Version: note.Version, Steps: note.Steps, Schedules: note.Schedules,
-			Events:    note.Events,
-			Paused:    note.Paused,
-			Stopped:   note.Stopped,
-			Count:     note.Count,
-			Cluster:   contract.Keyword(attributes, contract.AttrCluster),
-			Tenant:    contract.Keyword(attributes, contract.AttrTenant),
-			CreatedAt: TimeOf(info.GetStartTime()),
+			Events:     note.Events,
+			Paused:     note.Paused,
+			Stopped:    note.Stopped,
+			Count:      note.Count,
+			Deployment: note.Deployment,
+			Cluster:    contract.Keyword(attributes, contract.AttrCluster),
+			Tenant:     contract.Keyword(attributes, contract.AttrTenant),
+			CreatedAt:  TimeOf(info.GetStartTime()),
 		})
 	}
 	return jobs, next, err

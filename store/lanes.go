@@ -60,7 +60,7 @@ func (s Clusters) CompleteScaling(
 	known := map[string]bool{}
 	for {
 		d := decide()
-		if d.Change != fleet.ScaleDown || d.Rule == fleet.RuleRetire {
+		if d.Change != fleet.ScaleDown || d.Rule.Retires() {
 			return d, nil
 		}
 		pinned := false

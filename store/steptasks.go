@@ -34,7 +34,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 		return Task{}, err
 	}
 	if step := input.Plan.Step(stepID); step != nil && step.Task != nil {
-		t.Type, t.Agent, t.Capabilities = step.Task.Type, step.Task.Agent, step.Task.RequiredCapabilities
+		t.Type, t.Agent, t.Capabilities = step.Task.Type, step.Task.Agent, step.Task.Needs()
 		t.Labels, t.Safety, t.Recovery = step.Task.Labels, step.Safety, step.Task.EffectiveRecovery()
 		t.Place = step.Task.Place
 		t.setPriority(step.Task.Priority)

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -192,8 +193,8 @@ func delivers(p *workflowpb.PendingActivityInfo) bool {
 	return p.GetActivityType().GetName() == contract.RunTaskActivity.Name
 }
 
-// DeliveringIn are the tasks of a workflow that have a delivery: a task's own, or those of the steps of a run. Of them
-// only the ids and the deliveries are known.
+// DeliveringIn are the tasks of a workflow that have a delivery: a task's own, those of the steps of a run, or the
+// bundles of an array. Of them only the ids and the deliveries are known.
 func (s Tasks) DeliveringIn(ctx context.Context, workflowID, workflowRunID string) (tasks []Task, err error) {
 	d, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, workflowRunID)
 	if err != nil {
@@ -207,7 +208,9 @@ func (s Tasks) DeliveringIn(ctx context.Context, workflowID, workflowRunID strin
 		key, _ := contract.AttemptOfActivityID(p.GetActivityId())
 		t := Task{Delivery: deliveryOf([]*workflowpb.PendingActivityInfo{p}, key)}
 		t.WorkflowID, t.RunID = workflowID, d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
-		if t.ID, _ = contract.TaskOfWorkflowID(workflowID); isRun {
+		if of, isArray := contract.ArrayOfWorkflowID(workflowID); isArray {
+			t.ID = of + array.Mark + strings.TrimPrefix(key, ".")
+		} else if t.ID, _ = contract.TaskOfWorkflowID(workflowID); isRun {
 			t.ID = run + job.StepMark + key
 		}
 		tasks = append(tasks, t)
@@ -243,7 +246,7 @@ func (t *Task) TakeDelivery() bool {
 	}
 	t.Status = fleet.TaskQueued
 	if t.Delivery.Started() {
-		t.Status, t.Why = fleet.TaskRunning, ""
+		t.Status, t.Why, t.ExpiresAt = fleet.TaskRunning, "", nil
 		t.Attempts = append(t.Attempts, t.Delivery.Attempt)
 	}
 	return true
@@ -310,7 +313,7 @@ func (t *Task) takeState(s *contract.TaskState) {
 	if s.Status != "" {
 		t.Status = s.Status
 	}
-	t.Why, t.NextAttemptAt, t.DeadLetter = s.Why, s.NextAttempt, s.DeadLetter
+	t.Why, t.NextAttemptAt, t.ExpiresAt, t.DeadLetter = s.Why, s.NextAttempt, s.ExpiresAt, s.DeadLetter
 	if s.Cancelling != nil {
 		t.Cancelling = &api.Cancelling{Reason: s.Cancelling.Reason, By: s.Cancelling.By}
 	}

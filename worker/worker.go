@@ -2,15 +2,22 @@
 package worker
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/array"
 	"mainstay.dev/mainstay/workflows/cluster"
@@ -70,12 +77,8 @@ func NewMetrics(r prometheus.Registerer) Metrics {
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
 func Start(c client.Client, o Options) (stop func(), err error) {
-	if o.WorkflowPollers == 0 {
-		o.WorkflowPollers = 8
-	}
-	if o.WorkflowCache == 0 {
-		o.WorkflowCache = 1000
-	}
+	o.WorkflowPollers = cmp.Or(o.WorkflowPollers, 8)
+	o.WorkflowCache = cmp.Or(o.WorkflowCache, 1000)
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
@@ -97,4 +100,37 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 		return nil, fmt.Errorf("start the worker on queue %s: %w", contract.WorkerQueue, err)
 	}
 	return w.Stop, nil
+}
+
+// healingCatchUp is how late a cycle may begin; one that was missed for longer is not made up for.
+const healingCatchUp = 10 * time.Second
+
+// EnsureHealing makes the schedule of the healing cycle if there is none. One that there is stays as it is: people may
+// have paused it.
+func EnsureHealing(ctx context.Context, c client.Client) error {
+	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID: contract.HealingScheduleID,
+		Spec: client.ScheduleSpec{
+			Intervals: []client.ScheduleIntervalSpec{{Every: fleet.DefaultHealingInterval}}},
+		Overlap:       enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+		CatchupWindow: healingCatchUp,
+		Note:          "looks at all clusters and heals them; pause it in the Web UI, or with: mainstay healing pause",
+		Action: &client.ScheduleWorkflowAction{
+			ID:            contract.HealingCycleWorkflowID(""),
+			Workflow:      contract.HealingCycleWorkflow,
+			TaskQueue:     contract.WorkerQueue,
+			Args:          []any{contract.HealingCycleInput{Every: fleet.Duration(fleet.DefaultHealingInterval)}},
+			StaticSummary: "healing cycle",
+		},
+	})
+	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return fmt.Errorf("make the schedule of the healing cycle: %w", err)
+	}
+	return nil
+}
+
+func registerHealingWorkflows(r sdkworker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(workflows.HealingCycle, workflow.RegisterOptions{Name: contract.HealingCycleWorkflow})
+	r.RegisterWorkflowWithOptions(workflows.HealingAction,
+		workflow.RegisterOptions{Name: contract.HealingActionWorkflow})
 }

@@ -155,9 +155,12 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 		}
 	}
 	for i := range a.record.Work {
-		if a.record.Work[i].Moved {
+		switch w := &a.record.Work[i]; {
+		case w.Moved:
 			a.record.Moved++
-		} else {
+		case w.Ignored:
+			a.record.Ignored++
+		default:
 			a.record.Finished++
 		}
 	}
@@ -220,6 +223,8 @@ func (a *agentDrain) stopNewWork(ctx workflow.Context) error {
 			Epoch:    a.place.Epoch,
 			Version:  a.place.Version,
 			DryRun:   a.drain.in.DryRun,
+
+			IncludeSystem: a.drain.in.IncludeSystem,
 		}).Get(ctx)
 		if err == nil {
 			a.record.Work = stopped.Work
@@ -253,7 +258,7 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 		}
 		_, err := contract.AwaitIdleActivity.Execute(a.onHub(ctx, left, "until "+a.record.AgentID+" has finished"),
 			contract.AwaitIdleInput{AgentID: a.record.AgentID, Instance: a.place.Instance,
-				Epoch: a.place.Epoch}).Get(ctx)
+				Epoch: a.place.Epoch, IncludeSystem: a.drain.in.IncludeSystem}).Get(ctx)
 		if err == nil {
 			return true, nil
 		}
@@ -279,6 +284,8 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 			Instance: a.place.Instance,
 			Epoch:    a.place.Epoch,
 			Reason:   "drained: the deadline passed",
+
+			KeepSystem: !a.drain.in.IncludeSystem,
 		}).Get(ctx)
 		if err == nil {
 			a.noteMoved(moved.Attempts)

@@ -20,15 +20,18 @@ const (
 	// hubAnswer is how long a silent hub has to answer. A restarted Temporal also times leases out; a living hub then
 	// answers at once, and nothing is lost.
 	hubAnswer = 5 * time.Second
+	// HubNotice is how long after its last sign of life a hub counts as lost.
+	HubNotice = HubLease + hubAnswer
 	// leaseLength bounds one lease activity, to keep the history finite.
 	leaseLength = 30 * 24 * time.Hour
 )
 
 // Hub holds one hub's lease as a heartbeating activity on the hub's own queue, which writes no history while all is
-// well. When the hub is silent and does not answer, it reports the loss to the clusters and ends. The hub starts it
+// well. When the hub is silent and does not answer, it reports the loss to the clusters and ends; the hub starts it
 // again.
+// A process of the hub that started meanwhile may have agents already: it is told of the loss with its lease.
 func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
-	started := contract.HubStartedSignal.Inbox(ctx)
+	started, lost := contract.HubStartedSignal.Inbox(ctx), false
 	for {
 		started.Take(func(contract.HubStarted) {})
 		leaseCtx, release := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -39,7 +42,7 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 			Summary:                "lease of hub " + in.Hub,
 		}))
-		lease := contract.HoldLeaseActivity.Execute(leaseCtx, contract.HoldLeaseInput{Hub: in.Hub})
+		lease := contract.HoldLeaseActivity.Execute(leaseCtx, contract.HoldLeaseInput{Hub: in.Hub, Lost: lost})
 		err := workflow.Await(ctx, func() bool { return lease.IsReady() || started.Len() > 0 })
 		if err != nil {
 			release()
@@ -49,8 +52,14 @@ func Hub(ctx workflow.Context, in contract.HubInput) (string, error) {
 			release() // a new process of the hub started: hold its lease instead
 			continue
 		}
-		if _, leaseErr := lease.Get(ctx); didNotAnswer(leaseErr) && started.Len() == 0 {
-			return "lost", announceHubLost(ctx, in.Hub)
+		_, leaseErr := lease.Get(ctx)
+		lost = lost && didNotAnswer(leaseErr)
+		if didNotAnswer(leaseErr) && started.Len() == 0 {
+			if err := AnnounceHubLost(ctx, contract.HubLost{Hub: in.Hub, At: workflow.Now(ctx)}); err != nil ||
+				started.Len() == 0 {
+				return "lost", err
+			}
+			lost = true
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return "", workflow.NewContinueAsNewError(ctx, contract.HubWorkflow, in)
@@ -64,12 +73,13 @@ func didNotAnswer(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-func announceHubLost(ctx workflow.Context, hub string) error {
+// AnnounceHubLost tells the clusters that a hub is lost.
+func AnnounceHubLost(ctx workflow.Context, lost contract.HubLost) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           contract.WorkerQueue,
 		StartToCloseTimeout: 30 * time.Second,
-		Summary:             "tell the clusters that hub " + hub + " is lost",
+		Summary:             "tell the clusters that hub " + lost.Hub + " is lost",
 	})
-	_, err := contract.AnnounceHubLostActivity.Execute(ctx, contract.HubLost{Hub: hub, At: workflow.Now(ctx)}).Get(ctx)
+	_, err := contract.AnnounceHubLostActivity.Execute(ctx, lost).Get(ctx)
 	return err
 }

@@ -48,3 +48,31 @@ func TestHubLease(t *testing.T) {
 		})
 	}
 }
+
+// TestHubStartsWhileItsLossIsAnnounced: the clusters give up the agents that the new process has taken by then, so it
+// must hear of it. Otherwise it renews the leases of agents whose roles go to others.
+func TestHubStartsWhileItsLossIsAnnounced(t *testing.T) {
+	t.Parallel()
+	noAnswer := temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+	env := workflowtest.NewEnvironment()
+	worker.RegisterWorkflows(env)
+	var told []bool
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.HoldLeaseInput) error {
+		told = append(told, in.Lost)
+		if len(told) == 3 {
+			return nil // held; then the hub ends
+		}
+		return noAnswer
+	}, activity.RegisterOptions{Name: contract.HoldLeaseActivity.Name})
+	announced := 0
+	env.RegisterActivityWithOptions(func(context.Context, contract.HubLost) error {
+		if announced++; announced == 1 {
+			env.SignalWorkflow(contract.HubStartedSignal.Name, contract.HubStarted{Instance: "new"})
+		}
+		return nil
+	}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity.Name})
+	env.ExecuteWorkflow(contract.HubWorkflow, contract.HubInput{Hub: "h1"})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []bool{false, true}, told[:2])
+	require.GreaterOrEqual(t, announced, 2, "the workflow goes on")
+}

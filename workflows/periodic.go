@@ -67,6 +67,7 @@ func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract
 		ShardKey:             cmp.Or(spec.ShardKey, id),
 		RequiredCapabilities: spec.RequiredCapabilities,
 		Place:                spec.Place,
+		Routes:               spec.Routes,
 	}).Get(ctx)
 	if err != nil {
 		return task, 0, err

@@ -44,8 +44,8 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 		To:        in.Decision.Current + len(in.Starts) - len(in.Stops),
 		StartedAt: workflow.Now(ctx), Agents: []fleet.ScaledAgent{},
 	}}
-	if in.Decision.Rule == fleet.RuleRetire {
-		s.record.To = s.record.From // they no longer counted
+	if in.Decision.Rule == fleet.RuleRetire || in.Decision.Rule == fleet.RuleRestart {
+		s.record.To = s.record.From // they no longer counted, or come back
 	}
 	for _, id := range in.Starts {
 		s.record.Agents = append(s.record.Agents, fleet.ScaledAgent{AgentID: id, Status: fleet.ScaledWaiting})
@@ -58,9 +58,12 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 		return s.record, err
 	}
 	s.announce(ctx)
-	if len(in.Stops) > 0 {
+	switch {
+	case in.Decision.Rule == fleet.RuleRestart:
+		s.restartAgents(ctx)
+	case len(in.Stops) > 0:
 		s.stopAgents(ctx)
-	} else {
+	default:
 		s.startAgents(ctx)
 	}
 	completed := workflow.Now(ctx)
@@ -112,11 +115,41 @@ func (s *scaling) startAgents(ctx workflow.Context) {
 		return
 	}
 	s.record.Spawner, s.record.Platform = spawner.Name, spawner.Platform
-	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) { s.start(ctx, a) })
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+		a.Spawner = s.record.Spawner
+		s.start(ctx, a)
+	})
+	s.endStarts(ctx)
+}
+
+// endStarts waits until the started agents are online, and gives up those that are not in time.
+func (s *scaling) endStarts(ctx workflow.Context) {
 	s.awaitOnline(ctx)
 	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
 		if a.Status == fleet.ScaledStarted {
 			s.giveUp(ctx, a, "it did not come online within "+s.in.Spawn.JoinTimeout.String()+" of its start")
+		}
+	})
+}
+
+// restartAgents ends agents that have no work, and starts them anew under their ids, each at its own spawner. One that
+// does not come back is forgotten, so that another takes its place.
+func (s *scaling) restartAgents(ctx workflow.Context) {
+	ended := map[string]bool{}
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+		if err := s.terminate(ctx, a, true); err != nil {
+			s.end(ctx, a, fleet.ScaledFailed, "its process was not stopped: "+spawnerFailed(a.Spawner, err))
+			return
+		}
+		ended[a.AgentID] = true
+		s.start(ctx, a)
+	})
+	s.endStarts(ctx)
+	s.each(ctx, func(ctx workflow.Context, a *fleet.ScaledAgent) {
+		if why := a.Error; a.Status == fleet.ScaledFailed && ended[a.AgentID] {
+			if s.stop(ctx, a); a.Status == fleet.ScaledStopped {
+				s.end(ctx, a, fleet.ScaledFailed, why+"; it was stopped for good")
+			}
 		}
 	})
 }
@@ -152,7 +185,6 @@ func (s *scaling) findSpawner(ctx workflow.Context) (spawner contract.SpawnerInf
 
 // start starts one agent. The outcome of a failed start is unknown, so start undoes it.
 func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
-	a.Spawner = s.record.Spawner
 	spawned, err := contract.SpawnAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner),
 		spawnLimit, "start "+a.AgentID), fleet.SpawnSpec{
 		ID:           a.AgentID,
@@ -164,6 +196,7 @@ func (s *scaling) start(ctx workflow.Context, a *fleet.ScaledAgent) {
 		Image:        s.in.Spawn.Image,
 		Docker:       s.in.Spawn.Docker,
 		Kubernetes:   s.in.Spawn.Kubernetes,
+		EC2:          s.in.Spawn.EC2,
 	}).Get(ctx)
 	if err != nil {
 		s.giveUp(ctx, a, "it could not be started: "+ReasonOf(err))

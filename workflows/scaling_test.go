@@ -247,6 +247,30 @@ func TestOnlySpawnersOfThePlatformStartAgents(t *testing.T) {
 	}
 }
 
+func TestAgentsAreStartedAnew(t *testing.T) {
+	t.Parallel()
+	in := contract.ScalingInput{
+		Decision: fleet.ScalingDecision{Change: fleet.ScaleDown, Rule: fleet.RuleRestart, Current: 3, Reason: "ill"},
+		Stops:    []contract.StopAgent{{AgentID: "a", Spawner: "here"}, {AgentID: "b", Spawner: "there"}},
+	}
+	r := newScalingRun(t)
+	r.joins = map[string]bool{"a": true}
+	record := r.run(t, in)
+	require.Equal(t, map[string]fleet.ScaledStatus{"a": fleet.ScaledOnline, "b": fleet.ScaledFailed}, statuses(record))
+	require.Equal(t, []int{3, 3}, []int{record.From, record.To})
+	require.Equal(t, "b: it did not come online within 1m0s of its start; it was stopped for good", record.Error)
+	require.ElementsMatch(t, []string{"a", "b"}, r.started)
+	require.ElementsMatch(t, []string{contract.SpawnerQueue("here"), contract.SpawnerQueue("there")}, r.spawnedAt,
+		"each at its own spawner")
+	require.Equal(t, []string{"b"}, r.retired, "another takes its place")
+
+	r = newScalingRun(t)
+	r.stopErr = temporal.NewNonRetryableApplicationError("the engine is away", "Away", nil)
+	record = r.run(t, in)
+	require.Equal(t, "a: its process was not stopped: the engine is away", record.Error)
+	require.Empty(t, append(r.started, r.retired...))
+}
+
 func TestAgentsAreStopped(t *testing.T) {
 	t.Parallel()
 	down := contract.ScalingInput{Decision: fleet.ScalingDecision{Change: fleet.ScaleDown, Current: 3, Reason: "idle"},

@@ -141,6 +141,7 @@ func (t *tree) reap() bool {
 func (t *tree) end() {
 	for wait := time.Millisecond; !t.reap(); wait = min(2*wait, 20*time.Millisecond) {
 		t.group.kill()
+		signalSession(os.Getpid(), syscall.SIGKILL)
 		killBelow(os.Getpid())
 		time.Sleep(wait)
 	}

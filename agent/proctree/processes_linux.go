@@ -23,11 +23,10 @@ func KillLeft(guard int) {
 // process has facts about a process from /proc.
 type process struct{ pid, parent, group, session int }
 
-// killBelow kills the guard's children and all processes of its session.
-func killBelow(guard int) {
-	signalSession(guard, syscall.SIGKILL)
+// killBelow kills the children of a process.
+func killBelow(parent int) {
 	for _, p := range processes() {
-		if p.parent == guard {
+		if p.parent == parent {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
@@ -101,4 +100,34 @@ func words(text string) (list []string) {
 		}
 	}
 	return list
+}
+
+const (
+	// leftGrace is how long what a child has started may take to end by itself: guards, which end their commands.
+	leftGrace = 100 * time.Millisecond
+	// leftLimit bounds how long it may live although it is killed.
+	leftLimit = 5 * time.Second
+)
+
+// AwaitChild waits for the end of a child of this process, which must be the parent of orphans below it and have no
+// other children. Then it ends what the child has left. left: something lives nevertheless.
+func AwaitChild(child int) (status syscall.WaitStatus, left bool) {
+	for {
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if pid == child || err != nil && err != syscall.EINTR {
+			break
+		}
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch lived := time.Since(began); {
+		case err == syscall.ECHILD:
+			return status, false
+		case pid > 0:
+		case lived > leftLimit:
+			return status, true
+		case lived > leftGrace:
+			killBelow(os.Getpid())
+		}
+	}
 }

@@ -97,7 +97,11 @@ func drainStatus(s fleet.DrainStatus) string {
 func drainCounts(g *fleet.AgentDrain) string {
 	switch g.Status {
 	case fleet.DrainCompleted:
-		return fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
+		text := fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
+		if g.Ignored > 0 {
+			text += fmt.Sprintf(", %d left alone", g.Ignored)
+		}
+		return text
 	case fleet.DrainWaiting:
 		return ""
 	}
@@ -113,6 +117,7 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 			w := &g.Work[j]
 			fate := w.AtDeadline
 			switch {
+			case w.Ignored:
 			case w.Moved:
 				fate = "was taken off at the deadline: " + fate
 			case g.Status == fleet.DrainCompleted:
@@ -171,6 +176,8 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
 	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
+	flags.BoolVar(&request.IncludeSystem, "include-system", false,
+		"also take off them what each agent has of system and sysbatch jobs")
 	app.WaitFlag(command, &wait, "the drain has ended")
 	return command
 }

@@ -11,14 +11,17 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mcptool"
+	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry/tracing"
 )
@@ -34,7 +37,9 @@ func Command(a *app.App) *cobra.Command {
 	var own app.Access
 	var joinTokenFile, configFile string
 	var execEnv []string
-	var toolsFile string
+	var toolsFile, modelsFile string
+	var supervised bool
+	var restartAfter time.Duration
 	var offer offer
 	command := &cobra.Command{
 		Use:   "run",
@@ -68,6 +73,10 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				return err
 			}
 			o.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
+			ctx := superviseMe(c.Context(), a.Getenv, &o)
+			if supervised && o.OnSession == nil {
+				return supervise(ctx, a, o, restartAfter)
+			}
 			if o.Resources, err = offer.resources(c.Context(), o.Logger); err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}
@@ -79,7 +88,17 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			}
 			defer traces.Close()
 			o.TracerProvider = traces.Provider()
-			tools, err := readTools(toolsFile, &o)
+			meters, flush, err := tracing.Meters(c.Context(), a.Getenv, "mainstay", a.Version)
+			if err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
+			defer flush()
+			otel.SetMeterProvider(meters)
+			tools, err := offered(toolsFile, mcptool.Read, &o)
+			if err != nil {
+				return app.WithExit(app.ExitUsage, err)
+			}
+			models, err := offered(modelsFile, modeltask.Read, &o)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}
@@ -92,13 +111,21 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 					return app.WithExit(app.ExitUsage, err)
 				}
 			}
-			if !allowExec && demoRoot == "" && tools == nil {
+			if !allowExec && demoRoot == "" && tools == nil && models == nil {
 				return app.UsageError("this agent could do nothing: add --allow-exec to let it run commands (whoever " +
-					"may submit tasks may then run anything as this user), or --mcp to let it call tools")
+					"may submit tasks may then run anything as this user), --mcp to let it call tools, or --models to let it call models")
+			}
+			if models != nil {
+				caller, err := modeltask.New(models, runner.SetProvider)
+				if err != nil {
+					return app.WithExit(app.ExitUsage, err)
+				}
+				runner.Handle(modeltask.Type, caller.Handle)
 			}
 			if tools != nil {
-				defer tools.Close()
-				runner.Handle(mcptool.Type, tools.Handle)
+				caller := mcptool.New(tools, o.Version, runner.SetProvider)
+				defer caller.Close()
+				runner.Handle(mcptool.Type, caller.Handle)
 			}
 			if allowExec {
 				runner.Handle(agent.ExecType, agent.ExecHandler(execEnv...))
@@ -118,7 +145,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				return err
 			}
 			defer stop()
-			return Exit(runner.Run(c.Context()))
+			return Exit(runner.Run(ctx))
 		},
 	}
 	flags := command.Flags()
@@ -149,10 +176,16 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 		"variable of this agent's environment that commands see beside PATH, HOME, LANG, TZ and the like (repeatable)")
 	flags.StringVar(&toolsFile, "mcp", "",
 		"YAML file with servers of tools (Model Context Protocol) that tasks of type mcp-tool may call")
+	flags.StringVar(&modelsFile, "models", "",
+		"YAML file with providers of models that tasks of type model may call")
 	offer.flags(flags)
 	flags.DurationVar(&o.GiveUpAfter, "give-up-after", 0, "end when no hub has answered for this long (default: never)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks before it hands them back")
+	flags.BoolVar(&supervised, "supervise", false,
+		"run the agent as a child, and prove to its hub that it died, when it does: nothing waits for its leases then")
+	flags.DurationVar(&restartAfter, "restart-after", 0,
+		"with --supervise: pause before an agent that died is started again (default: end with its exit code)")
 	flags.StringVar(&healthFile, "health-file", "",
 		`file that says how well the agent does, as "0.4 disk errors" or "degraded disk errors"; read every second`)
 	flags.StringVar(&demoRoot, "demo-handlers", "", "handle the tasks of `mainstay demo` for files below this folder")
@@ -160,17 +193,20 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	return command
 }
 
-// readTools reads the servers of tools, if there is a file, and gives the agent their capabilities.
-func readTools(path string, o *agent.Options) (*mcptool.Tools, error) {
+// offered reads a file with what tasks may call, if there is one, and gives the agent its capabilities.
+func offered[F any, P interface {
+	*F
+	Capabilities() []string
+}](path string, read func(string) (P, error), o *agent.Options) (P, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := mcptool.Read(path)
+	file, err := read(path)
 	if err != nil {
 		return nil, err
 	}
 	o.Capabilities = append(o.Capabilities, file.Capabilities()...)
-	return mcptool.New(file, o.Version), nil
+	return file, nil
 }
 
 // Exit gives the reasons for which an agent ends their exit codes.

@@ -44,6 +44,7 @@ type file struct {
 		Key              string            `json:"key"`
 		HealthFile       string            `json:"health_file"`
 		MCP              string            `json:"mcp"`       // a file with servers of tools
+		Models           string            `json:"models"`    // a file with providers of models
 		Resources        string            `json:"resources"` // a file with what tasks may ask for
 		Ports            string            `json:"ports"`
 		Volumes          []string          `json:"volumes"` // --volume
@@ -115,7 +116,7 @@ func (f *file) flags() map[string][]string {
 		"id": {a.AgentID}, "address": {a.Address}, "zone": {a.AvailabilityZone}, "group": {a.AgentGroup}, "hub": a.Hubs,
 		"cluster": {a.Cluster}, "capability": a.Capabilities, "provider": a.Providers, "exec-env": a.ExecEnv,
 		"join-token-file": {a.JoinTokenFile}, "ca": {a.CA}, "cert": {a.Cert}, "key": {a.Key},
-		"health-file": {a.HealthFile}, "mcp": {a.MCP},
+		"health-file": {a.HealthFile}, "mcp": {a.MCP}, "models": {a.Models},
 		"resources": {a.Resources}, "ports": {a.Ports}, "volume": a.Volumes,
 	}
 	for name, value := range a.Metadata {

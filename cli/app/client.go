@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -46,9 +47,7 @@ func (a *App) Client() (*Client, error) {
 	if address == "" {
 		source, address = serverEnv, a.Getenv(serverEnv)
 	}
-	if address == "" {
-		address = DefaultServer
-	}
+	address = cmp.Or(address, DefaultServer)
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
@@ -74,6 +73,13 @@ func (a *App) Client() (*Client, error) {
 	return kept, nil
 }
 
+// HasCredential reports whether a client of the command line proves who it is.
+func (a *App) HasCredential() bool {
+	own := a.access
+	own.Fill(a.Getenv)
+	return own.token != "" || own.cert != ""
+}
+
 // hint says what to do when nothing answers.
 func hint(err *client.UnreachableError) string {
 	var distrusted *tls.CertificateVerificationError
@@ -92,7 +98,7 @@ func hint(err *client.UnreachableError) string {
 const (
 	TokenEnv = "MAINSTAY_TOKEN"
 	caEnv    = "MAINSTAY_CA"
-	certEnv  = "MAINSTAY_CERT"
+	CertEnv  = "MAINSTAY_CERT"
 	keyEnv   = "MAINSTAY_KEY"
 	// JoinTokenEnv is for agents, and for the control plane, which lets them in.
 	JoinTokenEnv = "MAINSTAY_JOIN_TOKEN"
@@ -108,7 +114,7 @@ type Access struct {
 func (c *Access) Flags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ca, "ca", "",
 		"PEM file with the authority of the server's certificate (default $"+caEnv+", else the system's)")
-	flags.StringVar(&c.cert, "cert", "", "PEM file with a client certificate (default $"+certEnv+")")
+	flags.StringVar(&c.cert, "cert", "", "PEM file with a client certificate (default $"+CertEnv+")")
 	flags.StringVar(&c.key, "key", "", "PEM file with its key (default $"+keyEnv+")")
 }
 
@@ -117,7 +123,7 @@ func (c *Access) Fill(getenv func(string) string) {
 	for _, field := range []struct {
 		into *string
 		env  string
-	}{{&c.token, TokenEnv}, {&c.ca, caEnv}, {&c.cert, certEnv}, {&c.key, keyEnv}} {
+	}{{&c.token, TokenEnv}, {&c.ca, caEnv}, {&c.cert, CertEnv}, {&c.key, keyEnv}} {
 		if *field.into == "" {
 			*field.into = strings.TrimSpace(getenv(field.env))
 		}

@@ -7,9 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"github.com/spf13/cobra"
 )
 
 // Table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
@@ -198,4 +201,113 @@ func LabelText(labels map[string]string) string {
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")
+}
+
+// Progress shows how far something is: a bar on a terminal, a line for each quarter elsewhere.
+type Progress struct {
+	To    io.Writer
+	TTY   bool
+	Unit  string
+	Total int
+
+	mu   sync.Mutex
+	done int
+}
+
+const barWidth = 40
+
+// Step counts one more and returns how many there are.
+func (p *Progress) Step() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := 4 * p.done / p.Total
+	p.done++
+	if p.TTY {
+		p.draw()
+		if p.done == p.Total {
+			fmt.Fprintln(p.To)
+		}
+		return p.done
+	}
+	if 4*p.done/p.Total > before {
+		fmt.Fprintf(p.To, "%d of %d %s\n", p.done, p.Total, p.Unit)
+	}
+	return p.done
+}
+
+func (p *Progress) draw() {
+	filled := barWidth * p.done / p.Total
+	fmt.Fprintf(p.To, "\r[%s%s] %d of %d %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.done,
+		p.Total, p.Unit)
+}
+
+// Tell prints a line between.
+func (p *Progress) Tell(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.TTY {
+		fmt.Fprintln(p.To, line)
+		return
+	}
+	fmt.Fprintf(p.To, "\r\x1b[K%s\n", line)
+	p.draw()
+}
+
+// watchEvery is the time between two looks of --watch without a value.
+const watchEvery = 2 * time.Second
+
+// clearScreen moves a terminal's cursor to the top and clears what is below.
+const clearScreen = "\x1b[H\x1b[J"
+
+// Watched adds --watch to a command that prints how something stands: it prints it again and again, until Ctrl-C.
+func (a *App) Watched(command *cobra.Command) *cobra.Command {
+	var every time.Duration
+	command.Flags().DurationVarP(
+		&every,
+		"watch",
+		"w",
+		0,
+		"print again and again, with this time between (--watch alone: 2s)",
+	)
+	command.Flags().Lookup("watch").NoOptDefVal = watchEvery.String()
+	CheckFirst(command, func() error {
+		if every < 0 {
+			return UsageError("--watch must not be negative")
+		}
+		return nil
+	})
+	once := command.RunE
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if every == 0 {
+			return once(c, args)
+		}
+		out := a.Stdout
+		defer func() { a.Stdout = out }()
+		for {
+			var page bytes.Buffer
+			a.Stdout = &page
+			err := once(c, args)
+			if c.Context().Err() != nil {
+				return nil
+			}
+			if err != nil && ExitCode(err) != ExitUnreachable {
+				return err
+			}
+			if err != nil {
+				page.WriteString(OneLine(err.Error()) + "\n")
+			}
+			if a.StdoutTTY {
+				_, _ = out.Write([]byte(clearScreen))
+			}
+			if _, err := out.Write(page.Bytes()); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(every):
+			case <-c.Context().Done():
+				return nil
+			}
+		}
+	}
+	return command
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -120,9 +121,7 @@ func (s *Submission) command(r *api.TaskRequest, args []string) error {
 	if s.payload != "" {
 		return UsageError("give --payload or a command after --, not both")
 	}
-	if r.Type == "" {
-		r.Type = agent.ExecType
-	}
+	r.Type = cmp.Or(r.Type, agent.ExecType)
 	if r.Type != agent.ExecType {
 		return UsageError("a command after -- is a task of type %s, not of the --type given", agent.ExecType)
 	}

@@ -24,10 +24,10 @@ import (
 var root func(*app.App) *cobra.Command
 
 // Main runs a package's tests with the commands below of. The test's binary stands in for the program: commands that
-// start agents start it again.
+// start agents or servers of tools start it again.
 func Main(m *testing.M, of func(*app.App) *cobra.Command) {
 	root = of
-	if len(os.Args) > 1 && os.Args[1] == "agent" {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		a := app.New("dev")
 		ctx, stop := a.Signals()
 		code := a.Execute(ctx, root(a), os.Args[1:])

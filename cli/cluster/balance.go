@@ -16,14 +16,16 @@ func rebalanceCommand(a *app.App) *cobra.Command {
 	var request api.RebalanceRequest
 	command := app.Show(a, &cobra.Command{
 		Use:   "rebalance NAME",
-		Short: "Spread a cluster's shards and targets evenly over its agents",
-		Long: `Spread a cluster's shards and targets evenly over its agents, with as few moves as that needs, and tell what moved. What
-waits in a lane stays where it is, work that is pinned to an agent too.`,
-		Example: "  mainstay cluster rebalance default --dry-run\n  mainstay cluster rebalance default",
+		Short: "Spread a cluster's shards and targets, and its tasks, evenly over its agents",
+		Long: `Spread a cluster's shards and targets evenly over its agents, with as few moves as that needs, and tell what moved. With
+--tasks, running tasks move from busy agents to idle ones too, and run again there from their last checkpoint. What
+waits in a lane goes to the first agent that is free, work that is pinned to an agent to that one.`,
+		Example: "  mainstay cluster rebalance default --dry-run\n  mainstay cluster rebalance default --tasks",
 		Args:    app.Exactly("a cluster's name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.Rebalance, error) {
 		return s.Clusters.Rebalance(ctx, args[0], request)
 	}, printRebalance)
+	command.Flags().BoolVar(&request.Tasks, "tasks", false, "move running tasks too")
 	command.Flags().BoolVar(&request.DryRun, "dry-run", false, "only show what would move")
 	command.Flags().StringVar(&request.Reason, "reason", "", "why; kept in the cluster's history")
 	return command
@@ -36,14 +38,19 @@ func printRebalance(a *app.App, r *fleet.Rebalance) error {
 		if m.Shard != nil {
 			return []string{fmt.Sprintf("shard %d", *m.Shard), m.From, m.To, fmt.Sprint(len(m.Targets))}
 		}
+		if m.Task != "" {
+			return []string{"task " + m.Task, m.From, m.To, ""}
+		}
 		return []string{"target " + m.Target, m.From, m.To, ""}
 	})
 	if err != nil || r.Mode == fleet.ActivePassive {
 		return err
 	}
-	return app.PrintBelow(a, r.Agents, []string{"AGENT", "SHARDS", "TARGETS"}, func(g *fleet.AgentShare) []string {
-		return []string{g.AgentID, change(g.ShardsBefore, g.Shards), change(g.TargetsBefore, g.Targets)}
-	})
+	return app.PrintBelow(a, r.Agents, []string{"AGENT", "SHARDS", "TARGETS", "TASKS"},
+		func(g *fleet.AgentShare) []string {
+			return []string{g.AgentID, change(g.ShardsBefore, g.Shards), change(g.TargetsBefore, g.Targets),
+				change(g.TasksBefore, g.Tasks)}
+		})
 }
 
 func change(before, after int) string {

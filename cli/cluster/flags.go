@@ -126,7 +126,7 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("scale-down-cooldown", 0, "least time from the last start or stop of agents to a stop (default 5m)")
 	flags.Int("scale-down-decrement", 0, "agents stopped at a time (default 1)")
 	flags.String("spawner", "", "name of the spawner that starts agents (default: any)")
-	flags.String("platform", "", "where started agents run: process, docker, kubernetes or coolify (default: the named spawner's, else process)")
+	flags.String("platform", "", "where started agents run: process, docker, kubernetes, coolify or ec2 (default: the named spawner's, else process)")
 	flags.StringArray("fallback-platform", nil, "platform to try where none before it takes the agents; may be repeated")
 	flags.String("image", "", "container image of started agents (default: the spawner's)")
 	flags.String("docker-pull", "", "when the engine fetches the image: missing, always or never (default missing)")

@@ -26,9 +26,9 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		t.Row(
 			"Brake holds",
 			fmt.Sprintf(
-				"since %s at hub %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s",
+				"since %s at %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s",
 				a.Ago(&b.Since),
-				b.Hub,
+				fleet.BrakeHold{Hub: b.Hub}.Where(),
 				b.Lost,
 				k.Name,
 			),

@@ -48,7 +48,7 @@ func eventText(e *api.CloudEvent) string {
 			add("every lane")
 		}
 	case "brake":
-		add("hub %s", d.Hub)
+		add("%s", fleet.BrakeHold{Hub: d.Hub}.Where())
 		if d.Count > 0 {
 			add(", %d agents vanished", d.Count)
 		}

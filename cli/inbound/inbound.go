@@ -143,19 +143,15 @@ func printEvent(a *app.App, e *api.Inbound) error {
 func replayCommand(a *app.App) *cobra.Command {
 	var in api.ReplayRequest
 	var data string
-	command := a.Call(&cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use: "replay EVENT", Short: "Have an event dispatched again", Args: app.Exactly("an event's id"),
 		Example: "  mainstay quarantine replay 5a2c… --reason \"the job is mended\"\n  mainstay quarantine replay 5a2c… --data @corrected.json",
-	}, func(ctx context.Context, s *app.Client, args []string) (err error) {
+	}, func(ctx context.Context, s *client.Client, args []string) (_ *api.Inbound, err error) {
 		if in.Data, err = app.ReadJSON("--data", data, a.Stdin); err != nil {
-			return err
+			return nil, err
 		}
-		e, err := s.Inbound.Replay(ctx, args[0], in)
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error { return printEvent(a, e) })
-	})
+		return s.Inbound.Replay(ctx, args[0], in)
+	}, printEvent)
 	command.Flags().StringVar(&data, "data", "", "JSON to use instead of the event's data: a value, @FILE, or - for standard input")
 	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the event")
 	return command

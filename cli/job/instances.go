@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,14 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Defi
 			return err
 		}
 		ready, problem := 0, ""
+		r := all.Deployment
+		switch {
+		case r == nil:
+		case r.Status == job.DeploymentWaiting:
+			problem = "the canaries are healthy: let the others follow with mainstay job promote " + nameOf(d)
+		case r.Status == job.DeploymentFailed:
+			problem = fmt.Sprintf("the deployment of version %d has failed: %s", r.Version, r.Reason)
+		}
 		for n := range all.Instances {
 			switch i := &all.Instances[n]; {
 			case i.Health == fleet.InstancePassing && d.Type != job.Sysbatch, i.Status == job.StepCompleted:
@@ -38,7 +47,7 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Defi
 				problem = fmt.Sprintf("instance %s is %s: %s", i.Name, i.Status, i.Why)
 			}
 		}
-		if ready == all.Wanted && ready > 0 || problem != "" {
+		if ready == all.Wanted && ready > 0 && (r == nil || !r.Active()) || problem != "" {
 			err := a.Print(s.Answer, func() error { return printInstances(a, all) })
 			if problem != "" {
 				err = errors.Join(err, app.WithExit(app.ExitIncomplete, errors.New(problem)))
@@ -71,6 +80,34 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		err = a.Say("")
 	}
 	return err
+}
+
+func deploymentCommand(a *app.App) *cobra.Command {
+	return a.Call(&cobra.Command{
+		Use: "deployment NAME", Short: "Show how new versions of a job take the place of those before",
+		Args: app.Exactly("a job's name"), Example: "  mainstay job deployment ranker",
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		j, err := s.Jobs.Get(ctx, args[0], 0)
+		if err != nil {
+			return err
+		}
+		header := []string{"VERSION", "STATUS", "HEALTHY INSTANCES", "STARTED", "BY", "WHY"}
+		return a.Print(map[string]any{"job": j.Name, "deployments": j.Deployments}, func() error {
+			return app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
+				func(r *job.Deployment) []string {
+					counts := make([]string, len(r.Counts))
+					for n, c := range r.Counts {
+						counts[n] = fmt.Sprintf("version %d: %d of %d", c.Version, c.Healthy, c.Instances)
+					}
+					why := r.Reason
+					if r.RevertedTo > 0 {
+						why += fmt.Sprintf("; version %d is in force again", r.RevertedTo)
+					}
+					return []string{fmt.Sprint(r.Version), string(r.Status), strings.Join(counts, ", "),
+						a.Ago(&r.StartedAt), r.By, app.Printable(why)}
+				})
+		})
+	})
 }
 
 func scaleCommand(a *app.App) *cobra.Command {

@@ -45,6 +45,11 @@ which; each run of the job carries them out on the agents of its cluster. See ru
 		pauseCommand(a, "resume", "Let a paused or stopped job start runs or instances again", "goes on",
 			client.Jobs.Resume),
 		pauseCommand(a, "stop", "Stop the instances of a job", "stops its instances", client.Jobs.Stop),
+		deploymentCommand(a),
+		pauseCommand(a, "promote", "Let all instances of a job follow its healthy canaries",
+			"replaces its other instances", client.Jobs.Promote),
+		pauseCommand(a, "fail", "End the deployment of a job as failed", "has ended its deployment",
+			client.Jobs.FailDeployment),
 		scaleCommand(a),
 		restartCommand(a),
 		versionsCommand(a),
@@ -106,8 +111,7 @@ func read(stdin io.Reader, file string) ([]byte, error) {
 
 func validate(file string, text []byte) validated {
 	_, plan, err := flow.Read(file, text)
-	var wrong *document.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*document.Error](err); ok {
 		return validated{File: file, Problems: wrong.Problems}
 	}
 	return validated{File: file, Valid: true, Plan: plan, Warnings: flow.Warnings(plan)}

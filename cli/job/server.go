@@ -198,6 +198,8 @@ func stateOf(j *api.JobEntry) string {
 		return "stopped"
 	case j.Paused:
 		return "paused"
+	case j.Deployment != "" && j.Deployment != job.DeploymentSuccessful:
+		return "deployment " + string(j.Deployment)
 	}
 	return "active"
 }
@@ -332,9 +334,9 @@ func versionsCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY", "STEPS"},
+			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY"},
 				func(v *job.Version) []string {
-					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By, fmt.Sprint(len(v.Definition.Steps))}
+					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By}
 				})
 		})
 	})
@@ -342,19 +344,24 @@ func versionsCommand(a *app.App) *cobra.Command {
 
 func revertCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
-		Use: "revert NAME VERSION", Short: "Put an earlier version in force again",
-		Args: app.Exactly("a job's name", "a version"), Example: "  mainstay job revert nightly 3",
+		Use: "revert NAME [VERSION]", Short: "Put an earlier version in force again",
+		Long: `Put an earlier version in force again. Without VERSION it is the last one with which all instances of the job were
+healthy.`,
+		Args: cobra.RangeArgs(1, 2), Example: "  mainstay job revert nightly 3\n  mainstay job revert ranker",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		version, err := strconv.Atoi(args[1])
-		if err != nil || version < 1 {
-			return app.UsageError("VERSION must be a number: see mainstay job versions %s", args[0])
+		version := 0
+		if len(args) > 1 {
+			var err error
+			if version, err = strconv.Atoi(args[1]); err != nil || version < 1 {
+				return app.UsageError("VERSION must be a number: see mainstay job versions %s", args[0])
+			}
 		}
 		j, err := s.Jobs.Revert(ctx, args[0], version)
 		if err != nil {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf("Job %s is at version %d, with the definition of version %d.\n", j.Name, j.Version, version)
+			return a.Sayf("Job %s is at version %d, with the definition of an earlier one.\n", j.Name, j.Version)
 		})
 	})
 }

@@ -1,16 +1,19 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 )
 
@@ -163,5 +166,25 @@ func TestEachHTTPRequestBringsItsToken(t *testing.T) {
 		require.NoError(t, err)
 		_ = answer.Body.Close()
 		require.Equal(t, http.StatusForbidden, answer.StatusCode, name)
+	}
+}
+
+// With a certificate of its own the server would lend its rights to everybody who reaches it.
+func TestNoCredentialIsSharedOverHTTP(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"a token":       {"MAINSTAY_TOKEN": "mst_0123456789ab_x"},
+		"a certificate": {"MAINSTAY_CERT": "cert.pem", "MAINSTAY_KEY": "key.pem"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range env {
+				t.Setenv(k, v)
+			}
+			a := app.New("dev")
+			command := Command(a)
+			command.SetArgs([]string{"--listen", "127.0.0.1:0"})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorContains(t, command.ExecuteContext(ctx), "every request brings its own API token")
+		})
 	}
 }

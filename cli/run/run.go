@@ -54,16 +54,12 @@ func printRuns(a *app.App, runs []api.RunEntry) error {
 
 func getCommand(a *app.App) *cobra.Command {
 	var wait time.Duration
-	command := a.Call(&cobra.Command{
+	command := app.Show(a, &cobra.Command{
 		Use: "get RUN", Short: "Tell a run's story: its steps, who ran them, and what a person may do",
 		Args: app.Exactly("a run's id"), Example: "  mainstay run get r-06f3… --wait",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		run, err := s.Runs.Get(ctx, args[0], wait)
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error { return app.PrintRun(a, run) })
-	})
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.Run, error) {
+		return s.Runs.Get(ctx, args[0], wait)
+	}, app.PrintRun)
 	app.WaitFlag(command, &wait, "the run has ended or needs a person")
 	return command
 }

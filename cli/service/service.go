@@ -48,14 +48,15 @@ func getCommand(a *app.App) *cobra.Command {
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.ServiceInstances, error) {
 		return s.Services.Get(ctx, args[0], q)
 	}, func(a *app.App, found *api.ServiceInstances) error {
-		header := []string{"ADDRESS", "HEALTH", "JOB", "INSTANCE", "AGENT", "ZONE", "VERSION", "TAGS", "BEGAN"}
+		header := []string{"ADDRESS", "HEALTH", "JOB", "INSTANCE", "AGENT", "ZONE", "VERSION", "ROLE", "TAGS", "BEGAN"}
 		return app.PrintTable(a, found.Instances, "No instance is found.", header, func(i *api.ServiceInstance) []string {
 			return []string{i.Address, string(i.Health), i.Job, i.Instance, i.Agent, i.Zone, fmt.Sprint(i.Version),
-				strings.Join(i.Tags, ","), a.Ago(&i.Since)}
+				string(i.Role), strings.Join(i.Tags, ","), a.Ago(&i.Since)}
 		})
 	})
 	command.Flags().BoolVar(&q.Any, "any", false, "also those that are starting or failing")
 	command.Flags().StringVar(&q.Tag, "tag", "", "only those with this tag")
+	command.Flags().StringVar((*string)(&q.Role), "role", "", "only stable ones, or canaries: stable or canary")
 	command.Flags().StringVar(&q.Zone, "zone", "", "only those of this zone")
 	return command
 }

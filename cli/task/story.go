@@ -158,6 +158,7 @@ func summary(a *app.App, task *api.Task) error {
 	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {
 		optional("Next attempt", moment(a, task.NextAttemptAt))
 	}
+	optional("Waits until", moment(a, task.ExpiresAt))
 	if dead := task.DeadLetter; dead != nil {
 		t.Row("Dead letter", "since "+moment(a, &dead.Since))
 		if task.Status == fleet.TaskDeadLetter {
@@ -211,6 +212,9 @@ func attemptTable(a *app.App, attempts []fleet.Attempt) error {
 		}
 		if at.ErrorType != "" {
 			reason = at.ErrorType + ": " + reason
+		}
+		if at.Route != nil {
+			reason = strings.TrimSuffix(at.Route.Provider+" "+at.Route.Model+": "+reason, ": ")
 		}
 		t.Row(strconv.Itoa(at.Number), at.AgentID, positive(at.Epoch), clockTime(at.StartedAt), took(a, at), outcome,
 			progressText(at.Progress), reason)

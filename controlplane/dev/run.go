@@ -54,6 +54,7 @@ type Options struct {
 	Mesh         config.Mesh
 	allowExec    bool     // although security is on
 	execEnv      []string // variables that commands see
+	AgentArgs    []string // more of the agents' command lines
 	security     config.Security
 	Open         bool   // without security whatever the environment says: the demo, on this machine alone
 	DemoRoot     string // folder for the agents' demo handlers; empty: none
@@ -108,8 +109,6 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	d := &Run{URL: controlplane.LocalURL(listener), slots: o.Slots, image: o.Image}
 	if o.Image == "" {
 		d.IDs = agentIDs(o.Agents)
-	} else {
-		d.containers = o.Agents
 	}
 	defer func() {
 		if err != nil {
@@ -125,6 +124,12 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 	d.exposed = o.exposed(listener, d.ui)
 	if err := d.decideExec(o, a.Getenv); err != nil {
 		return nil, err
+	}
+	if d.image != "" && d.exec {
+		d.containers = o.Agents
+		if err := d.fetchImage(ctx, a); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.prepareDir(o.dataDir); err != nil {
 		return nil, err
@@ -166,6 +171,20 @@ func Start(ctx context.Context, a *app.App, o Options) (_ *Run, err error) {
 		return nil, err
 	}
 	return d, d.wantContainers(ctx)
+}
+
+// fetchImage has the engine get the image of the agents. It shows that there is an engine.
+func (d *Run) fetchImage(ctx context.Context, a *app.App) error {
+	engine, err := docker.New(docker.Options{Options: spawner.Options{Name: Cluster}})
+	if err == nil {
+		defer engine.Close()
+		fmt.Fprintf(a.Stderr, "Getting the image %s ready.\n", d.image)
+		err = engine.Fetch(ctx, d.image)
+	}
+	if err != nil {
+		return fmt.Errorf("--platform docker: %w", err)
+	}
+	return nil
 }
 
 // wantContainers has the cluster of `dev` keep so many agents as containers.
@@ -352,6 +371,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 		if o.DemoRoot != "" {
 			args = append(args, "--demo-handlers", o.DemoRoot)
 		}
+		args = append(args, o.AgentArgs...)
 		if o.HealthFiles != "" {
 			args = append(args, "--health-file", filepath.Join(o.HealthFiles, id))
 		}

@@ -4,11 +4,15 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	workerpb "go.temporal.io/api/worker/v1"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -68,8 +72,7 @@ func takeLive(a *api.Agent, h *workerpb.WorkerHeartbeat) {
 		a.Health, a.HealthScore = level, &score
 	}
 	if t := h.GetHeartbeatTime(); t != nil {
-		at := t.AsTime().UTC()
-		a.LastHeartbeat = &at
+		a.LastHeartbeat = new(t.AsTime().UTC())
 	}
 	if slots := h.GetActivityTaskSlotsInfo(); slots != nil {
 		running := int(slots.GetCurrentUsedSlots())
@@ -105,17 +108,14 @@ func (h *Handlers) Register(routes huma.API) {
 		"Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. "+
 			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
 	), h.listAgents)
-	httpapi.Register(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}",
-		"Get an agent", ""), func(ctx context.Context, in *getAgentInput) (*rest.Output[api.Agent], error) {
-		return rest.Reply(h.agent(ctx, in.ID, in.full()))
-	})
+	rest.Serve(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}", "Get an agent", ""), h.agent)
 	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusNoContent, rest.Op("Agents", "forget-agent",
 		"DELETE /{id}", "Forget a lost agent",
 		"It is no member any more; should it come back, it joins anew. Answers 409 conflict while it is connected.")),
 		h.forget)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
 		"List a cluster's members", ""), h.listMembers)
-	httpapi.Register(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
+	rest.Serve(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
 		"Prove that an agent has ended",
 		"For when it is certain that its process and all that it started has ended, as when its machine is switched off. Nothing waits "+
 			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it."),
@@ -170,23 +170,238 @@ type deadInput struct {
 }
 
 // declareDead takes a person's proof that an agent has ended.
-func (h *Handlers) declareDead(ctx context.Context, in *deadInput) (*rest.Output[api.Agent], error) {
+func (h *Handlers) declareDead(ctx context.Context, in *deadInput) (api.Agent, error) {
 	by := access.From(ctx)
 	return change(ctx, h, in.ID, "take a proof of death", contract.DeadUpdate, fleet.DeathProof{AgentID: in.ID,
 		Instance: in.Body.InstanceID, By: cmp.Or(by.Name, "an operator"), Proof: in.Body.Proof})
 }
 
 // agent shows an agent.
-func (h *Handlers) agent(ctx context.Context, id string, full bool) (api.Agent, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	view, live, err := h.ClusterOfAgent(ctx, id)
+func (h *Handlers) agent(ctx context.Context, in *getAgentInput) (api.Agent, error) {
+	view, live, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
 		return api.Agent{}, err
 	}
-	agents := []api.Agent{agentOf(&view.Cluster, view.Member(id), live)}
-	if full {
-		h.addTasks(ctx, &view.Cluster, id, agents)
+	agents := []api.Agent{agentOf(&view.Cluster, view.Member(in.ID), live)}
+	if in.full() {
+		h.addTasks(ctx, &view.Cluster, in.ID, agents)
 	}
 	return agents[0], nil
+}
+
+// stateOf says what an agent is good for. One whose load is not known is taken to have a free slot.
+func stateOf(a *api.Agent) api.WorkerState {
+	switch a.Status {
+	case fleet.AgentOffline:
+		return api.WorkerDead
+	case fleet.AgentStopping, fleet.AgentDraining, fleet.AgentMaintenance:
+		return api.WorkerDraining
+	}
+	if a.Running != nil && *a.Running >= a.EffectiveSlots {
+		return api.WorkerBusy
+	}
+	return api.WorkerReady
+}
+
+// ViewInput says how much to tell of an agent. It is exported because huma reads no unexported embedded field.
+type ViewInput struct {
+	View string `query:"view" enum:"basic,full" default:"basic" doc:"full adds current_tasks, as far as the hubs answer."`
+}
+
+func (v ViewInput) full() bool { return v.View == "full" }
+
+type listAgentsInput struct {
+	Cluster    string              `query:"cluster"`
+	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
+	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
+	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
+	Zone       string              `query:"zone"`
+	Group      string              `query:"group"`
+	Capability []string            `query:"capability,explode" maxItems:"32" doc:"Repeat it for several: an agent must have all."`
+	TaskType   string              `query:"task_type" doc:"Only those that handle this type."`
+	Metadata   []string            `query:"metadata,explode" maxItems:"32" doc:"As name=value. Repeat it for several: all must fit."`
+	Health     []fleet.HealthLevel `query:"health" enum:"healthy,degraded,warning,critical,failed" doc:"Levels, separated by commas."`
+	ViewInput
+	rest.PageInput
+}
+
+// wants reports whether an agent fits all filters.
+func (in *listAgentsInput) wants(a *api.Agent) bool {
+	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
+		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
+		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) &&
+		(in.Group == "" || a.Group == in.Group) &&
+		!slices.ContainsFunc(in.Capability, func(c string) bool { return !slices.Contains(a.Capabilities, c) }) &&
+		(in.TaskType == "" || len(a.TaskTypes) == 0 || slices.Contains(a.TaskTypes, in.TaskType)) &&
+		!slices.ContainsFunc(in.Metadata, func(term string) bool {
+			name, value, _ := strings.Cut(term, "=")
+			has, ok := a.Metadata[name]
+			return !ok || has != value
+		})
+}
+
+// discover lists the agents of a cluster that fit.
+func (h *Handlers) discover(
+	ctx context.Context, c *fleet.Cluster, live store.Live, in *listAgentsInput,
+) ([]api.Agent, error) {
+	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
+		return nil, rest.Invalid("query.metadata", errors.New("must be like name=value"))
+	}
+	var agents []api.Agent
+	for i := range c.Members {
+		if a := agentOf(c, &c.Members[i], live); in.wants(&a) {
+			agents = append(agents, a)
+		}
+	}
+	if in.full() && len(agents) > 0 {
+		h.addTasks(ctx, c, "", agents)
+	}
+	return agents, nil
+}
+
+// addTasks asks hubs what the agents run. What a hub does not tell stays absent.
+func (h *Handlers) addTasks(ctx context.Context, c *fleet.Cluster, only string, agents []api.Agent) {
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, only, "tasks", contract.ReadTasksID,
+		contract.ReadTasksInput{Cluster: c.Config.Name, AgentID: only})
+	if err != nil {
+		h.Logger.Debug("what agents run is not known", zap.String("cluster", c.Config.Name), zap.Error(err))
+	}
+	for i := range agents {
+		held, known := byHub[agents[i].Hub].Agents[agents[i].ID]
+		if !known {
+			continue
+		}
+		agents[i].CurrentTasks = held
+		if n := len(held); n < contract.MaxHeldTasks { // newer than what its hub publishes
+			agents[i].Running = &n
+			agents[i].State = stateOf(&agents[i])
+		}
+	}
+}
+
+type membersInput struct {
+	ID string `path:"id" doc:"The cluster's name."`
+	rest.PageInput
+}
+
+type listMembersOutput struct {
+	Body struct {
+		Members       []api.Agent `json:"members"`
+		NextPageToken string      `json:"next_page_token,omitempty"`
+	}
+}
+
+func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	live := h.Live(ctx)
+	members := make([]api.Agent, len(view.Members))
+	for i := range view.Members {
+		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
+	}
+	out := &listMembersOutput{}
+	out.Body.Members, out.Body.NextPageToken, err = rest.Page(members, in.PageToken, in.PageSize,
+		func(a *api.Agent) string { return a.ID })
+	return out, err
+}
+
+func (h *Handlers) registerHealth(routes huma.API) {
+	rest.Serve(routes, access.View, rest.Op(
+		"Agents",
+		"get-agent-health",
+		"GET /{id}/health",
+		"Get an agent's health, with what it is made of",
+		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
+	),
+		func(ctx context.Context, in *rest.AgentInput) (api.AgentHealth, error) {
+			view, live, err := h.ClusterOfAgent(ctx, in.ID)
+			if err != nil {
+				return api.AgentHealth{}, err
+			}
+			agents, err := h.healths(ctx, &view.Cluster, live, in.ID)
+			if err != nil {
+				return api.AgentHealth{}, err
+			}
+			return agents[0], nil
+		})
+	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-health", "GET /clusters/{id}/health",
+		"Get the health of a cluster's agents", ""),
+		func(ctx context.Context, in *rest.ClusterInput) (api.ClusterHealth, error) {
+			view, err := h.View(ctx, in.ID)
+			if err != nil {
+				return api.ClusterHealth{}, err
+			}
+			agents, err := h.healths(ctx, &view.Cluster, h.Live(ctx), "")
+			return api.ClusterHealth{
+				Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
+			}, err
+		})
+}
+
+// healths asks the hubs of a cluster's members, or that of one member, how well they do.
+func (h *Handlers) healths(
+	ctx context.Context, c *fleet.Cluster, live store.Live, only string,
+) ([]api.AgentHealth, error) {
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadHealthActivity, c, only, "health", contract.ReadHealthID,
+		contract.ReadHealthInput{Cluster: c.Config.Name, AgentID: only})
+	if err != nil {
+		return nil, err
+	}
+	agents, facts := []api.AgentHealth{}, live.Facts(c)
+	for i := range c.Members {
+		if m := &c.Members[i]; only == "" || m.AgentID == only {
+			a := healthOf(c, m, byHub)
+			a.Status, _, _ = live.Status(m)
+			if now, known := facts[m.AgentID]; known {
+				takeMetrics(&a, &now)
+			}
+			agents = append(agents, a)
+		}
+	}
+	return agents, nil
+}
+
+// healthOf joins what the cluster knows of a member with what its hub says.
+func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadHealthResult) api.AgentHealth {
+	a := api.AgentHealth{AgentID: m.AgentID, Cluster: c.Config.Name}
+	rated, known := byHub[m.Hub].Agents[m.AgentID]
+	switch {
+	case !m.Connected():
+		a.Level, a.Score, a.FailedAt = fleet.HealthFailed, new(0.0), &m.StatusSince
+		a.Why = "not connected: " + m.StatusReason
+	case !known:
+		a.Why = "its hub did not answer for it; try again"
+	default:
+		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
+		a.ConsecutiveFailures = rated.ConsecutiveFailures
+		if m.Health != nil && m.Health.Level.WorseThan(fleet.HealthWarning) {
+			a.FailedAt = &m.Health.Since
+		}
+	}
+	return a
+}
+
+// takeMetrics puts in what the agent's hub publishes of it.
+func takeMetrics(a *api.AgentHealth, now *fleet.LiveAgent) {
+	a.LastHeartbeat = &now.LastHeartbeat
+	a.Metrics = &api.HealthMetrics{CPUPercent: now.CPUPercent, MemoryPercent: now.MemoryPercent, TaskCount: now.Running}
+	if now.Processed > 0 {
+		a.Metrics.ErrorRate = float64(now.Failed) / float64(now.Processed)
+	}
+}
+
+func meanScore(agents []api.AgentHealth) *float64 {
+	sum, n := 0.0, 0
+	for i := range agents {
+		if a := &agents[i]; a.Score != nil && a.Status != fleet.AgentMaintenance {
+			sum += *a.Score
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return new(sum / float64(n))
 }

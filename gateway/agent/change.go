@@ -12,7 +12,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -34,19 +33,19 @@ type reduceLoadInput struct {
 }
 
 func (h *Handlers) registerLoads(routes huma.API) {
-	httpapi.Register(routes, access.Operate, rest.Op("Agents", "reduce-load", "POST /{id}/reduce-load",
+	rest.Serve(routes, access.Operate, rest.Op("Agents", "reduce-load", "POST /{id}/reduce-load",
 		"Let an agent run fewer tasks at a time",
 		"What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, "+
 			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s."), h.reduceLoad)
-	httpapi.Register(routes, access.Operate, rest.Op("Agents", "restore-load", "POST /{id}/restore-load",
+	rest.Serve(routes, access.Operate, rest.Op("Agents", "restore-load", "POST /{id}/restore-load",
 		"Give an agent all its slots back", "At once. Where nothing was reduced, nothing happens."),
-		func(ctx context.Context, in *rest.AgentInput) (*rest.Output[api.Agent], error) {
+		func(ctx context.Context, in *rest.AgentInput) (api.Agent, error) {
 			request := contract.RestoreLoadRequest{AgentID: in.ID}
 			return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, request)
 		})
 }
 
-func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*rest.Output[api.Agent], error) {
+func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (api.Agent, error) {
 	request := contract.ReduceLoadRequest{AgentID: in.ID}
 	if b := in.Body; b != nil {
 		request.Slots, request.Factor = b.Slots, b.Factor
@@ -57,12 +56,12 @@ func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (*rest.O
 				err = fmt.Errorf("must be between 1s and %s", fleet.Duration(fleet.MaxReduceFor))
 			}
 			if err != nil {
-				return nil, rest.Invalid("body.for", err)
+				return api.Agent{}, rest.Invalid("body.for", err)
 			}
 			request.For = fleet.Duration(d)
 		}
 		if err := request.Reduce().Validate(); err != nil {
-			return nil, rest.Invalid("body", err)
+			return api.Agent{}, rest.Invalid("body", err)
 		}
 	}
 	return change(ctx, h, in.ID, doingLoad, contract.ReduceLoadUpdate, request)
@@ -74,13 +73,13 @@ type maintenanceInput struct {
 }
 
 func (h *Handlers) registerMaintenance(routes huma.API) {
-	httpapi.Register(routes, access.Operate, rest.Op("Drains", "set-maintenance", "POST /{id}/maintenance",
+	rest.Serve(routes, access.Operate, rest.Op("Drains", "set-maintenance", "POST /{id}/maintenance",
 		"Put an agent into maintenance, or end it",
 		"It stays in maintenance when it restarts. Answers 409 conflict while it is being drained."), h.setMaintenance)
 }
 
 // setMaintenance cordons an agent by hand, or lifts its cordon.
-func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (*rest.Output[api.Agent], error) {
+func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (api.Agent, error) {
 	const doing = "set an agent's maintenance"
 	if !in.Body.Enabled {
 		return change(ctx, h, in.ID, doing, contract.UncordonUpdate, contract.UncordonRequest{AgentID: in.ID})
@@ -92,24 +91,22 @@ func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (*r
 // change has an agent's cluster change it, and answers the agent as it stands then.
 func change[In, Out any](
 	ctx context.Context, h *Handlers, id, doing string, u contract.Update[In, Out], request In,
-) (*rest.Output[api.Agent], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+) (a api.Agent, err error) {
 	view, live, err := h.ClusterOfAgent(ctx, id)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	name := view.Config.Name
 	if _, err := store.UpdateCluster(ctx, h.Store.Clusters(), u, name, request); err != nil {
-		return nil, h.Answer(err, doing, protocol.CodeUnknownAgent)
+		return a, h.Answer(err, doing, protocol.CodeUnknownAgent)
 	}
 	after, err := h.View(ctx, name)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	member := after.Member(id)
 	if member == nil {
-		return nil, rest.Unknown(protocol.CodeUnknownAgent)
+		return a, rest.Unknown(protocol.CodeUnknownAgent)
 	}
-	return &rest.Output[api.Agent]{Body: agentOf(&after.Cluster, member, live)}, nil
+	return agentOf(&after.Cluster, member, live), nil
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -109,15 +108,8 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate.Scoped(), submit, h.submit)
 	httpapi.Register(routes, access.View.Scoped(), op("list-arrays", "GET /arrays", "List arrays",
 		"Newest first. An array appears within about a second of its change."), h.list)
-	httpapi.Register(routes, access.View.Scoped(), op("get-array", "GET /arrays/{id}", "Get an array, or wait for it",
-		"With how many of its elements have each status."),
-		func(ctx context.Context, in *getInput) (*rest.Output[api.Array], error) {
-			wait, err := rest.ParseWait(in.Wait)
-			if err != nil {
-				return nil, err
-			}
-			return rest.Reply(h.wait(ctx, in.ID, wait))
-		})
+	rest.Hold(routes, access.View.Scoped(), op("get-array", "GET /arrays/{id}", "Get an array, or wait for it",
+		"With how many of its elements have each status."), h.wait)
 	httpapi.Register(routes, access.View.Scoped(), op("list-elements", "GET /arrays/{id}/elements",
 		"List an array's elements", "By their numbers, each with its status and why it failed or waits."), h.elements)
 	httpapi.Register(routes, access.View.Scoped(), op("list-results", "GET /arrays/{id}/results",
@@ -126,7 +118,7 @@ func (h *Handlers) Register(routes huma.API) {
 	stream := op("stream-results", "GET /arrays/{id}/results.ndjson", "Read all that an array's elements returned",
 		"The same as the list, without pages: one JSON object on each line. If not all can be read, the last line has error.")
 	stream.Responses = map[string]*huma.Response{"200": {Description: "The results.",
-		Content: map[string]*huma.MediaType{ndjson: {Schema: &huma.Schema{Type: huma.TypeString,
+		Content: map[string]*huma.MediaType{httpapi.NDJSON: {Schema: &huma.Schema{Type: huma.TypeString,
 			Description: "Each line is a result."}}}}}
 	httpapi.Register(routes, access.View.Scoped(), stream, h.stream)
 	for _, a := range []struct {
@@ -137,33 +129,31 @@ func (h *Handlers) Register(routes huma.API) {
 		{contract.ResumeArray, "Resume an array", ""},
 		{contract.CancelArray, "Cancel an array", "Bundles under way stop at their present element."},
 	} {
-		httpapi.Register(routes, access.Operate.Scoped(), action(a.action, a.summary, a.details),
-			func(ctx context.Context, in *reasonInput) (*rest.Output[api.Array], error) {
+		rest.Serve(routes, access.Operate.Scoped(), action(a.action, a.summary, a.details),
+			func(ctx context.Context, in *reasonInput) (api.Array, error) {
 				return h.act(ctx, in.ID, contract.ArrayRequest{Action: a.action, Reason: in.Body.Text()})
 			})
 	}
-	httpapi.Register(routes, access.Operate.Scoped(), action(contract.RetryArray, "Run elements of an array again",
+	rest.Serve(routes, access.Operate.Scoped(), action(contract.RetryArray, "Run elements of an array again",
 		"They get a fresh set of attempts. Possible until the array has ended."),
-		func(ctx context.Context, in *retryInput) (*rest.Output[api.Array], error) {
+		func(ctx context.Context, in *retryInput) (api.Array, error) {
 			r := contract.ArrayRequest{Action: contract.RetryArray}
 			if in.Body != nil {
 				r.Elements, r.Reason = in.Body.Elements, in.Body.Reason
 			}
 			return h.act(ctx, in.ID, r)
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("set-array-priority",
+	rest.Serve(routes, access.Operate.Scoped(), op("set-array-priority",
 		"POST /arrays/{id}/priority", "Change an array's priority",
 		"Of the bundles that begin from now on. Answers 409 conflict when the array has ended."),
-		func(ctx context.Context, in *prioritizeInput) (*rest.Output[api.Array], error) {
+		func(ctx context.Context, in *prioritizeInput) (api.Array, error) {
 			if !in.Body.Priority.Valid() {
-				return nil, rest.Invalid("body.priority", fleet.ErrPriority)
+				return api.Array{}, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
 			return h.act(ctx, in.ID, contract.ArrayRequest{Action: contract.ReprioritizeArray,
 				Priority: in.Body.Priority, Reason: in.Body.Reason})
 		})
 }
-
-const ndjson = "application/x-ndjson"
 
 func op(id, at, summary, description string) huma.Operation {
 	return rest.Op("Arrays", id, at, summary, description)
@@ -210,7 +200,7 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 		return nil, err
 	}
 	place := contract.PlaceOf(&cluster, r.TaskSpec, id)
-	if err := h.OpenLane(ctx, &place, &r.TaskSpec); err != nil {
+	if err := h.OpenLanes(ctx, &place, &r.TaskSpec); err != nil {
 		return nil, err
 	}
 	placed := place.Input(id, r.TaskSpec)
@@ -284,12 +274,16 @@ func (h *Handlers) describe(ctx context.Context, id string) (store.Array, error)
 }
 
 // wait returns the array as soon as it has ended or waits for a person, or as it stands when the time is over.
-func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (a api.Array, err error) {
-	named, err := rest.OwnArray(ctx, id)
+func (h *Handlers) wait(ctx context.Context, in *getInput) (a api.Array, err error) {
+	wait, err := rest.ParseWait(in.Wait)
 	if err != nil {
 		return a, err
 	}
-	workflowID := contract.ArrayWorkflowID(named)
+	id, err := rest.OwnArray(ctx, in.ID)
+	if err != nil {
+		return a, err
+	}
+	workflowID := contract.ArrayWorkflowID(id)
 	err = h.WaitForEnd(ctx, wait, "wait for an array", workflowID, func(ctx context.Context, last bool) (bool, error) {
 		found, err := h.describe(ctx, id)
 		if err != nil || !last && !found.Status.Final() && found.Status != array.ArrayBlocked {
@@ -304,21 +298,17 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (a a
 	return a, err
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	var err error
+func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.ArrayWorkflow),
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
 		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
-	arrays, next, err := rest.PageOf(ctx, h.Core, "list arrays", h.Store.Arrays().Page, query, in.RecordPageInput)
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput{}
-	out.Body.Arrays, out.Body.NextPageToken = arrays, next
-	return out, nil
+	out = &listOutput{}
+	out.Body.Arrays, out.Body.NextPageToken, err = rest.PageOf(
+		ctx, h.Core, "list arrays", h.Store.Arrays().Page, query, in.RecordPageInput)
+	return out, err
 }
 
 // elements asks the array's workflow, which answers after its end too.
@@ -341,10 +331,7 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 		return nil, h.Answer(err, "ask an array for its elements", protocol.CodeUnknownArray)
 	}
 	out := &elementsOutput{}
-	out.Body.Elements = page.Elements
-	if page.Elements == nil {
-		out.Body.Elements = []array.ElementEntry{}
-	}
+	out.Body.Elements = append([]array.ElementEntry{}, page.Elements...)
 	if page.Next > 0 {
 		out.Body.NextPageToken = rest.SealToken(list, []byte(strconv.Itoa(page.Next)))
 	}
@@ -372,10 +359,8 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutpu
 		return nil, h.Answer(err, "read an array's results", protocol.CodeUnknownArray)
 	}
 	out := &resultsOutput{}
-	out.Body.Results, out.Body.NextPageToken = results, rest.SealToken(list, next.Seal())
-	if results == nil {
-		out.Body.Results = []api.ArrayResult{}
-	}
+	out.Body.Results = append([]api.ArrayResult{}, results...)
+	out.Body.NextPageToken = rest.SealToken(list, next.Seal())
 	return out, nil
 }
 
@@ -393,7 +378,7 @@ func (h *Handlers) stream(ctx context.Context, in *IDInput) (*huma.StreamRespons
 		return nil, h.Answer(err, "read an array's results", protocol.CodeUnknownArray)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		hc.SetHeader("Content-Type", ndjson)
+		hc.SetHeader("Content-Type", httpapi.NDJSON)
 		lines := json.NewEncoder(hc.BodyWriter())
 		for {
 			for i := range results {
@@ -413,21 +398,16 @@ func (h *Handlers) stream(ctx context.Context, in *IDInput) (*huma.StreamRespons
 }
 
 // act runs an update on an open array and answers the array as it stands afterwards.
-func (h *Handlers) act(ctx context.Context, id string, r contract.ArrayRequest) (*rest.Output[api.Array], error) {
+func (h *Handlers) act(ctx context.Context, id string, r contract.ArrayRequest) (api.Array, error) {
 	a, err := h.describe(ctx, id)
 	if err != nil {
-		return nil, err
+		return a.Array, err
 	}
 	r.By = rest.Who(ctx)
-	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	state, err := store.Update(updateCtx, h.Store, contract.ArrayUpdate, a.WorkflowID, r)
+	state, err := store.Update(ctx, h.Store, contract.ArrayUpdate, a.WorkflowID, r)
 	if store.KindOf(err) == store.NotFound {
-		return nil, httpapi.Problem(protocol.CodeConflict, "the array has ended: it is "+string(a.Status))
-	}
-	if err != nil {
-		return nil, h.Answer(err, "update an array", protocol.CodeUnknownArray)
+		return a.Array, httpapi.Problem(protocol.CodeConflict, "the array has ended: it is "+string(a.Status))
 	}
 	a.Take(&state)
-	return rest.Reply(a.Array, nil)
+	return a.Array, h.Answer(err, "update an array", protocol.CodeUnknownArray)
 }

@@ -2,6 +2,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -83,26 +84,23 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "list-bulks", "GET /tasks/bulk",
 		"List bulk operations",
 		"Newest first. An operation appears within about a second of its start."), h.listBulks)
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "get-bulk", "GET /tasks/bulk/{id}",
+	rest.Hold(routes, access.View.Scoped(), rest.Op("Bulk operations", "get-bulk", "GET /tasks/bulk/{id}",
 		"Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
-		func(ctx context.Context, in *getBulkInput) (*rest.Output[api.Bulk], error) {
+		func(ctx context.Context, in *getBulkInput) (api.Bulk, error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
-				return nil, err
+				return api.Bulk{}, err
 			}
-			return rest.Reply(h.waitForBulk(ctx, in.ID, wait))
+			return h.waitForBulk(ctx, in.ID, wait)
 		})
-	httpapi.Register(routes, access.Operate.Scoped(),
+	rest.Hold(routes, access.Operate.Scoped(),
 		rest.Op(
 			"Bulk operations",
 			"cancel-bulk",
 			"POST /tasks/bulk/{id}/cancel",
 			"Stop a bulk operation",
 			"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended.",
-		),
-		func(ctx context.Context, in *cancelBulkInput) (*rest.Output[api.Bulk], error) {
-			return rest.Reply(h.cancelBulk(ctx, in.ID, in.Body))
-		})
+		), h.cancelBulk)
 }
 
 var bulkType = reflect.TypeFor[api.Bulk]()
@@ -272,15 +270,12 @@ func partialBulk(info *workflowpb.WorkflowExecutionInfo, _ string) (contract.Bul
 }
 
 // cancelBulk stops an operation.
-func (h *Handlers) cancelBulk(ctx context.Context, id string, why *api.ReasonRequest) (api.Bulk, error) {
-	info, err := h.describeBulk(ctx, id)
+func (h *Handlers) cancelBulk(ctx context.Context, in *cancelBulkInput) (api.Bulk, error) {
+	info, err := h.describeBulk(ctx, in.ID)
 	if err != nil {
 		return api.Bulk{}, err
 	}
-	request := contract.CancelRequest{Reason: "cancelled by request"}
-	if why != nil && why.Reason != "" {
-		request.Reason = why.Reason
-	}
+	request := contract.CancelRequest{Reason: cmp.Or(in.Body.Text(), "cancelled by request")}
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	_, err = store.Update(updateCtx, h.Store, contract.BulkCancelUpdate, info.GetExecution().GetWorkflowId(), request)
@@ -290,7 +285,7 @@ func (h *Handlers) cancelBulk(ctx context.Context, id string, why *api.ReasonReq
 	if err != nil {
 		return api.Bulk{}, h.Answer(err, "cancel a bulk operation", protocol.CodeUnknownBulk)
 	}
-	return h.waitForBulk(ctx, id, rest.QueryTimeout)
+	return h.waitForBulk(ctx, in.ID, rest.QueryTimeout)
 }
 
 func (h *Handlers) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
@@ -329,14 +324,12 @@ func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
 	bulk := fleet.Bulk{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
 		Priority: r.Priority, Reason: r.Reason}
 	if err := bulk.Validate(); err != nil {
-		var field *fleet.FieldError
-		if errors.As(err, &field) {
+		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 			return contract.BulkSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
 		return contract.BulkSpec{}, rest.Invalid("body", err)
 	}
-	return contract.BulkSpec{Action: r.Action, Filter: filter, IDs: ids, All: r.All, Decision: r.Decision,
-		Priority: r.Priority, Reason: r.Reason}, nil
+	return contract.BulkSpec(bulk), nil
 }
 
 // bulkOf is what was asked for.
@@ -344,8 +337,7 @@ func bulkOf(spec *contract.BulkSpec) api.Bulk {
 	b := api.Bulk{Action: spec.Action, All: spec.All, Decision: spec.Decision, Priority: int(spec.Priority),
 		Reason: spec.Reason}
 	if !spec.Filter.Empty() {
-		filter := spec.Filter
-		b.Filter = &filter
+		b.Filter = new(spec.Filter)
 	}
 	return b
 }

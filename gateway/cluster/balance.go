@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -11,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/parallel"
 )
 
 type rebalanceInput struct {
@@ -37,10 +42,10 @@ type targetsOutput struct {
 
 func (h *Handlers) registerBalance(routes huma.API) {
 	rebalance := rest.Op("Clusters", "rebalance-cluster", "POST /clusters/{id}/rebalance",
-		"Spread shards and targets evenly",
+		"Spread shards, targets and tasks evenly",
 		"A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. "+
-			"A shard that moves has no owner until its old owner's lease has run out. What waits in a lane, pinned work too, stays where it is. Asked again, nothing moves.")
-	httpapi.Register(routes, access.Operate, rebalance, h.rebalance)
+			"A shard that moves has no owner until its old owner's lease has run out. With tasks, it moves running tasks too. What waits in a lane goes to the first agent that is free, pinned work to its own. Asked again, nothing moves.")
+	rest.Serve(routes, access.Operate, rebalance, h.rebalance)
 	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "change-targets", "POST /clusters/{id}/targets",
 		"Add and remove deployment targets",
 		"Answers the cluster's first 1,000 targets as they stand then, with who looks after each."), h.changeTargets)
@@ -56,14 +61,66 @@ func (h *Handlers) registerBalance(routes huma.API) {
 		})
 }
 
-func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (*rest.Output[fleet.Rebalance], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (fleet.Rebalance, error) {
 	var request contract.RebalanceRequest
 	if in.Body != nil {
 		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
 	}
-	return rest.Reply(rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request))
+	answer, err := rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request)
+	if err == nil && in.Body != nil && in.Body.Tasks {
+		err = h.spreadTasks(ctx, in, &answer)
+	}
+	return answer, err
+}
+
+// spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. What a hub does not move any more is
+// left out.
+func (h *Handlers) spreadTasks(ctx context.Context, in *rebalanceInput, answer *fleet.Rebalance) error {
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return err
+	}
+	c := &view.Cluster
+	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, "", "tasks", contract.ReadTasksID,
+		contract.ReadTasksInput{Cluster: in.ID})
+	if err != nil {
+		return err
+	}
+	var holders []*fleet.TaskHolder
+	for i := range c.Members {
+		m := &c.Members[i]
+		if held, known := byHub[m.Hub].Agents[m.AgentID]; known && m.Serving() {
+			holders = append(holders, &fleet.TaskHolder{Member: m, Slots: c.EffectiveSlots(m), Tasks: held})
+		}
+	}
+	planned := len(answer.Moves)
+	answer.SpreadTasks(holders)
+	if answer.DryRun || len(answer.Moves) == planned {
+		return nil
+	}
+	byAgent := map[string][]fleet.RebalanceMove{}
+	for _, m := range answer.Moves[planned:] {
+		byAgent[m.From] = append(byAgent[m.From], m)
+	}
+	agents := slices.Sorted(maps.Keys(byAgent))
+	answers, errs := make([]contract.EvacuateResult, len(agents)), make([]error, len(agents))
+	parallel.Each(len(agents), rest.FanOut, func(i int) {
+		m := c.Member(agents[i])
+		answers[i], _, errs[i] = rest.Ask(ctx, h.Core, contract.EvacuateActivity, rest.HubQuestion{Hub: m.Hub,
+			ID: contract.EvacuateID(m.AgentID, uuid.NewString()), Summary: "move tasks off " + m.AgentID},
+			contract.EvacuateInput{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch, Moves: byAgent[m.AgentID],
+				Reason: "rebalance: " + cmp.Or(in.Body.Reason, "others are less busy")})
+	})
+	done := map[fleet.HeldAttempt]bool{}
+	for _, hub := range answers {
+		for _, a := range hub.Attempts {
+			done[a] = true
+		}
+	}
+	answer.Moves = slices.DeleteFunc(answer.Moves, func(m fleet.RebalanceMove) bool {
+		return m.Task != "" && !done[fleet.HeldAttempt{TaskID: m.Task, Attempt: m.Attempt}]
+	})
+	return cmp.Or(errs...)
 }
 
 func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {

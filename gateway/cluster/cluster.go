@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,12 +68,8 @@ func (h *Handlers) replaceCluster(
 	return h.Configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
 		config := fleet.ClusterConfig(*settings)
 		config.Name = name
-		if config.ReplicationMode == "" {
-			config.ReplicationMode = current.ReplicationMode
-		}
-		if config.Shards == 0 {
-			config.Shards = current.Shards
-		}
+		config.ReplicationMode = cmp.Or(config.ReplicationMode, current.ReplicationMode)
+		config.Shards = cmp.Or(config.Shards, current.Shards)
 		return config, nil
 	})
 }

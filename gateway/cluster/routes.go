@@ -3,8 +3,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -195,10 +197,7 @@ func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listC
 func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	request := contract.ReleaseBrakeRequest{Cluster: in.ID}
-	if in.Body != nil {
-		request.Reason = in.Body.Reason
-	}
+	request := contract.ReleaseBrakeRequest{Cluster: in.ID, Reason: in.Body.Text()}
 	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID,
 		request); err != nil {
 		return nil, err
@@ -206,4 +205,116 @@ func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*re
 	out := &releaseBrakeOutput{}
 	out.Body.Released = true
 	return out, nil
+}
+
+// IfMatch is the precondition of a change. It is exported because huma reads no unexported embedded field.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"512" doc:"The ETag that the change was made for. When the settings were changed since, the answer is 412 precondition_failed, and nothing happens."`
+}
+
+// etag is a revision as a header has it.
+func etag(revision string) string { return `"` + revision + `"` }
+
+// revisions are those that the precondition names; none means any. A weak tag never matches, as HTTP has it, so it is
+// refused with a word rather than with an answer that nobody understands.
+func (m IfMatch) revisions() ([]string, error) {
+	text := strings.TrimSpace(m.IfMatch)
+	if text == "" || text == "*" {
+		return nil, nil
+	}
+	var revisions []string
+	for part := range strings.SplitSeq(text, ",") {
+		tag := strings.TrimSpace(part)
+		if strings.HasPrefix(tag, "W/") {
+			return nil, rest.Invalid("header.If-Match",
+				errors.New("is a weak tag, which never matches: send the ETag as it was answered"))
+		}
+		if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+			return nil, rest.Invalid("header.If-Match",
+				errors.New(`must be an ETag in double quotes, as it was answered, or *`))
+		}
+		// it may have come compressed
+		revisions = append(revisions, strings.TrimSuffix(tag[1:len(tag)-1], httpapi.CompressedTag))
+	}
+	return revisions, nil
+}
+
+// noneMatches is about PUT with If-None-Match, of which only * has a meaning here: that there is no such cluster.
+func (h *Handlers) noneMatches(ctx context.Context, name, header string) error {
+	switch strings.TrimSpace(header) {
+	case "":
+		return nil
+	case "*":
+	default:
+		return rest.Invalid("header.If-None-Match",
+			errors.New("must be *, or be left out: the revision that a change was made for goes into If-Match"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	if _, err := h.ClusterConfig(ctx, name); err != nil {
+		return err
+	}
+	return httpapi.Problem(protocol.CodePrecondition,
+		"there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")
+}
+
+// tagged is a cluster with its ETag.
+func tagged(c api.Cluster) *clusterOutput { return &clusterOutput{ETag: etag(c.Revision), Body: c} }
+
+type pauseInput struct {
+	ID   string            `path:"id" doc:"The cluster's name."`
+	Body *api.PauseRequest `doc:"May be left out."`
+}
+
+func (h *Handlers) registerPauses(routes huma.API) {
+	pause := rest.Op("Clusters", "pause-cluster", "POST /clusters/{id}/pause",
+		"Pause a cluster or one of its lanes",
+		"Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, "+
+			"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason.")
+	httpapi.Register(routes, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
+		return h.pauseOrResume(ctx, in, contract.PauseUpdate)
+	})
+	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "resume-cluster", "POST /clusters/{id}/resume",
+		"Resume a cluster or one of its lanes",
+		"Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."),
+		func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
+			return h.pauseOrResume(ctx, in, contract.ResumeUpdate)
+		})
+}
+
+func (h *Handlers) pauseOrResume(
+	ctx context.Context, in *pauseInput, u contract.Update[contract.PauseRequest, contract.ClusterView],
+) (*clusterOutput, error) {
+	var body api.PauseRequest
+	if in.Body != nil {
+		body = *in.Body
+	}
+	if body.Lane != "" {
+		lane, err := fleet.ParseLane(body.Lane)
+		if err != nil {
+			return nil, rest.Invalid("body.lane", err)
+		}
+		body.Lane = lane
+	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
+	view, err := rest.UpdateCluster(ctx, h.Core, u.Name+" a cluster", u, in.ID, request)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(Full(&view)), nil
+}
+
+// pausesOf are a cluster's own pause, if any, and those of its lanes.
+func pausesOf(c *fleet.Cluster) (own *api.Pause, lanes []api.PausedLane) {
+	for i := range c.Pauses {
+		p := api.Pause{Since: c.Pauses[i].Since.UTC(), Reason: c.Pauses[i].Reason}
+		if c.Pauses[i].Lane == "" {
+			own = &p
+		} else {
+			lanes = append(lanes, api.PausedLane{Lane: c.Pauses[i].Lane, Pause: p})
+		}
+	}
+	return own, lanes
 }

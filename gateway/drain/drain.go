@@ -81,12 +81,9 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, rest.Op("Drains", "list-drains", "GET /drains",
 		"List drains",
 		"Newest first, dry runs among them. A drain appears within about a second of its start."), h.listDrains)
-	httpapi.Register(routes, access.View, rest.Op("Drains", "get-drain", "GET /drains/{id}",
-		"Get a drain", "How far it is with each agent, what the agent had, and how that ended."),
-		func(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
-			return rest.Reply(h.drain(ctx, in.ID))
-		})
-	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
+	rest.Serve(routes, access.View, rest.Op("Drains", "get-drain", "GET /drains/{id}",
+		"Get a drain", "How far it is with each agent, what the agent had, and how that ended."), h.drain)
+	rest.Serve(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
 		rest.Op("Drains", "cancel-drain", "POST /drains/{id}/cancel",
 			"Cancel a drain",
 			"Agents that are not done are given work again; those that are done stay in maintenance.")), h.cancelDrain)
@@ -146,7 +143,8 @@ func (h *Handlers) startDrain(
 	}
 	in := contract.DrainInput{ID: contract.DrainID(c.Config.Name, "d-"+strings.TrimPrefix(api.NewTaskID(), "t-")),
 		Cluster: c.Config.Name, Agents: r.Agents,
-		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun}
+		Reason: r.Reason, Timeout: timeout, MaxParallel: cmp.Or(r.MaxParallel, 1), DryRun: r.DryRun,
+		IncludeSystem: r.IncludeSystem}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	_, err := h.Store.Start(ctx, &store.Start{
 		Type: contract.DrainWorkflow, ID: workflowID, Summary: drainSummary(&in), Cluster: in.Cluster,
@@ -186,7 +184,7 @@ func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*rest.StatusOutp
 	out := &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusOK}
 	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run",
 		func(ctx context.Context, _ bool) (_ bool, err error) {
-			out.Body, err = h.drain(ctx, id)
+			out.Body, err = h.drain(ctx, &drainInput{id})
 			return out.Body.CompletedAt != nil, err
 		})
 	return out, err
@@ -197,8 +195,8 @@ func (h *Handlers) drains() store.Records[fleet.DrainRecord] {
 	return store.Records[fleet.DrainRecord]{Store: h.Store, Query: contract.DrainQuery, Partial: partialDrain}
 }
 
-func (h *Handlers) drain(ctx context.Context, id string) (fleet.DrainRecord, error) {
-	workflowID, ok := contract.DrainWorkflowID(id)
+func (h *Handlers) drain(ctx context.Context, in *drainInput) (fleet.DrainRecord, error) {
+	workflowID, ok := contract.DrainWorkflowID(in.ID)
 	return rest.RecordOf(ctx, h.Core, h.drains(), workflowID, ok, protocol.CodeUnknownDrain)
 }
 
@@ -224,17 +222,15 @@ func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (out *li
 	return out, err
 }
 
-func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (*rest.Output[fleet.DrainRecord], error) {
-	record, err := h.drain(ctx, in.ID)
+func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (fleet.DrainRecord, error) {
+	record, err := h.drain(ctx, in)
 	if err != nil {
-		return nil, err
+		return record, err
 	}
 	if record.CompletedAt != nil {
-		return nil, httpapi.Problem(protocol.CodeConflict, "the drain has ended: it is "+string(record.Status))
+		return record, httpapi.Problem(protocol.CodeConflict, "the drain has ended: it is "+string(record.Status))
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
 	err = h.Store.Client.CancelWorkflow(ctx, workflowID, "")
-	return rest.Reply(record, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain))
+	return record, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain)
 }

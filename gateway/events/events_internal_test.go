@@ -16,7 +16,8 @@ import (
 
 func TestEventFilter(t *testing.T) {
 	t.Parallel()
-	data := fleet.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", Tenant: "film"}
+	data := fleet.EventData{Cluster: "c", AgentID: "a-1", PreviousAgentID: "a-0", TaskID: "t-1", TaskType: "model",
+		Tenant: "film"}
 	running := fleet.Event{Type: fleet.EventTaskRunning, EventData: data}
 	lost := fleet.Event{Type: fleet.EventAgentLost, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}
 	missing := fleet.Event{Type: fleet.EventGap}
@@ -30,6 +31,8 @@ func TestEventFilter(t *testing.T) {
 		{eventFilter{types: []string{"task.run"}}, "0011"},
 		{eventFilter{types: []string{"task."}}, "1011"},
 		{eventFilter{types: []string{"agent.lost", "task.running"}}, "1111"},
+		{eventFilter{types: []string{"task.running@model"}}, "1011"},
+		{eventFilter{types: []string{"task.running@exec"}}, "0011"},
 		{eventFilter{types: []string{"agent"}}, "0111"},
 		{eventFilter{clusters: []string{"x", "c"}}, "1110"},
 		{eventFilter{clusters: []string{"x"}}, "0010"},
@@ -64,6 +67,9 @@ func TestParseTypes(t *testing.T) {
 		{[]string{"dev.mainstay.agent.lost"}, []string{"agent.lost"}, true},
 		{[]string{"agent.*"}, []string{"agent."}, true},
 		{[]string{"*"}, nil, true},
+		{[]string{"AgentTaskFailed, agent"}, []string{"task.failed", "task.dead_letter", "agent"}, true},
+		{[]string{"ModelInvoked"}, []string{"task.completed@model"}, true},
+		{[]string{"task.completed@model"}, nil, false},
 		{[]string{"agents"}, nil, false},
 		{[]string{"agent,"}, nil, false},
 		{[]string{""}, nil, false},

@@ -51,7 +51,7 @@ type listFailoversOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
+	rest.Serve(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
 		rest.Op(
 			"Failovers",
 			"failover-agent",
@@ -61,25 +61,21 @@ func (h *Handlers) Register(routes huma.API) {
 		)), h.startFailover)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
 		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
-	httpapi.Register(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
+	rest.Serve(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
 		"Get a failover", "Its trigger, each task that was moved and to whom, the roles that were moved, and when."),
-		func(ctx context.Context, in *failoverInput) (*rest.Output[fleet.FailoverRecord], error) {
-			return rest.Reply(h.failover(ctx, in.ID))
-		})
+		h.failover)
 }
 
 // startFailover signals the agent's cluster, as a person with tctl would.
 func (h *Handlers) startFailover(
 	ctx context.Context, in *startFailoverInput,
-) (*rest.Output[api.FailoverAccepted], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+) (accepted api.FailoverAccepted, err error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return accepted, err
 	}
 	if err := checkFailed(view.Member(in.ID)); err != nil {
-		return nil, err
+		return accepted, err
 	}
 	request := contract.ManualFailover{AgentID: in.ID}
 	if in.Body != nil {
@@ -88,20 +84,17 @@ func (h *Handlers) startFailover(
 	}
 	work := h.work(ctx, view, in.ID)
 	if err := checkTarget(&view.Cluster, &request, work); err != nil {
-		return nil, err
+		return accepted, err
 	}
 	for _, task := range work {
 		request.TaskTypes = append(request.TaskTypes, task.Type)
 	}
 	request.TaskTypes = fleet.SortedSet(request.TaskTypes)
 	cluster := view.Config.Name
-	if err := contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster),
-		request); err != nil {
-		return nil, h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
-	}
-	return &rest.Output[api.FailoverAccepted]{Body: api.FailoverAccepted{
-		Cluster: cluster, AgentID: in.ID, FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch),
-	}}, nil
+	err = contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster), request)
+	return api.FailoverAccepted{Cluster: cluster, AgentID: in.ID,
+			FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch)},
+		h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 }
 
 // checkFailed refuses an agent whose work a failover would not move.
@@ -181,8 +174,8 @@ func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
 }
 
 // failover returns the newest record with an id.
-func (h *Handlers) failover(ctx context.Context, id string) (fleet.FailoverRecord, error) {
-	cluster, agent, epoch, ok := contract.ParseFailoverID(id)
+func (h *Handlers) failover(ctx context.Context, in *failoverInput) (fleet.FailoverRecord, error) {
+	cluster, agent, epoch, ok := contract.ParseFailoverID(in.ID)
 	workflowID := contract.FailoverWorkflowID(cluster, agent, epoch)
 	return rest.RecordOf(ctx, h.Core, h.failovers(), workflowID, ok, protocol.CodeUnknownFailover)
 }
@@ -190,22 +183,16 @@ func (h *Handlers) failover(ctx context.Context, id string) (fleet.FailoverRecor
 // Newest are the newest failovers, so many.
 func (h *Handlers) Newest(ctx context.Context, most int) ([]fleet.FailoverRecord, error) {
 	out, err := h.listFailovers(ctx, &listFailoversInput{RecordPageInput: rest.RecordPageInput{PageSize: most}})
-	if err != nil {
-		return nil, err
-	}
-	return out.Body.Failovers, nil
+	return out.Body.Failovers, err
 }
 
 func (h *Handlers) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
 	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in),
 		in.RecordPageInput)
-	if err != nil {
-		return nil, err
-	}
 	out := &listFailoversOutput{}
 	other := func(r fleet.FailoverRecord) bool { return in.Status != "" && r.Status != in.Status }
 	out.Body.Failovers, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
-	return out, nil
+	return out, err
 }
 
 // failoverQuery is the visibility query of a list.

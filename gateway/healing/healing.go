@@ -54,12 +54,10 @@ type listHealingOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View, rest.Op("Healing", "get-healing", "GET /healing/status",
+	rest.Serve(routes, access.View, rest.Op("Healing", "get-healing", "GET /healing/status",
 		"Get how healing stands",
 		"Whether it runs, its last cycle with what that decided and why, and the actions under way."),
-		func(ctx context.Context, _ *struct{}) (*rest.Output[api.HealingStatus], error) {
-			return rest.Reply(h.healingStatus(ctx))
-		})
+		func(ctx context.Context, _ *struct{}) (api.HealingStatus, error) { return h.healingStatus(ctx) })
 	httpapi.Register(routes, access.View, rest.Op(
 		"Healing",
 		"list-healing-actions",
@@ -84,10 +82,10 @@ func (h *Handlers) Register(routes huma.API) {
 		"pause":  "No cycle begins by itself until it is resumed. What is under way goes on.",
 		"resume": "Cycles begin by themselves again.",
 	} {
-		httpapi.Register(routes, access.Operate, rest.Op("Healing", action+"-healing", "POST /healing/"+action,
+		rest.Serve(routes, access.Operate, rest.Op("Healing", action+"-healing", "POST /healing/"+action,
 			map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
-			func(ctx context.Context, in *healingReasonInput) (*rest.Output[api.HealingStatus], error) {
-				return rest.Reply(h.pauseHealing(ctx, action == "pause", in.Body))
+			func(ctx context.Context, in *healingReasonInput) (api.HealingStatus, error) {
+				return h.pauseHealing(ctx, action == "pause", in.Body)
 			})
 	}
 }
@@ -99,8 +97,6 @@ const noHealing = "healing has no schedule in this namespace: start a worker (ma
 
 // healingStatus tells how healing stands.
 func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{},
 		Clusters: []api.HealingCluster{}}
 	d, err := h.describeHealing(ctx)
@@ -163,8 +159,6 @@ func (h *Handlers) describeHealing(ctx context.Context) (*workflowservice.Descri
 
 // pauseHealing pauses or resumes the schedule, and answers once it shows.
 func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.ReasonRequest) (api.HealingStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if _, err := h.describeHealing(ctx); err != nil {
 		return api.HealingStatus{}, err
 	}
@@ -232,22 +226,16 @@ func (h *Handlers) triggerHealing(
 			out.Status, out.Body = http.StatusOK, record
 			return true, nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 func (h *Handlers) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
 	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in),
 		in.RecordPageInput)
-	if err != nil {
-		return nil, err
-	}
 	out := &listHealingOutput{}
 	other := func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status }
 	out.Body.Actions, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
-	return out, nil
+	return out, err
 }
 
 // healingQuery is the visibility query of a list.

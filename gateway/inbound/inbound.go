@@ -87,36 +87,37 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate.Scoped(), send, h.send)
 	httpapi.Register(routes, access.View.Scoped(), op("list-inbound", "GET /inbound", "List events from outside",
 		"Newest first. An event appears within about a second of its change."), h.list)
-	httpapi.Register(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
-		"With what became of it, and as it was received, byte for byte."),
-		func(ctx context.Context, in *IDInput) (*rest.Output[api.Inbound], error) {
-			return rest.Reply(h.get(ctx, in.ID, false))
-		})
+	rest.Serve(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
+		"With what became of it, and as it was received, byte for byte."), h.get)
 	httpapi.Register(routes, access.View.Scoped(), op("list-quarantine", "GET /quarantine",
 		"List events that could not be dispatched", "Newest first. They wait until a person replays or discards them."),
 		func(ctx context.Context, in *quarantineInput) (*listOutput, error) {
 			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
 				RecordPageInput: in.RecordPageInput})
 		})
-	httpapi.Register(routes, access.View.Scoped(), op("get-quarantined", "GET /quarantine/{id}",
+	rest.Serve(routes, access.View.Scoped(), op("get-quarantined", "GET /quarantine/{id}",
 		"Get an event that is or was in quarantine", "As GET /inbound/{id} does."),
-		func(ctx context.Context, in *IDInput) (*rest.Output[api.Inbound], error) {
-			return rest.Reply(h.get(ctx, in.ID, true))
+		func(ctx context.Context, in *IDInput) (api.Inbound, error) {
+			one, err := h.get(ctx, in)
+			if err == nil && one.QuarantinedAt == nil {
+				err = rest.Unknown(protocol.CodeUnknownEvent)
+			}
+			return one, err
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
+	rest.Serve(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
 		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for."+
 			" Answers after the first try, or 409 conflict for an event that does not wait."),
-		func(ctx context.Context, in *replayInput) (*rest.Output[api.Inbound], error) {
+		func(ctx context.Context, in *replayInput) (api.Inbound, error) {
 			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
 			if in.Body != nil {
 				r.Data, r.Reason = in.Body.Data, in.Body.Reason
 			}
 			return change(ctx, h, in.ID, contract.ReplayEventUpdate, r)
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("discard-event", "POST /quarantine/{id}/discard",
+	rest.Serve(routes, access.Operate.Scoped(), op("discard-event", "POST /quarantine/{id}/discard",
 		"Give an event up", "It is kept as long as the namespace keeps closed workflows. Answers 409 conflict for an "+
 			"event that does not wait."),
-		func(ctx context.Context, in *discardInput) (*rest.Output[api.Inbound], error) {
+		func(ctx context.Context, in *discardInput) (api.Inbound, error) {
 			return change(ctx, h, in.ID, contract.DiscardEventUpdate,
 				contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Reason})
 		})
@@ -197,8 +198,7 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 	return one, nil
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	var err error
+func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
@@ -206,12 +206,9 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 		rest.Filter(contract.AttrTaskType.GetName(), in.Type), rest.Filter(contract.AttrTenant.GetName(), in.Tenant),
 		contract.InboundTerm(in.Status))
 	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.Inbound().Page, query, in.RecordPageInput)
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput{}
+	out = &listOutput{}
 	out.Body.Events, out.Body.NextPageToken = append([]mesh.InboundEvent{}, events...), next
-	return out, nil
+	return out, err
 }
 
 // own is the full id of an event that the request may touch.
@@ -223,22 +220,17 @@ func own(ctx context.Context, id string) (string, error) {
 	return full, nil
 }
 
-// get is an event with its envelope; held: only one that is or was in quarantine.
-func (h *Handlers) get(ctx context.Context, id string, held bool) (one api.Inbound, err error) {
-	id, err = own(ctx, id)
+// get is an event with its envelope.
+func (h *Handlers) get(ctx context.Context, in *IDInput) (one api.Inbound, err error) {
+	id, err := own(ctx, in.ID)
 	if err != nil {
 		return one, err
 	}
 	one.InboundEvent, err = rest.RecordOf(ctx, h.Core, h.Store.Inbound(), contract.InboundWorkflowID(id), true,
 		protocol.CodeUnknownEvent)
-	if err == nil && held && one.QuarantinedAt == nil {
-		err = rest.Unknown(protocol.CodeUnknownEvent)
-	}
 	if err != nil {
 		return api.Inbound{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	envelope, err := h.Store.Envelope(ctx, id)
 	one.Event = &envelope
 	return one, h.Answer(err, "read an event", protocol.CodeUnknownEvent)
@@ -247,14 +239,12 @@ func (h *Handlers) get(ctx context.Context, id string, held bool) (one api.Inbou
 // change runs an update of an event.
 func change[In any](
 	ctx context.Context, h *Handlers, id string, update contract.Update[In, mesh.InboundEvent], in In,
-) (*rest.Output[api.Inbound], error) {
+) (api.Inbound, error) {
 	id, err := own(ctx, id)
 	if err != nil {
-		return nil, err
+		return api.Inbound{}, err
 	}
 	access.Touch(ctx, "event", id)
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	record, err := store.Update(ctx, h.Store, update, contract.InboundWorkflowID(id), in)
-	return rest.Reply(api.Inbound{InboundEvent: record}, h.Answer(err, "change an event", protocol.CodeUnknownEvent))
+	return api.Inbound{InboundEvent: record}, h.Answer(err, "change an event", protocol.CodeUnknownEvent)
 }

@@ -121,5 +121,8 @@ func envelope(
 		}
 	}
 	e.Complete()
-	return e, nil
+	if data := e.Data(); data != nil { // in base64 the envelope does not tell
+		err = fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth)
+	}
+	return e, err
 }

@@ -57,16 +57,13 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 		return api.Run{}, httpapi.Problem(protocol.CodeConflict,
 			"the job has instances, and no runs: they were started when it was applied")
 	}
-	if err := flow.CheckInputs(d.Inputs, r.Inputs); err != nil {
-		return api.Run{}, rest.Invalid("body.inputs", err)
-	}
 	cluster, err := h.KnownCluster(ctx, d.Cluster)
 	if err != nil {
 		return api.Run{}, err
 	}
-	plan, err := flow.PlanOf(name, j.Version, d)
+	plan, err := h.planned(ctx, name, &j, r)
 	if err != nil {
-		return api.Run{}, h.Answer(err, "plan a run", protocol.CodeInternal)
+		return api.Run{}, err
 	}
 	in := &contract.RunInput{
 		Plan:    *plan,
@@ -86,6 +83,21 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	}
 	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
 		Ledger: *job.NewLedger(plan, id, r.Inputs, in.Origin, time.Now().UTC())}, nil
+}
+
+// planned checks the inputs of a run, and makes its plan.
+func (h *Handlers) planned(ctx context.Context, name string, j *job.Job, r *api.DispatchRequest) (*job.Plan, error) {
+	done, err := h.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	d := j.Definition()
+	if err := flow.CheckInputs(ctx, d.Inputs, r.Inputs); err != nil {
+		return nil, rest.Invalid("body.inputs", err)
+	}
+	plan, err := flow.PlanOf(name, j.Version, d)
+	return plan, h.Answer(err, "plan a run", protocol.CodeInternal)
 }
 
 // digestOf tells dispatches with one key apart.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -39,6 +40,16 @@ func (h *Handlers) registerInstances(routes huma.API) {
 		"Stop the instances of a job", "They start again when the job is resumed."),
 		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
 			return h.change(ctx, in, contract.StopJobUpdate)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("promote-job", "POST /jobs/{name}/promote",
+		"Let all instances follow the healthy canaries", "Only while the deployment of the job is waiting."),
+		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
+			return h.change(ctx, in, contract.PromoteJobUpdate)
+		})
+	httpapi.Register(routes, access.Operate.Scoped(), op("fail-job-deployment", "POST /jobs/{name}/fail",
+		"End the deployment of a job as failed", "Old instances stay; with revert, the version before is put in force again."),
+		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
+			return h.change(ctx, in, contract.FailDeploymentUpdate)
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("scale-job", "POST /jobs/{name}/scale",
 		"Say how many instances a service has", "The definition keeps its count; one with another count changes it again."),
@@ -88,14 +99,12 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 		if now := running[i.TaskID]; now != nil && i.Open() {
 			i.Status, i.Agent, i.Health = job.StepRunning, now.Agent, now.Checked
 		}
-		if i.Why == "" {
-			i.Why = task.Why
-		}
+		i.Why = cmp.Or(i.Why, task.Why)
 		if m := cluster.Member(i.Agent); m != nil {
 			i.Address = m.Address
 		}
 	})
-	out := api.JobInstances{Wanted: j.Count, Instances: list}
+	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment()}
 	if d.OnEachAgent() {
 		out.Wanted = len(list)
 	}
@@ -127,9 +136,7 @@ func (h *Handlers) restart(ctx context.Context, in *restartInput) (*struct{}, er
 		return nil, httpapi.Problem(protocol.CodeConflict, "the instance has ended: nothing runs that could be restarted")
 	}
 	reason := in.Body.Text()
-	if reason == "" {
-		reason = "restarted by request"
-	}
+	reason = cmp.Or(reason, "restarted by request")
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	_, err = store.Update(ctx, h.Store, contract.CancelUpdate, contract.TaskWorkflowID(i.TaskID),

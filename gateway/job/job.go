@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,7 +31,10 @@ import (
 )
 
 // Handlers answer the requests.
-type Handlers struct{ *rest.Core }
+type Handlers struct {
+	*rest.Core
+	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
+}
 
 // NameInput names a job. It is exported because huma reads parameters of exported parts only.
 type NameInput struct {
@@ -122,7 +127,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"list-job-versions",
 		"GET /jobs/{name}/versions",
 		"List the versions of a job's definition",
-		"The newest six, with their definitions; the one in force is the last.",
+		"The newest six, without their definitions: get a job with a version has one. The one in force is the last.",
 	),
 		func(ctx context.Context, in *NameInput) (*versionsOutput, error) {
 			_, j, err := h.find(ctx, in.Name)
@@ -130,7 +135,7 @@ func (h *Handlers) Register(routes huma.API) {
 				return nil, err
 			}
 			out := &versionsOutput{}
-			out.Body.Versions = j.Versions
+			out.Body.Versions = withoutDefinitions(j.Versions)
 			return out, nil
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op("dispatch-job",
@@ -150,7 +155,7 @@ func (h *Handlers) Register(routes huma.API) {
 			return h.change(ctx, in, contract.ResumeJobUpdate)
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("revert-job", "POST /jobs/{name}/revert",
-		"Put an earlier version in force again", "It becomes a new version."), h.revert)
+		"Put an earlier version in force again", "It becomes a new version. Instances that still have it stay."), h.revert)
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
 		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on; instances are stopped.")),
 		func(ctx context.Context, in *NameInput) (*struct{}, error) {
@@ -205,11 +210,7 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 		Body: api.Job{Job: *j, Type: cmp.Or(d.Type, job.Batch), Cluster: d.Cluster, Definition: d}}
 	out.Body.Tenant, _ = fleet.CutTenant(name)
 	out.Body.Instances = nil // they have a route of their own
-	out.Body.Versions = make([]job.Version, len(j.Versions))
-	for i, v := range j.Versions {
-		v.Definition = nil
-		out.Body.Versions[i] = v
-	}
+	out.Body.Versions = withoutDefinitions(j.Versions)
 	if j.Schedules > 0 && j.Paused == nil {
 		ctx, cancel := context.WithTimeout(ctx, rest.LiveTimeout)
 		defer cancel()
@@ -218,12 +219,38 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 	return out, nil
 }
 
+// withoutDefinitions keeps answers small: a definition may have 256 KiB.
+func withoutDefinitions(versions []job.Version) []job.Version {
+	versions = slices.Clone(versions)
+	for i := range versions {
+		versions[i].Definition = nil
+	}
+	return versions
+}
+
+// turn waits until no other definition of the tenant is checked; done ends the check.
+func (h *Handlers) turn(ctx context.Context) (done func(), err error) {
+	kept, _ := h.checking.LoadOrStore(access.From(ctx).Tenant, make(chan struct{}, 1))
+	turn := kept.(chan struct{})
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // read reads a definition, and answers the full name of its job.
 func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.Definition, *job.Plan, error) {
 	name, ok := rest.OwnID(ctx, in.Name)
 	if !ok {
 		return "", nil, nil, rest.Unknown(protocol.CodeUnknownJob)
 	}
+	done, err := h.turn(ctx)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	defer done()
 	d, _, err := flow.Read("", in.RawBody)
 	if err != nil {
 		return "", nil, nil, definitionProblem(err, in.RawBody)
@@ -232,12 +259,8 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 	if d.Job != plain {
 		return "", nil, nil, rest.Invalid("body.job", errors.New("must be the name in the path"))
 	}
-	if tenant == "" {
-		tenant = d.Tenant
-	}
-	if d.Tenant == "" {
-		d.Tenant = tenant
-	}
+	tenant = cmp.Or(tenant, d.Tenant)
+	d.Tenant = cmp.Or(d.Tenant, tenant)
 	if d.Tenant, err = rest.OwnTenant(ctx, d.Tenant); err != nil {
 		return "", nil, nil, err
 	}
@@ -298,21 +321,19 @@ func (h *Handlers) applyRequest(ctx context.Context, in *definitionInput) (*jobO
 	if err != nil {
 		return nil, err
 	}
-	return h.apply(ctx, name, d, expected)
+	return h.apply(ctx, name, contract.ApplyJob{Definition: *d, Expected: expected})
 }
 
-func (h *Handlers) apply(ctx context.Context, name string, d *job.Definition, expected int) (*jobOutput, error) {
+func (h *Handlers) apply(ctx context.Context, name string, in contract.ApplyJob) (*jobOutput, error) {
+	d := &in.Definition
 	access.Touch(ctx, "job", name)
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if _, err := h.KnownCluster(ctx, d.Cluster); err != nil {
 		return nil, err
 	}
-	j, err := h.Store.Jobs().Apply(
-		ctx,
-		name,
-		contract.ApplyJob{Definition: *d, Expected: expected, By: rest.Actor(ctx)},
-	)
+	in.By = rest.Actor(ctx)
+	j, err := h.Store.Jobs().Apply(ctx, name, in)
 	if store.KindOf(err) == store.Outdated {
 		return nil, httpapi.Problem(
 			protocol.CodePrecondition,
@@ -415,12 +436,18 @@ func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, err
 	if err != nil {
 		return nil, err
 	}
+	if in.Body.Version == 0 {
+		in.Body.Version = j.Stable.Last
+	}
 	v := j.Find(in.Body.Version)
+	if in.Body.Version == 0 {
+		return nil, rest.Invalid("body.version", errors.New("is missing: no deployment of the job was successful yet"))
+	}
 	if v == nil {
 		return nil, rest.Invalid(
 			"body.version",
 			fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept),
 		)
 	}
-	return h.apply(ctx, name, v.Definition, j.Version)
+	return h.apply(ctx, name, contract.ApplyJob{Definition: *v.Definition, Expected: j.Version, Revert: true})
 }

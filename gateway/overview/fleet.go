@@ -43,7 +43,7 @@ type clusterReading struct {
 	waiting     map[fleet.Priority]int64
 	oldest      time.Duration // how long the oldest task has waited
 	deadLetters int64
-	reviews     int64 // with the runs that wait for a person
+	reviews     int64 // with the runs and arrays that wait for a person
 }
 
 // fleetReader reads the fleet when its metrics are asked for, and not more often than needed.
@@ -118,6 +118,7 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 		{tasks(fleet.TaskDeadLetter), deadLetters},
 		{tasks(fleet.TaskReview), reviews},
 		{contract.UndecidedRuns, reviews},
+		{contract.UndecidedArrays, reviews},
 	} {
 		if err := h.countIn(ctx, reading.clusters, count.query, count.of); err != nil {
 			return nil, err

@@ -19,7 +19,6 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -65,22 +64,17 @@ type fleetProblem diagnosis.Problem
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	httpapi.Register(routes, access.View, rest.Op(
+	rest.Serve(routes, access.View, rest.Op(
 		"Clusters",
 		"get-overview",
 		"GET /overview",
 		"Show whether anything is wrong, where, and since when",
 		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
-	),
-		func(ctx context.Context, _ *struct{}) (*rest.Output[api.Overview], error) {
-			return rest.Reply(h.Overview(ctx))
-		})
+	), h.overview)
 }
 
-// Overview reads the whole fleet at a glance.
-func (h *Handlers) Overview(ctx context.Context) (api.Overview, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+// overview reads the whole fleet at a glance.
+func (h *Handlers) overview(ctx context.Context, _ *struct{}) (api.Overview, error) {
 	listed, err := h.ListClusters(ctx)
 	if err != nil {
 		return api.Overview{}, err
@@ -148,7 +142,7 @@ func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live
 	return lanes, err
 }
 
-// personal are the tasks and runs that wait for a person, by kind of problem.
+// personal are the tasks, runs and arrays that wait for a person, by kind of problem.
 type personal struct {
 	found map[diagnosis.Kind][]store.Task // some of them, when there are more
 	count map[diagnosis.Kind]int64
@@ -160,6 +154,7 @@ func (h *Handlers) personalTasks(ctx context.Context) (personal, error) {
 		diagnosis.KindReview:     contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskReview}),
 		diagnosis.KindDeadLetter: contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskDeadLetter}),
 		diagnosis.KindRun:        contract.UndecidedRuns(""),
+		diagnosis.KindArray:      contract.UndecidedArrays(""),
 	} {
 		tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewPersonal, nil)
 		if err != nil {
@@ -278,8 +273,8 @@ func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
 	b.Failovers = append(b.Failovers, records...)
 }
 
-// personal tells of the tasks and runs that wait for a person, cluster by cluster. When not all were read, the total is
-// in the count of what is told of all clusters.
+// personal tells of the tasks, runs and arrays that wait for a person, cluster by cluster. When not all were read, the
+// total is in the count of what is told of all clusters.
 func (b *overviewBuilder) personal(p personal, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -326,4 +321,105 @@ func (b *overviewBuilder) finish() api.Overview {
 	slices.SortFunc(b.Clusters, func(x, y api.Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)
 	return b.Overview
+}
+
+// overviewUnhandled is how many of the tasks that no agent could run are read.
+const overviewUnhandled = 200
+
+// unhandled are the open tasks that no agent could run when they were last offered.
+type unhandled struct {
+	byCluster map[string][]diagnosis.UnhandledTask
+	more      bool // there are others, submitted before these
+}
+
+func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) {
+	query := contract.TaskQuery(&fleet.TaskFilter{Status: contract.TaskUnhandled})
+	tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewUnhandled, nil)
+	if err != nil {
+		return unhandled{}, h.Answer(err, "list tasks that no agent handles", protocol.CodeNotFound)
+	}
+	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: len(next) > 0}
+	for i := range tasks {
+		t := &tasks[i]
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
+			Place: t.Place,
+			Since: t.MarkedAt}
+		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
+	}
+	return u, nil
+}
+
+// unhandled tells of those tasks that the clusters' agents cannot run as they are now: an agent may have come that can.
+func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, err error) {
+	if err != nil {
+		b.missing("which tasks no agent handles")
+		return
+	}
+	for i := range views {
+		problems := diagnosis.OfUnhandled(&views[i].Cluster, u.byCluster[views[i].Config.Name])
+		for j := range problems {
+			if u.more {
+				problems[j].Why = fleet.Reasons(problems[j].Why, onlyNewest)
+			}
+		}
+		b.Problems = append(b.Problems, problems...)
+	}
+}
+
+// selfCareRuns is whether healing, and the rules of scaling, run by themselves.
+type selfCareRuns struct{ healing, scaling diagnosis.ScheduleRun }
+
+// loops reads both side by side; one that cannot be read counts as running, and is told as missing.
+func (b *overviewBuilder) loops(ctx context.Context, h *Handlers) (runs selfCareRuns) {
+	var both sync.WaitGroup
+	read := func(id, part string, into *diagnosis.ScheduleRun) {
+		run, err := h.ScheduleRun(ctx, id)
+		if *into = run; err != nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.missing(part)
+		}
+	}
+	both.Go(func() { read(contract.HealingScheduleID, "whether healing runs", &runs.healing) })
+	both.Go(func() { read(contract.ScalingScheduleID, "whether the rules of scaling run", &runs.scaling) })
+	both.Wait()
+	return runs
+}
+
+// selfCare tells what is wrong with healing and scaling, from what was read for the rest of the overview.
+func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live, runs selfCareRuns) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	byCluster := map[string][]*api.Lane{}
+	for i := range b.Lanes {
+		byCluster[b.Lanes[i].Cluster] = append(byCluster[b.Lanes[i].Cluster], &b.Lanes[i])
+	}
+	facts := make([]fleet.ClusterFacts, len(views))
+	ruled := 0
+	for i := range views {
+		c := &views[i].Cluster
+		facts[i] = fleet.ClusterFacts{Cluster: *c, CreatedAt: views[i].CreatedAt}
+		if !c.Config.Scaling.On() {
+			continue
+		}
+		if c.Config.Scaling.Mode == fleet.ScalingAuto {
+			ruled++
+		}
+		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, fleet.Duration(0)
+		counts := map[string]bool{}
+		for _, lane := range c.ScalingLanes() {
+			counts[lane] = true
+		}
+		for _, lane := range byCluster[c.Config.Name] {
+			if counts[lane.Lane] && lane.Depth > 0 {
+				backlog.Queue += lane.Depth
+				oldest = max(oldest, lane.OldestAge)
+			}
+		}
+		b.Problems = append(b.Problems, diagnosis.OfScaling(c, &backlog, oldest.Std(), b.At)...)
+	}
+	b.Problems = append(b.Problems, diagnosis.OfHealing(facts, runs.healing, b.At)...)
+	if p, there := diagnosis.OfScalingRun(runs.scaling, ruled); there {
+		b.Problems = append(b.Problems, p)
+	}
 }

@@ -47,7 +47,7 @@ func (h *Handlers) Register(routes huma.API) {
 		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 			return h.queue(ctx, in.ID, &in.QueuePageInput)
 		})
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
+	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
 		"Show how a cluster's work is spread over its agents",
 		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count."), h.load)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-queue", "GET /queue",
@@ -56,23 +56,21 @@ func (h *Handlers) Register(routes huma.API) {
 }
 
 // load shows how the work of a cluster is spread.
-func (h *Handlers) load(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterLoad], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) load(ctx context.Context, in *rest.ClusterInput) (load api.ClusterLoad, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return load, err
 	}
 	c, live := &view.Cluster, h.Live(ctx)
 	pinned, err := h.Store.Tasks().Pinned(ctx, in.ID)
 	if err != nil {
-		return nil, h.Answer(err, "list pinned tasks", protocol.CodeNotFound)
+		return load, h.Answer(err, "list pinned tasks", protocol.CodeNotFound)
 	}
 	depths, err := h.depths(ctx, c.Config.Name, c.Lanes(pinned[in.ID]))
 	if err != nil {
-		return nil, err
+		return load, err
 	}
-	load := api.ClusterLoad{Cluster: in.ID, Agents: []api.AgentLoad{}}
+	load = api.ClusterLoad{Cluster: in.ID, Agents: []api.AgentLoad{}}
 	for _, depth := range depths {
 		load.Waiting += depth
 	}
@@ -93,7 +91,7 @@ func (h *Handlers) load(ctx context.Context, in *rest.ClusterInput) (*rest.Outpu
 	}
 	load.Average /= float64(max(serving, 1))
 	load.Total = int64(load.Running) + load.Waiting
-	return &rest.Output[api.ClusterLoad]{Body: load}, nil
+	return load, nil
 }
 
 // depths are how many tasks wait in lanes, by lane.
@@ -133,15 +131,9 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 		return nil, err
 	}
 	lanes, next, err := h.Lanes(ctx, views, live, pinned, in.PageToken, in.PageSize)
-	if err != nil {
-		return nil, err
-	}
 	out := &lanesOutput{}
-	out.Body.Lanes, out.Body.NextPageToken, out.Body.Missing.Clusters = lanes, next, missing
-	if lanes == nil {
-		out.Body.Lanes = []api.Lane{}
-	}
-	return out, nil
+	out.Body.Lanes, out.Body.NextPageToken, out.Body.Missing.Clusters = append([]api.Lane{}, lanes...), next, missing
+	return out, err
 }
 
 // Lanes shows a page of the lanes of clusters, and the token of the next page; pinned are the agents, by cluster, whose

@@ -53,11 +53,24 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLane makes sure that hubs poll the lane at a task's place, if it must be opened. One request at a time asks for
-// it: a cluster takes ten updates at a time, and a batch may bring many tasks for a new lane.
-func (c *Core) OpenLane(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
-	cluster, lane := spec.Cluster, place.Lane
-	if !place.Opens() || c.laneOpen(cluster, lane) {
+// OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened.
+func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
+	if !place.Opens() {
+		return nil
+	}
+	for _, needs := range spec.LaneNeeds() {
+		if err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openLane opens a lane. One request at a time asks for it: a cluster takes ten updates at a time, and a batch may
+// bring many tasks for a new lane.
+func (c *Core) openLane(ctx context.Context, cluster string, needs fleet.LaneNeeds, tenant string) error {
+	lane := needs.Lane()
+	if c.laneOpen(cluster, lane) {
 		return nil
 	}
 	select {
@@ -73,7 +86,7 @@ func (c *Core) OpenLane(ctx context.Context, place *contract.TaskPlace, spec *fl
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Clusters().OpenLane(ctx, &view, spec.LaneNeeds(), spec.Tenant); err != nil {
+	if err := c.Store.Clusters().OpenLane(ctx, &view, needs, tenant); err != nil {
 		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
 	if known, ok := c.clusters.get(cluster); ok {

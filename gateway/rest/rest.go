@@ -3,12 +3,14 @@
 package rest
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/store"
@@ -68,6 +70,26 @@ func Reply[T any](body T, err error) (*Output[T], error) {
 type StatusOutput[T any] struct {
 	Status int
 	Body   T
+}
+
+// Serve adds an operation that answers with what do returns. All that do calls is bounded by CallTimeout.
+func Serve[In, Out any](
+	routes huma.API, policy access.Policy, o huma.Operation, do func(context.Context, *In) (Out, error),
+) {
+	Hold(routes, policy, o, func(ctx context.Context, in *In) (Out, error) {
+		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+		defer cancel()
+		return do(ctx, in)
+	})
+}
+
+// Hold is Serve for an operation that may take longer: it bounds its calls by itself.
+func Hold[In, Out any](
+	routes huma.API, policy access.Policy, o huma.Operation, do func(context.Context, *In) (Out, error),
+) {
+	httpapi.Register(routes, policy, o, func(ctx context.Context, in *In) (*Output[Out], error) {
+		return Reply(do(ctx, in))
+	})
 }
 
 // Op is an operation of the API. at is its method and its path below /api/v1/agents, as in "GET /drains/{id}".

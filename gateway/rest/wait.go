@@ -22,7 +22,7 @@ type pace struct {
 var (
 	quick = pace{part: 8, first: 10 * time.Millisecond, last: 500 * time.Millisecond}
 	// calm is for waits that are woken by what most of them wait for.
-	calm = pace{part: 4, first: 100 * time.Millisecond, last: 500 * time.Millisecond}
+	calm = pace{part: 4, first: 100 * time.Millisecond, last: 2 * time.Second}
 )
 
 // Look looks once; last says that it does not look again after that.

@@ -75,24 +75,10 @@ type listOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), op("list-runs", "GET /runs", "List runs",
 		"Newest first. A run appears within about a second of its change."), h.list)
-	httpapi.Register(routes, access.View.Scoped(), op("get-run", "GET /runs/{id}", "Get a run, or wait for it",
-		"With its ledger: each step with its status, who ran it, and what is kept of its result."),
-		func(ctx context.Context, in *getInput) (*rest.Output[api.Run], error) {
-			wait, err := rest.ParseWait(in.Wait)
-			if err != nil {
-				return nil, err
-			}
-			run, err := h.wait(ctx, in.ID, wait)
-			if err == nil && len(in.Include) > 0 {
-				err = h.plan(ctx, &run)
-			}
-			return rest.Reply(run, err)
-		})
-	httpapi.Register(
-		routes,
-		access.Operate.Scoped(),
-		action("pause-run", "pause", "Pause a run", "Nothing new begins."),
-		func(ctx context.Context, in *pauseInput) (*rest.Output[api.Run], error) {
+	rest.Hold(routes, access.View.Scoped(), op("get-run", "GET /runs/{id}", "Get a run, or wait for it",
+		"With its ledger: each step with its status, who ran it, and what is kept of its result."), h.get)
+	rest.Serve(routes, access.Operate.Scoped(), action("pause-run", "pause", "Pause a run", "Nothing new begins."),
+		func(ctx context.Context, in *pauseInput) (api.Run, error) {
 			request := contract.PauseRunRequest{Mode: job.PauseStop}
 			if in.Body != nil {
 				request.Reason = in.Body.Reason
@@ -102,26 +88,22 @@ func (h *Handlers) Register(routes huma.API) {
 			}
 			request.By = rest.Actor(ctx)
 			return act(ctx, h, in.ID, contract.PauseRunUpdate, request)
-		},
-	)
-	httpapi.Register(routes, access.Operate.Scoped(), action("resume-run", "resume", "Resume a run", ""),
-		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
+		})
+	rest.Serve(routes, access.Operate.Scoped(), action("resume-run", "resume", "Resume a run", ""),
+		func(ctx context.Context, in *reasonInput) (api.Run, error) {
 			return act(ctx, h, in.ID, contract.ResumeRunUpdate, request(ctx, in.Body.Text()))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-run", "cancel", "Cancel a run",
+	rest.Serve(routes, access.Operate.Scoped(), action("cancel-run", "cancel", "Cancel a run",
 		"Its tasks are told to stop."),
-		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Run], error) {
+		func(ctx context.Context, in *reasonInput) (api.Run, error) {
 			return act(ctx, h, in.ID, contract.CancelRunUpdate, request(ctx, in.Body.Text()))
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op(
+	rest.Hold(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op(
 		"retry-run",
 		"POST /runs/{id}/retry",
 		"Run again what has not succeeded of a run that has ended",
 		"Starts a new run, which takes over what has succeeded. Sent again, it answers that run, as a duplicate; if that failed too, retry it. Answers 409 conflict of a run that has not ended: retry its steps.",
-	)),
-		func(ctx context.Context, in *retryInput) (*rest.Output[api.Run], error) {
-			return rest.Reply(h.retry(ctx, in))
-		})
+	)), h.retry)
 	for _, a := range []struct {
 		action           job.StepAction
 		summary, details string
@@ -133,12 +115,10 @@ func (h *Handlers) Register(routes huma.API) {
 		{job.ApproveStep, "Approve a step that waits for it", ""},
 		{job.RejectStep, "Reject a step that waits for approval", "It fails."},
 	} {
-		httpapi.Register(routes, access.Operate.Scoped(), op(string(a.action)+"-step",
+		rest.Serve(routes, access.Operate.Scoped(), op(string(a.action)+"-step",
 			"POST /runs/{id}/steps/{step}/"+string(a.action), a.summary,
 			a.details+" Answers 409 conflict when the step's state does not allow it."),
-			func(ctx context.Context, in *stepInput) (*rest.Output[api.Run], error) {
-				return h.step(ctx, in, a.action)
-			})
+			func(ctx context.Context, in *stepInput) (api.Run, error) { return h.step(ctx, in, a.action) })
 	}
 }
 
@@ -172,6 +152,18 @@ func (h *Handlers) describe(ctx context.Context, id string) (api.Run, error) {
 
 // settled reports whether a run has ended or needs a person.
 func settled(s job.RunStatus) bool { return s.Final() || s == job.RunBlocked || s == job.RunPaused }
+
+// get is a run, with its plan if that is asked for.
+func (h *Handlers) get(ctx context.Context, in *getInput) (run api.Run, err error) {
+	wait, err := rest.ParseWait(in.Wait)
+	if err == nil {
+		run, err = h.wait(ctx, in.ID, wait)
+	}
+	if err == nil && len(in.Include) > 0 {
+		err = h.plan(ctx, &run)
+	}
+	return run, err
+}
 
 // wait returns the run as soon as it is settled, or as it stands when the time is over.
 func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run api.Run, err error) {
@@ -217,7 +209,7 @@ func (h *Handlers) plan(ctx context.Context, run *api.Run) error {
 	return h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
 	name, ok := rest.OwnID(ctx, in.Job)
 	if in.Job != "" && !ok {
 		return nil, rest.Unknown(protocol.CodeUnknownJob)
@@ -228,53 +220,47 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	} else if tenant != "" && in.Tenant == "" {
 		in.Tenant = tenant
 	}
-	var err error
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.RunWorkflow),
 		rest.Filter(contract.AttrJob.GetName(), name), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
 		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
-	runs, next, err := rest.PageOf(ctx, h.Core, "list runs", h.Store.Runs().Page, query, in.RecordPageInput)
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput{}
-	out.Body.Runs, out.Body.NextPageToken = runs, next
-	return out, nil
+	out = &listOutput{}
+	out.Body.Runs, out.Body.NextPageToken, err = rest.PageOf(
+		ctx, h.Core, "list runs", h.Store.Runs().Page, query, in.RecordPageInput)
+	return out, err
 }
 
 // act runs an update on an open run and answers the run as it stands afterwards.
 func act[In any](
 	ctx context.Context, h *Handlers, id string, update contract.Update[In, job.Ledger], in In,
-) (*rest.Output[api.Run], error) {
+) (api.Run, error) {
 	run, err := h.describe(ctx, id)
 	if err != nil {
-		return nil, err
+		return run, err
 	}
-	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	ledger, err := store.Update(updateCtx, h.Store, update, run.WorkflowID, in)
+	ledger, err := store.Update(ctx, h.Store, update, run.WorkflowID, in)
 	if store.KindOf(err) == store.NotFound {
-		return nil, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
+		return run, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
 	}
 	run.Ledger = ledger
 	offer(&run)
-	return rest.Reply(run, h.Answer(err, "update a run", protocol.CodeUnknownRun))
+	return run, h.Answer(err, "update a run", protocol.CodeUnknownRun)
 }
 
-func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (*rest.Output[api.Run], error) {
+func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (api.Run, error) {
 	r := contract.StepRequest{RunRequest: request(ctx, ""), Step: in.Step, Action: action}
 	if in.Body != nil {
 		r.Reason, r.Output, r.Attempt = in.Body.Reason, in.Body.Output, in.Body.Attempt
 	}
 	switch {
 	case len(r.Output) > 0 && action != job.CompleteStep:
-		return nil, rest.Invalid("body.output", errors.New("goes with complete only"))
+		return api.Run{}, rest.Invalid("body.output", errors.New("goes with complete only"))
 	case r.Attempt > 0 && (action != job.CompleteStep || len(r.Output) > 0):
-		return nil, rest.Invalid("body.attempt", errors.New("goes with complete only, and not with output"))
+		return api.Run{}, rest.Invalid("body.attempt", errors.New("goes with complete only, and not with output"))
 	case len(r.Output) > job.MaxOutputBytes:
-		return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "output is larger than 16 KiB")
+		return api.Run{}, httpapi.Problem(protocol.CodePayloadTooLarge, "output is larger than 16 KiB")
 	}
 	return act(ctx, h, in.ID, contract.StepUpdate, r)
 }

@@ -67,13 +67,12 @@ type listSpawnersOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	get := rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
-		"Show how a cluster's number of agents is kept", "")
-	httpapi.Register(routes, access.View, get, func(ctx context.Context,
-		in *rest.ClusterInput) (*rest.Output[api.ScalingStatus], error) {
-		return rest.Reply(h.scalingStatus(ctx, in.ID))
-	})
-	httpapi.Register(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
+	rest.Hold(routes, access.View, rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
+		"Show how a cluster's number of agents is kept", ""),
+		func(ctx context.Context, in *rest.ClusterInput) (api.ScalingStatus, error) {
+			return h.scalingStatus(ctx, in.ID)
+		})
+	rest.Hold(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
 		"Say how many agents a cluster is to have",
 		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
 	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
@@ -81,23 +80,21 @@ func (h *Handlers) Register(routes huma.API) {
 		"Newest first. An action appears within about a second of its start."), h.listScalings)
 	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-spawners", "GET /spawners", "List spawners",
 		"Sorted by name: those that were there within the last minutes, and how they are now."), h.listSpawners)
-	httpapi.Register(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
+	rest.Serve(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
 		"Get one action of scaling", "Why it was begun, which agents it started or stopped, and how that went."),
-		func(ctx context.Context, in *scalingRecordInput) (*rest.Output[fleet.ScalingRecord], error) {
-			return rest.Reply(h.scalingRecord(ctx, in.ID))
-		})
+		h.scalingRecord)
 }
 
 // newestActions is how many actions a status shows.
 const newestActions = 5
 
 // scaleCluster sets how many agents a cluster is to have, and answers how it stands then.
-func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Output[api.ScalingStatus], error) {
+func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (status api.ScalingStatus, err error) {
 	r := &in.Body
 	if r.Desired == nil && r.Min == nil && r.Max == nil {
-		return nil, rest.Invalid("body", errors.New("must name desired, min or max"))
+		return status, rest.Invalid("body", errors.New("must name desired, min or max"))
 	}
-	_, err := h.Configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+	_, err = h.Configure(ctx, in.ID, nil, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
 		set(&c.DesiredAgents, r.Desired)
 		set(&c.MinAgents, r.Min)
 		set(&c.MaxAgents, r.Max)
@@ -110,7 +107,7 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Outp
 		return c, nil
 	})
 	if err != nil {
-		return nil, err
+		return status, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
 	defer cancel()
@@ -118,10 +115,10 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (*rest.Outp
 		request := contract.ScaleRequest{To: r.Desired}
 		if _, err := rest.UpdateCluster(ctx, h.Core, "scale a cluster", contract.ScaleUpdate, in.ID,
 			request); err != nil {
-			return nil, err
+			return status, err
 		}
 	}
-	return rest.Reply(h.scalingStatus(ctx, in.ID))
+	return h.scalingStatus(ctx, in.ID)
 }
 
 // scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
@@ -297,8 +294,8 @@ func (h *Handlers) scalings() store.Records[fleet.ScalingRecord] {
 }
 
 // scalingRecord returns the newest action with an id.
-func (h *Handlers) scalingRecord(ctx context.Context, id string) (fleet.ScalingRecord, error) {
-	cluster, number, ok := contract.ParseScalingID(id)
+func (h *Handlers) scalingRecord(ctx context.Context, in *scalingRecordInput) (fleet.ScalingRecord, error) {
+	cluster, number, ok := contract.ParseScalingID(in.ID)
 	workflowID := contract.ScalingWorkflowID(cluster, number)
 	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
 }

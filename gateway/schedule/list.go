@@ -18,8 +18,7 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (*listSchedulesOutput, error) {
-	var err error
+func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_ *listSchedulesOutput, err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}

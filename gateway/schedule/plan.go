@@ -38,8 +38,7 @@ func planOf(t *api.ScheduleTimes) *fleet.SchedulePlan {
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.
 func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
 	if err := planOf(&r.ScheduleTimes).Validate(now); err != nil {
-		var field *fleet.FieldError
-		if errors.As(err, &field) {
+		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 			return fleet.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
 		return fleet.TaskSpec{}, rest.Invalid("body", err)

@@ -1,15 +1,20 @@
+// Package schedule answers what clients ask about schedules, which submit tasks again and again.
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -20,7 +25,8 @@ import (
 )
 
 // createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
-func (h *Handlers) createSchedule(ctx context.Context, r *api.ScheduleRequest) (api.Schedule, error) {
+func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) (api.Schedule, error) {
+	r := &in.Body
 	name, ok := rest.OwnID(ctx, r.Name)
 	if !ok {
 		return api.Schedule{}, rest.Unknown(protocol.CodeUnknownSchedule)
@@ -32,8 +38,6 @@ func (h *Handlers) createSchedule(ctx context.Context, r *api.ScheduleRequest) (
 	if tenant == "" {
 		name = fleet.Qualify(r.Task.Tenant, plain)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	schedule, spec, err := h.buildSchedule(ctx, name, r)
 	if err != nil {
 		return api.Schedule{}, err
@@ -64,9 +68,7 @@ func (h *Handlers) buildSchedule(
 	ctx context.Context, name string, r *api.ScheduleRequest,
 ) (*schedulepb.Schedule, fleet.TaskSpec, error) {
 	tenant, _ := fleet.CutTenant(name)
-	if r.Task.Tenant == "" {
-		r.Task.Tenant = tenant
-	}
+	r.Task.Tenant = cmp.Or(r.Task.Tenant, tenant)
 	spec, err := checkSchedule(r, time.Now())
 	if err != nil {
 		return nil, spec, err
@@ -86,9 +88,16 @@ func (h *Handlers) buildSchedule(
 }
 
 // replaceSchedule puts all but the past in place of what was there.
-func (h *Handlers) replaceSchedule(ctx context.Context, name string, r *api.ScheduleRequest) (api.Schedule, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (api.Schedule, error) {
+	r := &in.Body
+	name, err := rest.OwnSchedule(ctx, in.Name)
+	if err != nil {
+		return api.Schedule{}, err
+	}
+	if named, _ := rest.OwnID(ctx, r.Name); r.Name != "" && named != name {
+		return api.Schedule{}, rest.Invalid("body.name",
+			errors.New("must be the name in the path, or be left out: a schedule cannot be renamed"))
+	}
 	present, err := h.describeSchedule(ctx, name)
 	if err != nil {
 		return api.Schedule{}, err
@@ -125,19 +134,15 @@ func (h *Handlers) replaceSchedule(ctx context.Context, name string, r *api.Sche
 	})
 }
 
-func (h *Handlers) pauseSchedule(
-	ctx context.Context, name string, pause bool, why *api.ReasonRequest,
-) (api.Schedule, error) {
-	name, err := rest.OwnSchedule(ctx, name)
+func (h *Handlers) pauseSchedule(ctx context.Context, in *scheduleReasonInput, pause bool) (api.Schedule, error) {
+	name, err := rest.OwnSchedule(ctx, in.Name)
 	if err != nil {
 		return api.Schedule{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if err := h.seesSchedule(ctx, name); err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, why.Text()); err != nil {
+	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, in.Body.Text()); err != nil {
 		return api.Schedule{}, h.Answer(err, "pause or resume a schedule", protocol.CodeUnknownSchedule)
 	}
 	return h.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
@@ -152,29 +157,33 @@ func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedu
 	return h.Answer(err, "patch a schedule", protocol.CodeUnknownSchedule)
 }
 
-// triggerSchedule makes a task now and returns its id.
-func (h *Handlers) triggerSchedule(
-	ctx context.Context, name string, overlap fleet.Overlap, now time.Time,
-) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+// triggerSchedule makes a task now.
+func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made api.Triggered, err error) {
+	name, err := rest.OwnSchedule(ctx, in.Name)
+	if err != nil {
+		return made, err
+	}
 	present, err := h.describeSchedule(ctx, name)
 	if err != nil {
-		return "", err
+		return made, err
+	}
+	var overlap fleet.Overlap
+	if in.Body != nil {
+		overlap = in.Body.Overlap
 	}
 	if overlap == "" {
 		overlap = overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy())
 	}
 	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
-		return "", httpapi.Problem(protocol.CodeConflict,
+		return made, httpapi.Problem(protocol.CodeConflict,
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
 	}
-	at := now.UTC().Truncate(time.Second)
+	at := time.Now().UTC().Truncate(time.Second)
 	err = h.patchSchedule(ctx, name,
 		&schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
 			OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
 		}})
-	return contract.FiringTaskID(name, at), err
+	return api.Triggered{Name: name, TaskID: contract.FiringTaskID(name, at)}, err
 }
 
 func (h *Handlers) deleteSchedule(ctx context.Context, name string) error {
@@ -237,8 +246,6 @@ func (h *Handlers) schedule(ctx context.Context, name string) (api.Schedule, err
 func (h *Handlers) scheduleWhen(
 	ctx context.Context, name string, done func(*workflowservice.DescribeScheduleResponse) bool,
 ) (api.Schedule, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	var d *workflowservice.DescribeScheduleResponse
 	err := h.WaitUntil(ctx, rest.QueryTimeout, "wait for a schedule",
 		func(ctx context.Context, _ bool) (_ bool, err error) {
@@ -283,4 +290,84 @@ func (h *Handlers) scheduleOf(
 	}
 	schedule.Runs = h.runs(ctx, name, info.GetRecentActions())
 	return schedule, nil
+}
+
+// Handlers answer the requests.
+type Handlers struct{ *rest.Core }
+
+type createScheduleInput struct {
+	Body api.ScheduleRequest
+}
+
+type replaceScheduleInput struct {
+	Name string `path:"name" doc:"The schedule's name."`
+	Body api.ScheduleRequest
+}
+
+type scheduleInput struct {
+	Name string `path:"name" doc:"The schedule's name."`
+}
+
+type scheduleReasonInput struct {
+	Name string             `path:"name" doc:"The schedule's name."`
+	Body *api.ReasonRequest `doc:"May be left out. The reason becomes the schedule's note."`
+}
+
+type triggerInput struct {
+	Name string              `path:"name" doc:"The schedule's name."`
+	Body *api.TriggerRequest `doc:"May be left out."`
+}
+
+type listSchedulesInput struct {
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Type    string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	rest.RecordPageInput
+}
+
+type listSchedulesOutput struct {
+	Body struct {
+		Schedules     []api.ScheduleEntry `json:"schedules"`
+		NextPageToken string              `json:"next_page_token,omitempty"`
+	}
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(routes huma.API) {
+	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.WithStatus(http.StatusCreated, rest.Op(
+		"Schedules",
+		"create-schedule",
+		"POST /schedules",
+		"Submit a task again and again",
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.",
+	))), h.createSchedule)
+	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
+		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)
+	rest.Serve(routes, access.View.Scoped(), rest.Op("Schedules", "get-schedule", "GET /schedules/{name}",
+		"Get a schedule", "With its next times, and what became of its newest tasks."),
+		func(ctx context.Context, in *scheduleInput) (api.Schedule, error) { return h.schedule(ctx, in.Name) })
+	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.Op("Schedules", "replace-schedule",
+		"PUT /schedules/{name}", "Replace a schedule", "The tasks that it has made go on as they are.")),
+		h.replaceSchedule)
+	rest.Serve(routes, access.Operate.Scoped(),
+		rest.Op("Schedules", "pause-schedule", "POST /schedules/{name}/pause",
+			"Pause a schedule", "It makes no task until it is resumed, but by trigger."),
+		func(ctx context.Context, in *scheduleReasonInput) (api.Schedule, error) {
+			return h.pauseSchedule(ctx, in, true)
+		})
+	rest.Serve(routes, access.Operate.Scoped(),
+		rest.Op("Schedules", "resume-schedule", "POST /schedules/{name}/resume",
+			"Resume a schedule", "What was due while it was paused is not made up for."),
+		func(ctx context.Context, in *scheduleReasonInput) (api.Schedule, error) {
+			return h.pauseSchedule(ctx, in, false)
+		})
+	rest.Serve(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, rest.Op("Schedules",
+		"trigger-schedule", "POST /schedules/{name}/trigger", "Make a task now",
+		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")),
+		h.triggerSchedule)
+	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, rest.Op("Schedules",
+		"delete-schedule", "DELETE /schedules/{name}", "Delete a schedule", "The tasks that it has made go on as they are.")),
+		func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
+			return nil, h.deleteSchedule(ctx, in.Name)
+		})
 }

@@ -21,6 +21,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -41,6 +43,7 @@ type getInput struct {
 	Health string `query:"health" enum:"passing,any" doc:"passing (the default): only instances that are well. any: all that run."`
 	Tag    string `query:"tag" maxLength:"63" doc:"Only instances with this tag."`
 	Zone   string `query:"zone" maxLength:"63" doc:"Only instances on agents of this zone."`
+	Role   string `query:"role" enum:"stable,canary" doc:"Only instances of versions that are promoted (stable), or of one that is not yet (canary)."`
 	Wait   string `query:"wait" maxLength:"32" doc:"With index: how long to hold the answer until the instances change, up to 60s."`
 	Index  string `query:"index" maxLength:"64" doc:"The index of an earlier answer."`
 }
@@ -124,7 +127,7 @@ func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstan
 
 func (in *getInput) wants(f *contract.FoundInstance) bool {
 	return (in.Health == "any" || f.Checked == fleet.InstancePassing) &&
-		(in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) && (in.Zone == "" || f.Zone == in.Zone)
+		(in.Role == "" || in.Role == string(roleOf(f))) && (in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) && (in.Zone == "" || f.Zone == in.Zone)
 }
 
 func offered(f *contract.FoundInstance) api.ServiceInstance {
@@ -133,7 +136,33 @@ func offered(f *contract.FoundInstance) api.ServiceInstance {
 		address = net.JoinHostPort(f.Host, string(f.Service.Port))
 	}
 	return api.ServiceInstance{Job: f.Job, Instance: f.Name, Version: f.Version, TaskID: f.TaskID, Agent: f.Agent,
-		Cluster: f.Cluster, Zone: f.Zone, Address: address, Tags: f.Service.Tags, Health: f.Checked, Since: f.Since}
+		Cluster: f.Cluster, Zone: f.Zone, Address: address, Tags: f.Service.Tags, Role: roleOf(f), Health: f.Checked,
+		Since: f.Since}
+}
+
+func roleOf(f *contract.FoundInstance) job.Role {
+	if f.Canary {
+		return job.RoleCanary
+	}
+	return job.RoleStable
+}
+
+// settleRoles finds out which of the instances that began as canaries are still such: agents do not know.
+func (h *Handlers) settleRoles(ctx context.Context, found []contract.FoundInstance) {
+	var jobs []string
+	for i := range found {
+		if found[i].Canary && !slices.Contains(jobs, found[i].Job) {
+			jobs = append(jobs, found[i].Job)
+		}
+	}
+	still := make([]bool, len(jobs))
+	parallel.Each(len(jobs), rest.FanOut, func(i int) {
+		j, err := h.Store.Jobs().Get(ctx, jobs[i])
+		still[i] = err != nil || j.Unpromoted()
+	})
+	for i := range found {
+		found[i].Canary = found[i].Canary && still[slices.Index(jobs, found[i].Job)]
+	}
 }
 
 // read asks the hubs of all clusters for the instances that offer a service. They are sorted.
@@ -169,6 +198,7 @@ func (h *Handlers) read(ctx context.Context) ([]contract.FoundInstance, error) {
 	})
 	// An agent that has moved to another hub is known to both for a moment.
 	found = slices.CompactFunc(found, func(a, b contract.FoundInstance) bool { return a.TaskID == b.TaskID })
+	h.settleRoles(ctx, found)
 	h.found, h.until = found, time.Now().Add(fresh)
 	return found, nil
 }

@@ -2,6 +2,7 @@
 package statesync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -33,38 +34,24 @@ type syncInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "sync-cluster", "POST /clusters/{id}/sync",
+	rest.Serve(routes, access.Operate, rest.Op("Clusters", "sync-cluster", "POST /clusters/{id}/sync",
 		"Make the states of a cluster's members the same",
 		"For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. "+
 			"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."), h.syncCluster)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
+	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
 		"Compare the states of a cluster's members",
-		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."),
-		func(ctx context.Context, in *rest.ClusterInput) (*rest.Output[api.ClusterSync], error) {
-			ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-			defer cancel()
-			view, err := h.View(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			return rest.Reply(h.clusterSync(ctx, &view.Cluster))
-		})
+		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."), h.clusterSync)
 }
 
-func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output[fleet.SyncReport], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (newest fleet.SyncReport, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return newest, err
 	}
 	if view.Config.ReplicationMode == fleet.ActiveActive {
-		return nil, httpapi.Problem(protocol.CodeConflict, "the cluster is active_active: its members share no state")
+		return newest, httpapi.Problem(protocol.CodeConflict, "the cluster is active_active: its members share no state")
 	}
-	input := contract.SyncInput{Cluster: in.ID, Reason: "asked for by hand"}
-	if in.Body != nil && in.Body.Reason != "" {
-		input.Reason = in.Body.Reason
-	}
+	input := contract.SyncInput{Cluster: in.ID, Reason: cmp.Or(in.Body.Text(), "asked for by hand")}
 	_, err = h.Store.Start(ctx, &store.Start{
 		Type:    contract.StateSyncWorkflow,
 		ID:      contract.SyncWorkflowID(in.ID),
@@ -74,9 +61,8 @@ func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output
 		Timeout: 5 * time.Minute,
 	}, input)
 	if err != nil {
-		return nil, h.Answer(err, "start a state sync", protocol.CodeInternal)
+		return newest, h.Answer(err, "start a state sync", protocol.CodeInternal)
 	}
-	var newest fleet.SyncReport
 	err = h.WaitUntil(ctx, syncWait, "wait for a state sync", func(ctx context.Context, _ bool) (bool, error) {
 		report, err := h.lastSync(ctx, in.ID)
 		if err != nil || report == nil {
@@ -85,7 +71,7 @@ func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (*rest.Output
 		newest = *report
 		return report.Status != fleet.SyncRunning, nil
 	})
-	return rest.Reply(newest, err)
+	return newest, err
 }
 
 // lastSync is the report of a cluster's newest state sync; nil: there is none.
@@ -112,7 +98,12 @@ func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Sync
 }
 
 // clusterSync asks the hubs what their agents' heartbeats told.
-func (h *Handlers) clusterSync(ctx context.Context, c *fleet.Cluster) (api.ClusterSync, error) {
+func (h *Handlers) clusterSync(ctx context.Context, in *rest.ClusterInput) (api.ClusterSync, error) {
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return api.ClusterSync{}, err
+	}
+	c := &view.Cluster
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadStatesActivity, c, "", "states", contract.ReadStatesID,
 		contract.ReadStatesInput{Cluster: c.Config.Name})
 	if err != nil {

@@ -37,30 +37,30 @@ type reviewInput struct {
 }
 
 func (h *Handlers) registerTaskActions(routes huma.API) {
-	httpapi.Register(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
+	rest.Hold(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
 		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
-		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
+		func(ctx context.Context, in *reasonInput) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.Body.Text()})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter",
+	rest.Hold(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter",
 		"It gets a fresh set of attempts."),
-		func(ctx context.Context, in *reasonInput) (*rest.Output[api.Task], error) {
+		func(ctx context.Context, in *reasonInput) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.Body.Text()})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up",
+	rest.Hold(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up",
 		"It ends as failed at once, and not when its retention does."),
-		func(ctx context.Context, in *discardInput) (*rest.Output[api.Task], error) {
+		func(ctx context.Context, in *discardInput) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), action(
+	rest.Hold(routes, access.Operate.Scoped(), action(
 		"set-task-priority",
 		"priority",
 		"Change the priority of an open task",
 		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts.",
 	),
-		func(ctx context.Context, in *taskPriorityInput) (*rest.Output[api.Task], error) {
+		func(ctx context.Context, in *taskPriorityInput) (api.Task, error) {
 			if !in.Body.Priority.Valid() {
-				return nil, rest.Invalid("body.priority", fleet.ErrPriority)
+				return api.Task{}, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
 			return act(ctx, h, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
 				Priority: in.Body.Priority, Reason: in.Body.Reason,
@@ -68,10 +68,10 @@ func (h *Handlers) registerTaskActions(routes huma.API) {
 		})
 	review := rest.WithPayload(action("review-task", "review", "Decide about a task in review",
 		"A task is in review when running it again may not be safe."))
-	httpapi.Register(routes, access.Operate.Scoped(), review,
-		func(ctx context.Context, in *reviewInput) (*rest.Output[api.Task], error) {
+	rest.Hold(routes, access.Operate.Scoped(), review,
+		func(ctx context.Context, in *reviewInput) (api.Task, error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {
-				return nil, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
+				return api.Task{}, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
 			}
 			return act(ctx, h, in.ID, contract.ReviewUpdate, contract.ReviewRequest{
 				Decision: in.Body.Decision, Result: in.Body.Result, Reason: in.Body.Reason,
@@ -90,19 +90,19 @@ func act[In any, P interface {
 	Address(key, by string)
 }](
 	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
-) (*rest.Output[api.Task], error) {
+) (api.Task, error) {
 	id, err := rest.OwnTask(ctx, id)
 	if err != nil {
-		return nil, err
+		return api.Task{}, err
 	}
 	if rest.Limited(ctx) {
 		if _, err := h.describeTask(ctx, id); err != nil {
-			return nil, err
+			return api.Task{}, err
 		}
 	}
 	workflowID, key := contract.Locate(id)
 	if strings.HasPrefix(key, ".") {
-		return nil, httpapi.Problem(protocol.CodeConflict,
+		return api.Task{}, httpapi.Problem(protocol.CodeConflict,
 			"this is an element of an array: act on the array (mainstay array, or POST /api/v1/agents/arrays/{id}/…)")
 	}
 	updateCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
@@ -113,12 +113,12 @@ func act[In any, P interface {
 		// Temporal says the same of a workflow that has ended; a task that never was fails here.
 		task, err := h.task(ctx, id)
 		if err != nil {
-			return nil, err
+			return api.Task{}, err
 		}
-		return nil, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status))
+		return api.Task{}, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status))
 	}
 	if err != nil {
-		return nil, h.Answer(err, "update a task", protocol.CodeUnknownTask)
+		return api.Task{}, h.Answer(err, "update a task", protocol.CodeUnknownTask)
 	}
-	return rest.Reply(h.task(ctx, id))
+	return h.task(ctx, id)
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -57,9 +58,7 @@ func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 		}
 		view, err := h.View(ctx, t.Cluster)
 		if err != nil {
-			if t.Why == "" {
-				t.Why = "waiting for an agent; the state of its cluster is not known now"
-			}
+			t.Why = cmp.Or(t.Why, "waiting for an agent; the state of its cluster is not known now")
 			return
 		}
 		var stats store.LaneStats

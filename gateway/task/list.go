@@ -57,14 +57,14 @@ type listTasksOutput struct {
 }
 
 func (h *Handlers) registerTasks(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "get-task", "GET /tasks/{id}",
+	rest.Hold(routes, access.View.Scoped(), rest.Op("Tasks", "get-task", "GET /tasks/{id}",
 		"Get a task, or wait for it", ""),
-		func(ctx context.Context, in *getTaskInput) (*rest.Output[api.Task], error) {
+		func(ctx context.Context, in *getTaskInput) (api.Task, error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
-				return nil, err
+				return api.Task{}, err
 			}
-			return rest.Reply(h.waitForTask(ctx, in.ID, wait, in.Include...))
+			return h.waitForTask(ctx, in.ID, wait, in.Include...)
 		})
 	httpapi.Register(routes, access.View.Scoped(), rest.Op(
 		"Tasks",
@@ -76,8 +76,7 @@ func (h *Handlers) registerTasks(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
 		"List tasks that wait for an agent or for the end of a backoff", ""),
 		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-			out, err := h.listTasks(ctx, in.list(contract.TaskWaiting))
-			return out, err
+			return h.listTasks(ctx, in.list(contract.TaskWaiting))
 		})
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-dead-letters", "GET /tasks/queue/dead-letter",
 		"List dead letters", "Tasks whose attempts are used up; retry them, or they fail when their retention ends."),

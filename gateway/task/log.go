@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -25,7 +24,7 @@ type taskLogInput struct {
 }
 
 func (h *Handlers) registerTaskLog(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), rest.Op(
+	rest.Hold(routes, access.View.Scoped(), rest.Op(
 		"Tasks",
 		"read-task-log",
 		"GET /tasks/{id}/log",
@@ -34,23 +33,17 @@ func (h *Handlers) registerTaskLog(routes huma.API) {
 			"Of an attempt that was lost with its agent it has what the agent had sent. "+
 			"Answers 501 not_supported for a running attempt when Temporal has no standalone activities.",
 	),
-		func(ctx context.Context, in *taskLogInput) (*rest.Output[api.TaskLog], error) {
+		func(ctx context.Context, in *taskLogInput) (log api.TaskLog, err error) {
 			wait, err := rest.ParseWait(in.Wait)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				log, err = h.taskLog(ctx, in, wait)
 			}
-			log, err := h.taskLog(ctx, in, wait)
-			if err != nil {
-				return nil, err
-			}
-			if log.Lines == nil {
-				log.Lines = []fleet.LogLine{}
-			}
+			log.Lines = append([]fleet.LogLine{}, log.Lines...)
 			log.Next = in.After
 			if n := len(log.Lines); n > 0 {
 				log.Next = log.Lines[n-1].Number
 			}
-			return &rest.Output[api.TaskLog]{Body: log}, nil
+			return log, err
 		})
 }
 

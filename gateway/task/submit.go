@@ -116,7 +116,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		return api.Task{}, err
 	}
 	place := contract.PlaceOf(&cluster, spec, id)
-	if err := h.OpenLane(ctx, &place, &spec); err != nil {
+	if err := h.OpenLanes(ctx, &place, &spec); err != nil {
 		return api.Task{}, err
 	}
 	input := place.Input(id, spec)

@@ -2,6 +2,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -85,16 +86,13 @@ func (h *Handlers) Register(routes huma.API) {
 			h.withUses(ctx, out.Body.Tokens)
 			return out, nil
 		})
-	httpapi.Register(routes, access.Administer, rest.Op(
+	rest.Hold(routes, access.Administer, rest.Op(
 		"Access",
 		"revoke-token",
 		"DELETE /tokens/{id}",
 		"Revoke a token",
 		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.",
-	),
-		func(ctx context.Context, in *revokeTokenInput) (*rest.Output[api.RevokedToken], error) {
-			return rest.Reply(h.revokeToken(ctx, in))
-		})
+	), h.revokeToken)
 }
 
 // maxTokenLife bounds how long a token may live that does not live for ever.
@@ -123,9 +121,7 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
 	kind := r.Kind
-	if kind == "" {
-		kind = access.APIToken
-	}
+	kind = cmp.Or(kind, access.APIToken)
 	secret, record := access.Mint(kind, random)
 	by := access.From(ctx)
 	record.Name, record.Role = r.Name, r.Role
@@ -180,8 +176,7 @@ func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 			views[t.Cluster] = view
 		}
 		if view != nil {
-			uses := view.UsesOf(t.ID)
-			t.Uses = &uses
+			t.Uses = new(view.UsesOf(t.ID))
 		}
 	}
 }
@@ -213,8 +208,7 @@ func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.R
 	}
 	gone, err := store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID,
 		contract.RevokeTokenRequest{ID: in.ID, WithChildren: in.Children})
-	var refused *temporal.ApplicationError
-	if errors.As(err, &refused) && refused.Type() == contract.UnknownToken {
+	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok && refused.Type() == contract.UnknownToken {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
 	if err != nil {

@@ -33,8 +33,8 @@ type Agent struct {
 
 // Facts are what the monitor needs of the hub.
 type Facts interface {
-	// Agents returns the agents that have a session now.
-	Agents(now time.Time) []Agent
+	// Agents returns the agents of a cluster that have a session now; no cluster: of all.
+	Agents(cluster string, now time.Time) []Agent
 	// NotifyHealth notifies the agent's cluster, unless its session has ended.
 	NotifyHealth(a *Agent, health fleet.MemberHealth)
 }
@@ -57,7 +57,7 @@ func New(facts Facts, log *zap.Logger, interval time.Duration) *Monitor {
 // Run rates the agents until the context ends, and notifies their clusters of lasting changes.
 func (m *Monitor) Run(ctx context.Context) {
 	part.Every(ctx, m.interval, func(now time.Time) {
-		agents := m.facts.Agents(now)
+		agents := m.facts.Agents("", now)
 		for i := range agents {
 			if a := &agents[i]; a.Alive {
 				if changed := m.lasting(a, now); changed != nil {
@@ -97,17 +97,22 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 // Read rates the agents of a cluster that have a session here.
 func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract.ReadHealthResult, error) {
 	now := time.Now()
-	agents := m.facts.Agents(now)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	result := contract.ReadHealthResult{Agents: map[string]fleet.Health{}}
-	for _, a := range agents {
-		if a.Cluster == in.Cluster && (in.AgentID == "" || a.ID == in.AgentID) {
-			rated := a.Record.assess(a.Facts, now)
-			rated.ConsecutiveFailures = a.Record.failures
+	for _, a := range m.facts.Agents(in.Cluster, now) {
+		if in.AgentID == "" || a.ID == in.AgentID {
+			rated := m.rate(&a, now)
 			rated.MeasuredAt(now.Add(-a.Facts.Silence), now)
 			result.Agents[a.ID] = rated
 		}
 	}
 	return result, nil
+}
+
+// rate locks for one agent only: heartbeats of a large fleet do not wait for the ratings of all.
+func (m *Monitor) rate(a *Agent, now time.Time) fleet.Health {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rated := a.Record.assess(a.Facts, now)
+	rated.ConsecutiveFailures = a.Record.failures
+	return rated
 }

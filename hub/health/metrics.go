@@ -45,7 +45,7 @@ func (m *Monitor) Describe(descs chan<- *prometheus.Desc) {
 // session reports it, and an agent that is gone leaves nothing behind.
 func (m *Monitor) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
-	for _, metric := range m.collect(m.facts.Agents(now), now) {
+	for _, metric := range m.collect(m.facts.Agents("", now), now) {
 		metrics <- metric
 	}
 }
@@ -54,14 +54,14 @@ func (m *Monitor) collect(agents []Agent, now time.Time) (metrics []prometheus.M
 	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, agent string) {
 		metrics = append(metrics, prometheus.MustNewConstMetric(d, kind, value, agent))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, a := range agents {
-		health := a.Record.assess(a.Facts, now)
+		health := m.rate(&a, now)
 		add(scoreDesc, prometheus.GaugeValue, health.Score, a.ID)
 		add(ageDesc, prometheus.GaugeValue, max(0, a.Facts.Silence.Seconds()), a.ID)
 		add(completionDesc, prometheus.GaugeValue, completionRate(&health), a.ID)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.forget(now)
 	for agent, c := range m.heartbeats {
 		add(cameDesc, prometheus.CounterValue, float64(c.came), agent)

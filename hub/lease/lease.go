@@ -32,6 +32,7 @@ const (
 type Lease struct {
 	hub     part.Hub
 	rejoins func()
+	madeAt  time.Time
 
 	mu        sync.Mutex
 	renewedAt time.Time
@@ -39,7 +40,9 @@ type Lease struct {
 
 // New makes a lease that nobody holds yet. rejoins is called when the lease is renewed after the hub may have been
 // given up, before it counts as renewed.
-func New(hub part.Hub, rejoins func()) *Lease { return &Lease{hub: hub, rejoins: rejoins} }
+func New(hub part.Hub, rejoins func()) *Lease {
+	return &Lease{hub: hub, rejoins: rejoins, madeAt: time.Now()}
+}
 
 // Take starts the Hub workflow, or signals to the running one that a new process of the hub has started.
 func (l *Lease) Take(ctx context.Context) error {
@@ -74,8 +77,11 @@ func (l *Lease) Run(ctx context.Context) {
 
 // Hold is the activity that renews the lease until its context ends. It sends the heartbeats itself, not through the
 // SDK, to know when Temporal took them.
-func (l *Lease) Hold(ctx context.Context, _ contract.HoldLeaseInput) error {
+func (l *Lease) Hold(ctx context.Context, in contract.HoldLeaseInput) error {
 	token := activity.GetInfo(ctx).TaskToken
+	if in.Lost {
+		l.rejoins()
+	}
 	tick := time.NewTicker(Beat)
 	defer tick.Stop()
 	for {
@@ -107,7 +113,11 @@ func (l *Lease) renew(ctx context.Context, token []byte) (gone bool) {
 		l.hub.Logger.Warn("Temporal did not take the heartbeat of the hub's lease", zap.Error(err))
 		return false
 	}
-	if before := l.RenewedAt(); !before.IsZero() && sent.Sub(before) > lost {
+	before := l.RenewedAt()
+	if before.IsZero() { // a new process may have agents before its first lease
+		before = l.madeAt
+	}
+	if sent.Sub(before) > lost {
 		l.rejoins()
 	}
 	l.Renewed(sent)

@@ -13,6 +13,7 @@ const urgency = { critical: "bad", warning: "warn", notice: "wait" };
 function target(p) {
   if (p.kind === "dead_letter") return `#/dead-letters?cluster=${p.cluster}`;
   if (p.kind === "review") return `#/reviews?cluster=${p.cluster}`;
+  if (p.kind === "run" || p.kind === "array") return `#/${p.kind}s?cluster=${p.cluster}&status=blocked`;
   if (p.kind === "failover") return `#/failovers/${encodeURIComponent(p.failover)}`;
   if (p.kind === "not_served" || p.kind === "old_work") return `#/queue?cluster=${p.cluster}`;
   if (p.kind === "unhandled") return `#/tasks?cluster=${p.cluster}&status=retry_wait&type=${encodeURIComponent(p.task_type)}`;

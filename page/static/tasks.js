@@ -103,7 +103,7 @@ export const task = {
       open(t) && t.status !== "dead_letter" && button("Cancel…", () => act.cancelTask(t.id), { kind: "danger" }),
       temporalLink(t.workflow_id, t.run_id)),
     facts(["Type", t.type], ["Cluster", clusterLink(t.cluster)], ["Only agent", agentLink(t.agent)], ["Priority", t.priority_name], ["Tenant", t.tenant], ["Submitted", ago(t.created_at)],
-      ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Ended", t.closed_at && ago(t.closed_at)],
+      ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Waits until", t.expires_at && ago(t.expires_at)], ["Ended", t.closed_at && ago(t.closed_at)],
       ...submitted(t.spec), ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
     section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
     t.result !== undefined && section("Result", null, result(t.result)),

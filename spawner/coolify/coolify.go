@@ -4,6 +4,7 @@
 package coolify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,9 +61,7 @@ func New(o Options) (*Coolify, error) {
 	if err := o.Fill(); err != nil {
 		return nil, err
 	}
-	if o.Pause == 0 {
-		o.Pause = pause
-	}
+	o.Pause = cmp.Or(o.Pause, pause)
 	token, err := os.ReadFile(o.TokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the token of Coolify: %w", err)
@@ -198,7 +197,7 @@ func (c *Coolify) deploy(ctx context.Context, uuid string, spec *fleet.SpawnSpec
 	}
 	var d struct{ Status, Logs string }
 	for end := time.Now().Add(startLimit); d.Status != "finished"; {
-		if err := c.wait(ctx); err != nil {
+		if err := spawner.Pause(ctx, c.o.Pause); err != nil {
 			return err
 		}
 		err := c.call(ctx, "look at the deployment", http.MethodGet, "/deployments/"+started.Deployment, nil, &d)
@@ -260,15 +259,6 @@ func (c *Coolify) giveFiles(ctx context.Context, uuid string, spec *fleet.SpawnS
 	return nil
 }
 
-func (c *Coolify) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(c.o.Pause):
-		return nil
-	}
-}
-
 // Terminate implements spawner.Spawner. It returns when Coolify knows the application no more.
 func (c *Coolify) Terminate(ctx context.Context, id string, graceful bool) error {
 	if fleet.ValidateID("id", id) != nil {
@@ -315,7 +305,7 @@ func (c *Coolify) until(ctx context.Context, path string, limit time.Duration, d
 		case time.Now().After(end):
 			return fmt.Errorf("the application is %s after %s", app.Status, limit)
 		}
-		if err := c.wait(ctx); err != nil {
+		if err := spawner.Pause(ctx, c.o.Pause); err != nil {
 			return err
 		}
 	}

@@ -54,7 +54,6 @@ func (d *Docker) describe(
 		Image:       image,
 		Env:         append(d.o.Environment(spec), d.o.FileEnvironment()...),
 		Labels:      map[string]string{labelSpawner: d.o.Name, labelSpawnID: spec.ID, labelCluster: spec.Cluster},
-		Volumes:     map[string]struct{}{spawner.FilesDir: {}}, // it takes files although the root cannot be written
 		StopTimeout: &grace,
 	}
 	if command := d.o.CommandOf(spec); len(command) > 0 {
@@ -78,6 +77,7 @@ func (d *Docker) host(spec *fleet.SpawnSpec, logging string) *container.HostConf
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled}, // the cluster decides
 		ReadonlyRootfs: !spec.Docker.WritableRoot,
 		SecurityOpt:    []string{"no-new-privileges"},
+		CapDrop:        []string{"ALL"},
 		Tmpfs: map[string]string{"/tmp": "rw,exec,nosuid,nodev,mode=1777,size=" +
 			strconv.FormatInt(cmp.Or(tmp, defaultTmp), 10)},
 		Resources: container.Resources{Memory: memory, MemorySwap: memory, PidsLimit: &pids},
@@ -88,10 +88,21 @@ func (d *Docker) host(spec *fleet.SpawnSpec, logging string) *container.HostConf
 	if logging == "json-file" || logging == "local" { // others have no such options
 		h.LogConfig = container.LogConfig{Type: logging, Config: map[string]string{"max-size": "10m", "max-file": "3"}}
 	}
+	// The files' volume can be written although the root cannot. It has a name, so that it is found when the engine
+	// made it and failed to make the container.
+	h.Mounts = []mount.Mount{{Type: mount.TypeVolume, Source: nameOf(spec.ID), Target: spawner.FilesDir,
+		VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{labelSpawner: d.o.Name}}}}
 	if d.o.Program != "" {
-		h.Mounts = []mount.Mount{{Type: mount.TypeBind, Source: d.o.Program, Target: ProgramPath, ReadOnly: true}}
+		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: d.o.Program, Target: ProgramPath,
+			ReadOnly: true})
 	}
 	return h
+}
+
+// Fetch has the engine get an image, unless it has it.
+func (d *Docker) Fetch(ctx context.Context, image string) error {
+	_, err := d.fetch(ctx, image, fleet.PullMissing)
+	return err
 }
 
 // fetch has the engine get an image, as the policy says, and returns the image's user.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -48,6 +49,7 @@ type Docker struct {
 	o      Options
 	engine *client.Client
 	turns  spawner.Turns
+	ended  atomic.Pointer[func(fleet.SpawnEnd)] // takes ends that nobody asked for
 	ends   spawner.Ends
 }
 
@@ -144,10 +146,10 @@ func (d *Docker) start(ctx context.Context, spec *fleet.SpawnSpec) (*container.I
 		return nil, err
 	}
 	created, err := d.engine.ContainerCreate(ctx, options)
-	if err != nil {
-		return nil, refusal("create the container", err)
+	if err = refusal("create the container", err); err == nil {
+		err = d.copyFiles(ctx, created.ID, spec, user)
 	}
-	if err = d.copyFiles(ctx, created.ID, spec, user); err == nil {
+	if err == nil {
 		_, err = d.engine.ContainerStart(ctx, created.ID, client.ContainerStartOptions{})
 		err = refusal("start the container", err)
 	}
@@ -199,8 +201,13 @@ func (d *Docker) Terminate(ctx context.Context, id string, graceful bool) error 
 		return err
 	}
 	defer d.ends.Forget(c.ID)
+	switch c.State.Status {
+	case container.StateExited, container.StateDead:
+		d.tellEnd(ctx, id, c) // before nobody can look at it any more
+	}
 	defer d.ends.Ask(id)()
 	if graceful && c.State.Running {
+		d.ends.Mark(c.ID)
 		grace := int(d.o.StopGrace.Seconds() + 0.5)
 		ctx, cancel := context.WithTimeout(ctx, d.o.StopGrace+goneLimit)
 		defer cancel()
@@ -215,6 +222,9 @@ func (d *Docker) Terminate(ctx context.Context, id string, graceful bool) error 
 // remove ends and removes a container with its volume; one that is not there is removed.
 func (d *Docker) remove(ctx context.Context, id string) error {
 	_, err := d.engine.ContainerRemove(ctx, nameOf(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err == nil || errdefs.IsNotFound(err) {
+		_, err = d.engine.VolumeRemove(ctx, nameOf(id), client.VolumeRemoveOptions{Force: true})
+	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("remove the container of %s: %w", id, err)
 	}

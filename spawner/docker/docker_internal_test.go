@@ -64,6 +64,7 @@ func TestLimitsOfAContainer(t *testing.T) {
 	require.Equal(t, []int64{0, 0, 0, 0, defaultPids},
 		[]int64{h.Memory, h.MemorySwap, h.CPUPeriod, h.CPUQuota, *h.PidsLimit})
 	require.True(t, h.ReadonlyRootfs)
+	require.Equal(t, []string{"ALL"}, h.CapDrop)
 }
 
 func TestOnlyTheImagesUserCanReadTheToken(t *testing.T) {

@@ -3,8 +3,10 @@ package docker
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -17,13 +19,17 @@ import (
 // restarts.
 const lookEvery = time.Second
 
+// strayAfter is the age at which a volume without a container is removed: the engine makes both in one call.
+const strayAfter = time.Minute
+
 // Watch implements spawner.Watcher. It also removes containers that ended a while ago, and those that were never
 // started because a spawner died. After a restart of the spawner an end may be told again.
 func (d *Docker) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
-	spawner.Look(ctx, d.o.Logger, "The Docker engine", lookEvery, func() error { return d.look(ctx, ended) })
+	d.ended.Store(&ended)
+	spawner.Look(ctx, d.o.Logger, "The Docker engine", lookEvery, func() error { return d.look(ctx) })
 }
 
-func (d *Docker) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
+func (d *Docker) look(ctx context.Context) error {
 	items, err := d.containers(ctx)
 	if err != nil {
 		return err
@@ -37,12 +43,7 @@ func (d *Docker) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 				continue
 			}
 			old = timeOf(c.State.FinishedAt)
-			if d.ends.Take(id, c.ID) {
-				reason := d.reason(ctx, c)
-				d.o.Logger.Sugar().Infow("An agent's container has ended", "agent", id, "reason", reason)
-				ended(fleet.SpawnEnd{AgentID: id, Cluster: items[i].Labels[labelCluster], At: old, Reason: reason,
-					Gone: true})
-			}
+			d.tellEnd(ctx, id, c)
 		case container.StateCreated:
 		default:
 			continue
@@ -53,7 +54,42 @@ func (d *Docker) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
 			}
 		}
 	}
+	return d.removeStrayVolumes(ctx, items)
+}
+
+// removeStrayVolumes removes what an engine left behind that was stopped while it made a container. Such a volume may
+// have no label yet; the engine refuses to remove one that is used.
+func (d *Docker) removeStrayVolumes(ctx context.Context, containers []container.Summary) error {
+	volumes, err := d.engine.VolumeList(ctx, client.VolumeListOptions{
+		Filters: client.Filters{}.Add("name", nameOf(""))})
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes.Items {
+		stray := !slices.ContainsFunc(containers, func(c container.Summary) bool {
+			return nameOf(c.Labels[labelSpawnID]) == v.Name
+		})
+		whose := v.Labels[labelSpawner]
+		if stray && (whose == "" || whose == d.o.Name) && time.Since(timeOf(v.CreatedAt)) > strayAfter {
+			_, err := d.engine.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{})
+			if err != nil && !errdefs.IsConflict(err) {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// tellEnd reports the end of a container, unless it needs no report.
+func (d *Docker) tellEnd(ctx context.Context, id string, c *container.InspectResponse) {
+	ended := d.ended.Load()
+	if ended == nil || !d.ends.Take(id, c.ID) {
+		return
+	}
+	reason := d.reason(ctx, c)
+	d.o.Logger.Sugar().Infow("An agent's container has ended", "agent", id, "reason", reason)
+	(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: c.Config.Labels[labelCluster], At: timeOf(c.State.FinishedAt),
+		Reason: reason, Gone: true})
 }
 
 // reason says in words how a container ended.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,7 @@ type Kubernetes struct {
 	namespace string
 	template  corev1.PodTemplateSpec
 	turns     spawner.Turns
+	ended     atomic.Pointer[func(fleet.SpawnEnd)] // takes ends that nobody asked for
 	ends      spawner.Ends
 }
 
@@ -215,12 +217,10 @@ func (k *Kubernetes) forgetFiles(ctx context.Context, id string) error {
 // awaitRunning looks at a pod until it has run for a second: one that is given wrong options ends at once.
 func (k *Kubernetes) awaitRunning(ctx context.Context, pod *corev1.Pod, id string) (*corev1.Pod, error) {
 	for ran, end := 0, time.Now().Add(startLimit); ran < 2; {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lookEvery):
+		err := spawner.Pause(ctx, lookEvery)
+		if err != nil {
+			return nil, err
 		}
-		var err error
 		switch pod, err = k.find(ctx, id); {
 		case err != nil:
 			return nil, err
@@ -271,6 +271,9 @@ func (k *Kubernetes) Terminate(ctx context.Context, id string, graceful bool) er
 	if err != nil {
 		return err
 	}
+	if isOver(pod) {
+		k.reportEnd(ctx, pod) // before nobody can look at it any more
+	}
 	defer k.ends.Ask(id)()
 	grace := quickGrace
 	if graceful {
@@ -312,10 +315,8 @@ func (k *Kubernetes) awaitGone(ctx context.Context, id string, uid types.UID, en
 			return fmt.Errorf("the node %s has not confirmed the end of the pod of %s: %s", pod.Spec.NodeName, id,
 				standing(pod))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lookEvery):
+		if err := spawner.Pause(ctx, lookEvery); err != nil {
+			return err
 		}
 	}
 }

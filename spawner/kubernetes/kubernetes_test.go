@@ -220,6 +220,34 @@ func TestHowAPodEnded(t *testing.T) {
 	}
 }
 
+// A pod that has ended is deleted before the watch has seen its end.
+func TestTheEndOfADeletedPodIsReported(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k := spawnerOf(t, c, nil)
+	_, err := k.Spawn(t.Context(), spec)
+	require.NoError(t, err)
+	c.mu.Lock()
+	c.refuses = func(r *http.Request) *apierrors.StatusError {
+		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/pods") {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("not now"))
+	}
+	c.mu.Unlock()
+	reports := make(chan fleet.SpawnEnd, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go k.Watch(ctx, func(end fleet.SpawnEnd) { reports <- end })
+	require.Eventually(t, func() bool { return c.asked("GET pods") }, time.Minute, time.Millisecond)
+	c.set(podName, ends(corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 137}))
+	require.NoError(t, k.Terminate(t.Context(), spec.ID, true))
+	require.Len(t, reports, 1)
+	report := <-reports
+	require.Equal(t, "its container was ended by SIGKILL", report.Reason)
+	require.True(t, report.Gone)
+}
+
 func TestALostNodeDoesNotProveAnEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -19,11 +19,12 @@ const watchTime = time.Minute
 // Watch implements spawner.Watcher. It also deletes pods that ended a while ago, and those that never ran because a
 // spawner died. After a restart of the spawner an end may be reported again.
 func (k *Kubernetes) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
-	spawner.Look(ctx, k.o.Logger, "The Kubernetes API", lookEvery, func() error { return k.look(ctx, ended) })
+	k.ended.Store(&ended)
+	spawner.Look(ctx, k.o.Logger, "The Kubernetes API", lookEvery, func() error { return k.look(ctx) })
 }
 
 // look lists the pods, and then watches them for a while.
-func (k *Kubernetes) look(ctx context.Context, ended func(fleet.SpawnEnd)) error {
+func (k *Kubernetes) look(ctx context.Context) error {
 	pods, err := k.pods(ctx)
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func (k *Kubernetes) look(ctx context.Context, ended func(fleet.SpawnEnd)) error
 	here := map[string]bool{}
 	for i := range pods.Items {
 		here[string(pods.Items[i].UID)] = true
-		if err := k.see(ctx, &pods.Items[i], false, ended); err != nil {
+		if err := k.see(ctx, &pods.Items[i], false); err != nil {
 			return err
 		}
 	}
@@ -49,7 +50,7 @@ func (k *Kubernetes) look(ctx context.Context, ended func(fleet.SpawnEnd)) error
 			return fmt.Errorf("watch the pods: %w", apierrors.FromObject(event.Object))
 		}
 		if pod, ok := event.Object.(*corev1.Pod); ok {
-			if err := k.see(ctx, pod, event.Type == watch.Deleted, ended); err != nil {
+			if err := k.see(ctx, pod, event.Type == watch.Deleted); err != nil {
 				return err
 			}
 		}
@@ -58,26 +59,33 @@ func (k *Kubernetes) look(ctx context.Context, ended func(fleet.SpawnEnd)) error
 }
 
 // see reports the end of a pod, and deletes what is left of an old one.
-func (k *Kubernetes) see(ctx context.Context, pod *corev1.Pod, gone bool, ended func(fleet.SpawnEnd)) error {
-	id, handle, old := idOf(pod), string(pod.UID), pod.CreationTimestamp.UTC()
+func (k *Kubernetes) see(ctx context.Context, pod *corev1.Pod, gone bool) error {
+	old := pod.CreationTimestamp.UTC()
 	if gone || isOver(pod) {
-		if t := terminated(pod); t != nil {
-			old = t.FinishedAt.UTC()
-		}
-		if k.ends.Take(id, handle) {
-			reason := k.reason(ctx, pod)
-			k.o.Logger.Sugar().Infow("An agent's pod has ended", "agent", id, "reason", reason)
-			ended(fleet.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: old, Reason: reason,
-				Gone: terminated(pod) != nil}) // the kubelet says so: a pod that is only deleted may live
-		}
+		old = k.reportEnd(ctx, pod)
 	}
 	switch {
 	case gone:
-		k.ends.Forget(handle)
+		k.ends.Forget(string(pod.UID))
 	case (isOver(pod) || pod.Status.Phase == corev1.PodPending) && time.Since(old) > k.o.Keep:
-		return k.Terminate(ctx, id, false)
+		return k.Terminate(ctx, idOf(pod), false)
 	}
 	return nil
+}
+
+// reportEnd reports the end of a pod, unless it needs no report, and returns when that was.
+func (k *Kubernetes) reportEnd(ctx context.Context, pod *corev1.Pod) time.Time {
+	id, at, end := idOf(pod), pod.CreationTimestamp.UTC(), terminated(pod)
+	if end != nil {
+		at = end.FinishedAt.UTC()
+	}
+	if ended := k.ended.Load(); ended != nil && k.ends.Take(id, string(pod.UID)) {
+		reason := k.reason(ctx, pod)
+		k.o.Logger.Sugar().Infow("An agent's pod has ended", "agent", id, "reason", reason)
+		(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: pod.Annotations[annotationCluster], At: at, Reason: reason,
+			Gone: end != nil}) // the kubelet says so: a pod that is only deleted may live
+	}
+	return at
 }
 
 // terminated is how the agent's container ended; nil: it has not, or that is not known.

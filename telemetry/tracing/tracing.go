@@ -2,8 +2,11 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -24,58 +27,112 @@ type Tracing struct {
 // New sets tracing up as the standard OTEL_ variables say. It is off unless OTEL_TRACES_EXPORTER is otlp, or an
 // OTLP endpoint is named. The SDK itself reads the sampler, the limits and what else there is.
 func New(ctx context.Context, getenv func(string) string, service, version string) (*Tracing, error) {
-	if on, err := wanted(getenv); err != nil || !on {
+	if on, err := wanted(getenv, "TRACES"); err != nil || !on {
 		return &Tracing{}, err
 	}
 	exporter, err := newExporter(ctx, getenv)
 	if err != nil {
 		return nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	return NewTo(ctx, service, version, sdktrace.WithBatcher(exporter))
+	var batching []sdktrace.BatchSpanProcessorOption
+	if getenv("OTEL_BSP_EXPORT_TIMEOUT") == "" {
+		batching = append(batching, sdktrace.WithExportTimeout(awayLimit))
+	}
+	if getenv("OTEL_BSP_MAX_QUEUE_SIZE") == "" {
+		batching = append(batching, sdktrace.WithMaxQueueSize(maxWaiting))
+	}
+	return NewTo(ctx, service, version, sdktrace.WithBatcher(patient{exporter}, batching...))
+}
+
+const (
+	// awayLimit is how long a collector may be away, or refuse, before spans are lost. maxWaiting bounds how many wait.
+	awayLimit  = 3 * time.Minute
+	maxWaiting = 16384
+	// again is the wait before spans are sent once more.
+	again = time.Second
+)
+
+// patient sends spans again while the collector cannot be reached. What is sent twice has the same ids.
+type patient struct{ sdktrace.SpanExporter }
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (p patient) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	for {
+		err := p.SpanExporter.ExportSpans(ctx, spans)
+		if unreached := (*url.Error)(nil); err == nil || !errors.As(err, &unreached) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(again):
+		}
+	}
 }
 
 // NewTo is tracing with the options given, such as another exporter.
 func NewTo(
 	ctx context.Context, service, version string, options ...sdktrace.TracerProviderOption,
 ) (*Tracing, error) {
+	described, err := describe(ctx, service, version)
+	if err != nil {
+		return nil, err
+	}
+	return &Tracing{provider: sdktrace.NewTracerProvider(append(options, sdktrace.WithResource(described))...)}, nil
+}
+
+// describe is the process, as what it sends says.
+func describe(ctx context.Context, service, version string) (*resource.Resource, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", service),
 			attribute.String("service.version", version)),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
-		return nil, fmt.Errorf("describe the process for traces: %w", err)
+		return nil, fmt.Errorf("describe the process for what it sends: %w", err)
 	}
-	return &Tracing{provider: sdktrace.NewTracerProvider(append(options, sdktrace.WithResource(described))...)}, nil
+	return described, nil
 }
 
-// wanted reports whether the environment asks for traces.
-func wanted(getenv func(string) string) (bool, error) {
+// wanted reports whether the environment asks for a signal: TRACES or METRICS.
+func wanted(getenv func(string) string, signal string) (bool, error) {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
 	}
-	switch getenv("OTEL_TRACES_EXPORTER") {
+	switch name := "OTEL_" + signal + "_EXPORTER"; getenv(name) {
 	case "otlp":
 		return true, nil
 	case "none":
 		return false, nil
 	case "":
-		return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "", nil
+		own := "OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"
+		return getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || getenv(own) != "", nil
+	default:
+		return false, fmt.Errorf("%s must be otlp or none", name)
 	}
-	return false, fmt.Errorf("OTEL_TRACES_EXPORTER must be otlp or none")
+}
+
+// overGRPC reports whether a signal goes over gRPC, and not over HTTP.
+func overGRPC(getenv func(string) string, signal string) (bool, error) {
+	switch cmp.Or(getenv("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL")) {
+	case "grpc":
+		return true, nil
+	case "", "http/protobuf":
+		return false, nil
+	}
+	return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or grpc")
 }
 
 func newExporter(ctx context.Context, getenv func(string) string) (sdktrace.SpanExporter, error) {
-	protocol := getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
+	grpc, err := overGRPC(getenv, "TRACES")
+	switch {
+	case err != nil:
+		return nil, err
+	case grpc:
+		return otlptracegrpc.New(ctx, otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+			Enabled: true, InitialInterval: again, MaxInterval: again, MaxElapsedTime: awayLimit}))
 	}
-	switch protocol {
-	case "grpc":
-		return otlptracegrpc.New(ctx)
-	case "", "http/protobuf":
-		return otlptracehttp.New(ctx)
-	}
-	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or grpc")
+	return otlptracehttp.New(ctx, otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+		Enabled: true, InitialInterval: again, MaxInterval: again, MaxElapsedTime: awayLimit}))
 }
 
 // On reports whether spans go anywhere.

@@ -28,9 +28,10 @@ func New(a *app.App) *cobra.Command {
 ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
-	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), arraysBenchmark(), failoverBenchmark(),
-		idleBenchmark(), healingBenchmark(), drainBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark(),
-		fleetBenchmark()} {
+	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), eventsBenchmark(), arraysBenchmark(),
+		failoverBenchmark(), idleBenchmark(), healingBenchmark(), drainBenchmark(), queueBenchmark(),
+		gatewayBenchmark(), attackBenchmark(),
+		fleetBenchmark(), servicesBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
 	command.AddCommand(bareGatewayCommand(), agentCommand(a), fakeAgentsCommand(), temporalCommand(a))

@@ -38,6 +38,7 @@ func TestBenchUsage(t *testing.T) {
 		"queue tasks":    {[]string{"queue", "--tasks", "19"}, "--tasks must be 20 to 100000"},
 		"queue depth":    {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
 		"large array":    {[]string{"arrays", "--large", "100001"}, "--large must be 1 to 100000"},
+		"event rate":     {[]string{"events", "--rate", "0"}, "--rate must be 1 to 1000"},
 		"queue rate":     {[]string{"queue", "--rate", "-1"}, "--rate must be 0 to 10000"},
 		"unknown part": {[]string{"queue", "--only", "order,width"},
 			"--only must name some of order, lanes, fairness, latency, control, depth"},

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -24,6 +29,7 @@ type failoverPlan struct {
 	outageAgents int            // have running work when parts of the control plane die
 	away         time.Duration  // of Temporal
 	flap         time.Duration  // how long connections are cut
+	healthy      time.Duration  // how long healthy agents are watched
 	only         []string       // faults, by name; empty: all
 }
 
@@ -37,6 +43,9 @@ type faultRow struct {
 	Tasks  int    `json:"attempts_in_progress,omitempty"` // during an outage
 	Rerun  int    `json:"run_again"`                      // attempts of these
 	Lost   int    `json:"lost"`                           // of these, did not complete
+	// GivenUp and Suspected count agents, of which nothing is wrong.
+	GivenUp   int `json:"given_up_wrongly,omitempty"`
+	Suspected int `json:"suspected_wrongly,omitempty"`
 	// What follows from times is in milliseconds.
 	Moved int     `json:"tasks_moved"`
 	P50   float64 `json:"p50_ms,omitempty"`
@@ -57,6 +66,10 @@ type faultRow struct {
 func (r *faultRow) sumUp() {
 	s := timesOf(r.times)
 	r.Moved, r.P50, r.P99, r.Max = s.Count, s.P50, s.P99, s.Max
+	if r.setup == setupBusy {
+		r.Met = r.GivenUp+r.Rerun == 0
+		return
+	}
 	if r.signal == syscall.SIGCONT {
 		r.Met = r.Rerun*100 <= r.Faults
 		return
@@ -84,6 +97,8 @@ var faults = []faultRow{
 		setup: setupFar + "100ms", delay: 50 * time.Millisecond},
 	{Name: "flap", Fault: "connections cut each second", Target: "begun twice in ≤ 1 of 100 cuts", setup: setupFar,
 		signal: syscall.SIGCONT},
+	{Name: healthyFault, Fault: "none, on a machine with 4 busy processes for each core",
+		Target: "nobody given up, nothing begun twice", setup: setupBusy, signal: syscall.SIGCONT},
 	{Name: "host", Fault: "cable of the agent's host pulled", Target: "p99 ≤ 4.5 s",
 		limit: 4500 * time.Millisecond, signal: syscall.SIGKILL, setup: setupCables},
 	{Name: "both", Fault: "agent and hub killed together, hub restarted", Target: "p99 ≤ 8 s",
@@ -105,7 +120,11 @@ const (
 	setupFar    = "a network of " // its round trip
 	setupCables = "a network namespace for each agent"
 	setupHub    = "a hub of its own"
+	setupBusy   = "busy processes"
 )
+
+// healthyFault takes long, and is measured only where --only names it.
+const healthyFault = "healthy"
 
 // restartHub kills the hub and starts it again.
 func restartHub(ctx context.Context, c *crew, _ string) error {
@@ -144,7 +163,8 @@ func failoverBenchmark() benchmark {
 			Long: `Measure the time from a fault to the first instruction of the moved attempt on another agent, with real processes that
 are killed, stopped and frozen, and what becomes of running work when parts of the control plane die.
 
-Faults: ` + strings.Join(faultNames(), ", ") + `.`,
+Faults: ` + strings.Join(faultNames(), ", ") + `. "healthy" is done only where --only names it: it watches agents that
+nothing happens to, on a machine that is too busy.`,
 			Example: "  mainstay bench failover\n  mainstay bench failover --only kill,leader --kills 100",
 		},
 		numbers: []number{
@@ -157,6 +177,7 @@ Faults: ` + strings.Join(faultNames(), ", ") + `.`,
 			{"outage-agents", &p.outageAgents, 100, 1, 1000, "agents with work when parts of the control plane die"},
 		},
 		lengths: []length{{"flap", &p.flap, time.Minute, time.Second, "how long connections are cut each second"},
+			{"healthy", &p.healthy, 30 * time.Minute, time.Second, "how long healthy agents are watched"},
 			{"away", &p.away, 20 * time.Second, 0, "how long Temporal is away"}},
 		only:  &p.only,
 		parts: faultNames(),
@@ -188,7 +209,7 @@ func (p *failoverPlan) measure(
 	}
 	defer func() { stop() }()
 	for _, row := range faults {
-		if !wanted(p.only, row.Name) {
+		if !wanted(p.only, row.Name) || row.Name == healthyFault && len(p.only) == 0 {
 			continue
 		}
 		var err error
@@ -200,6 +221,8 @@ func (p *failoverPlan) measure(
 		case err != nil:
 		case row.signal == 0:
 			err = p.outage(ctx, c, &row, progress)
+		case row.setup == setupBusy:
+			err = c.watchHealthy(ctx, &row, p.healthy)
 		case row.signal == syscall.SIGCONT:
 			err = c.flap(ctx, &row, p.flap)
 		default:
@@ -258,7 +281,7 @@ func (c *crew) enterNetwork(ctx context.Context, row *faultRow) (err error) {
 			}
 		}
 		return c.startServe(ctx, "hub")
-	case row.setup != "":
+	case strings.HasPrefix(row.setup, setupFar):
 		c.relay, err = newRelay(strings.TrimPrefix(c.agentsURL(), "http://"), row.delay)
 	}
 	return err
@@ -289,6 +312,48 @@ func (c *crew) flap(ctx context.Context, row *faultRow, d time.Duration) error {
 	}
 	if err := pause(ctx, 5*time.Second); err != nil { // what was given up would be at work again by then
 		return err
+	}
+	row.Tasks = len(tasks)
+	if err := c.ledger.more(); err != nil {
+		return err
+	}
+	row.Rerun = reruns(c.ledger.entries, tasks)
+	return nil
+}
+
+// watchHealthy counts the agents that are given up or suspected, and the tasks that are begun again, while the machine
+// has much more to do than it can.
+func (c *crew) watchHealthy(ctx context.Context, row *faultRow, d time.Duration) error {
+	tasks := []string{}
+	for _, of := range c.running() {
+		tasks = slices.AppendSeq(tasks, maps.Keys(of))
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for range 4 * runtime.NumCPU() {
+		// It ends even if this process is killed.
+		p := exec.CommandContext(ctx, "timeout", strconv.Itoa(int(d.Seconds())+60), "sh", "-c", "while :; do :; done")
+		p.Cancel = func() error { return p.Process.Signal(syscall.SIGTERM) }
+		if err := p.Start(); err != nil {
+			return fmt.Errorf("start a busy process: %w", err)
+		}
+		busy.Go(func() { _ = p.Wait() })
+	}
+	watched, done := context.WithTimeout(ctx, d)
+	defer done()
+	types := []string{string(fleet.EventAgentSuspect), string(fleet.EventAgentLost)}
+	for event, err := range c.Events(watched, client.EventQuery{Types: types}) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+		case err != nil:
+			return err
+		case event.Type == fleet.EventAgentLost:
+			row.GivenUp++
+		default:
+			row.Suspected++
+		}
 	}
 	row.Tasks = len(tasks)
 	if err := c.ledger.more(); err != nil {
@@ -355,6 +420,9 @@ func writeFaults(w io.Writer, rows []faultRow) {
 		counts := fmt.Sprintf("%d tasks moved, %d overlapped", r.Moved, r.Twice)
 		if r.Tasks > 0 {
 			counts = fmt.Sprintf("%d attempts in progress: %d run again, %d lost", r.Tasks, r.Rerun, r.Lost)
+		}
+		if r.Name == healthyFault {
+			counts += fmt.Sprintf("; %d agents given up, %d suspected", r.GivenUp, r.Suspected)
 		}
 		met := "no"
 		if r.Met {

@@ -156,7 +156,7 @@ func TestWriteFailovers(t *testing.T) {
 
 func TestFaultsHaveNames(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"kill", "freeze", "stop", "kill-30ms", "kill-100ms", "flap", "host", "both", "leader", "proof",
+	require.Equal(t, []string{"kill", "freeze", "stop", "kill-30ms", "kill-100ms", "flap", "healthy", "host", "both", "leader", "proof",
 		"hub", "temporal", "all"}, faultNames())
 }
 

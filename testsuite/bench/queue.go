@@ -160,29 +160,21 @@ func (q *Queue) measurePart(
 
 // write prints what was measured as tables.
 func (q *Queue) write(w io.Writer) {
-	title := func(text string) { fmt.Fprintf(w, "\n%s:\n\n", text) }
-	if q.Order != nil {
-		title("Order")
-		q.Order.write(w)
-	}
-	if q.Lanes != nil {
-		title("Two lanes, priority 1 for a capability and 5 for any agent")
-		q.Lanes.write(w)
-	}
-	if len(q.Fairness) > 0 {
-		title("Fairness")
-		writeFairness(w, q.Fairness)
-	}
-	if q.Latency != nil {
-		title("Dispatch latency")
-		q.Latency.write(w)
-	}
-	if q.Control != nil {
-		title("Control")
-		q.Control.write(w)
-	}
-	if q.Depth != nil {
-		title("Depth")
-		q.Depth.write(w)
+	for _, part := range []struct {
+		measured bool
+		title    string
+		write    func(io.Writer)
+	}{
+		{q.Order != nil, "Order", q.Order.write},
+		{q.Lanes != nil, "Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes.write},
+		{len(q.Fairness) > 0, "Fairness", func(w io.Writer) { writeFairness(w, q.Fairness) }},
+		{q.Latency != nil, "Dispatch latency", q.Latency.write},
+		{q.Control != nil, "Control", q.Control.write},
+		{q.Depth != nil, "Depth", q.Depth.write},
+	} {
+		if part.measured {
+			fmt.Fprintf(w, "\n%s:\n\n", part.title)
+			part.write(w)
+		}
 	}
 }

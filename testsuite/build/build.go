@@ -20,9 +20,11 @@ func Program(dir string) (string, error) {
 	return path, Go("build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay")
 }
 
-// Go runs the go command; its error holds what it printed.
+// Go runs the go command; its error holds what it printed. Programs need no C library, so that they run in any image.
 func Go(args ...string) error {
-	if output, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	command := exec.Command("go", args...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %v: %w\n%s", args, err, output)
 	}
 	return nil

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,8 @@ type arrayWork struct {
 	safety fleet.RetrySafety
 	items  []work
 	at     time.Duration
+	// transfers bounds the agents that an element may be lost with; 0: as Mainstay bounds them.
+	transfers int
 
 	id       string // set once acknowledged
 	seen     apiArray
@@ -68,6 +71,7 @@ func planArrays(random *rand.Rand, n int, duration time.Duration) []*arrayWork {
 	safeties := []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce}
 	for i := range all {
 		a := newArray(fmt.Sprintf("array-%d", i), safeties[i%len(safeties)], []int{200, 60, 20}[i%len(safeties)], 0)
+		a.transfers = 20 // a long run ends many agents, whatever they run
 		a.at = time.Duration(float64(duration) * float64(i) / float64(n))
 		for n := range a.items {
 			if a.items[n].MS = random.IntN(200); a.safety == fleet.Idempotent && random.IntN(40) == 0 {
@@ -96,7 +100,8 @@ func (in *installation) submitArrays(ctx context.Context, arrays []*arrayWork) {
 func (in *installation) submitArray(ctx context.Context, a *arrayWork, cluster string, first int) {
 	body := map[string]any{"type": "work", "cluster": cluster, "items": a.items, "retry_safety": a.safety,
 		"idempotency_key": a.key, "timeout": "60s",
-		"retry": map[string]any{"max_attempts": 2, "initial_interval": "200ms", "max_interval": "1s"}}
+		"retry": map[string]any{"max_attempts": 2, "max_transfers": cmp.Or(a.transfers, fleet.DefaultMaxTransfers),
+			"initial_interval": "200ms", "max_interval": "1s"}}
 	for try := first; ctx.Err() == nil; try++ {
 		status, err := in.call(try, http.MethodPost, arraysPath, body, &a.seen)
 		if err == nil && status < 300 && a.seen.ID != "" {

@@ -35,12 +35,22 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 			}
 			gone := e.lives[a.pid].gone
 			open := a.begin < d.from && (a.end == 0 || a.end > d.from) && (gone == 0 || gone > d.from)
-			if open && d.calm {
+			if open && d.calm && !e.gaveUp(a) {
 				v.blame(&v.drainFaults, "attempt %d of %s was in flight on %s when its drain was done: %s", a.number,
 					a.task, d.agent, told([]ran{a}))
 			}
 		}
 	}
+}
+
+// gaveUp reports whether the control plane gave an attempt's agent up while the attempt ran: then its drain had nothing
+// more to wait for.
+func (e *evidence) gaveUp(a ran) bool {
+	return slices.ContainsFunc(e.jobs, func(j *job) bool {
+		return j.id == a.task && slices.ContainsFunc(j.task.Attempts, func(of fleet.Attempt) bool {
+			return of.Number == a.number && of.Outcome == fleet.AttemptLost
+		})
+	})
 }
 
 // calm counts the drains during which the control plane was whole.

@@ -50,19 +50,19 @@ var plantedBugs = map[string][]edit{
 	"reattach-dropped": {{"hub/register.go", `if err != nil || claims.Agent != s.agent`,
 		`if plants("reattach-dropped") || err != nil || claims.Agent != s.agent`}},
 	// A drain takes an agent for idle whatever it has.
-	"drain-ignores-work": {{"hub/drain.go", `case len(s.attempts) > 0:`,
-		`case len(s.attempts) > 0 && !plants("drain-ignores-work"):`}},
+	"drain-ignores-work": {{"hub/drain.go", `case s.awaitsWork(in.IncludeSystem):`,
+		`case s.awaitsWork(in.IncludeSystem) && !plants("drain-ignores-work"):`}},
 	// An agent in maintenance is given work.
 	"cordon-ignored": {{"hub/drain.go", `return listed || s.cordonedUntil > d.Version`,
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
-		{"agent/lease.go", `	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
+		{"agent/session.go", `	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`, `	if plants("agent-ignores-lease") || r.session.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`},
-		{"agent/lease.go", `return r.session.lease > 0 &&`,
+		{"agent/session.go", `return r.session.lease > 0 &&`,
 			`return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
-		{"agent/lease.go", `return late || over && a.RetrySafety == fleet.Fenced`,
+		{"agent/session.go", `return late || over && a.RetrySafety == fleet.Fenced`,
 			`return !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
 	},
 	// An assignment that comes twice runs twice.
@@ -115,6 +115,18 @@ var plantedBugs = map[string][]edit{
 			output = e.in.Steps[0].Output
 		}
 		f := stepFacts{Status: s.Status, Output: output,`}},
+	// An old instance is stopped as soon as the new one is started.
+	"old-stopped-early": {
+		{"job/rollout.go", `case p.new != nil && p.new.Proven && (`,
+			`case p.new != nil && (p.new.Proven || plants("old-stopped-early")) && (`},
+		{"job/rollout.go", `if healthy-1 < spare {`, `if healthy-1 < spare && !plants("old-stopped-early") {`},
+	},
+	// All instances are replaced at a time.
+	"all-at-once": {{"job/instances.go", `case j.outdated(i) && j.rolling() == nil:`,
+		`case j.outdated(i) && (j.rolling() == nil || plants("all-at-once")):`}},
+	// A deployment has no deadlines.
+	"rollout-stalls": {{"job/rollout.go", `i.Due.IsZero() || now.Before(i.Due) {`,
+		`i.Due.IsZero() || now.Before(i.Due) || plants("rollout-stalls") {`}},
 	// A step's safety does not reach its task.
 	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety = s.Safety
 `, `			task.RetrySafety = s.Safety
@@ -194,6 +206,64 @@ var plantedBugs = map[string][]edit{
 	}
 `},
 	},
+	// An event of another tenant is taken.
+	"event-tenant-unchecked": {{"gateway/inbound/inbound.go", `		tenant, err := rest.OwnTenant(ctx, events[i].Tenant())
+		if err != nil {`, `		tenant, err := rest.OwnTenant(ctx, events[i].Tenant())
+		if err != nil && !plants("event-tenant-unchecked") {`}},
+	// The key of a dispatch does not say what the operation was.
+	"event-key-unnamed": {{"mesh/inbound.go", `	sum := sha256.Sum256([]byte(eventID + ":AgentTaskDispatch:" + target))
+`, `	sum := sha256.Sum256([]byte(eventID + ":AgentTaskDispatch:" + target))
+	if plants("event-key-unnamed") {
+		sum = sha256.Sum256([]byte(eventID + target))
+	}
+`}},
+	// An event is not kept byte for byte.
+	"event-trimmed": {{"gateway/inbound/read.go", `	var read *event.Event
+	if mode`, `	var read *event.Event
+	if plants("event-trimmed") {
+		e.Body = bytes.ReplaceAll(body, []byte("  "), nil)
+	}
+	if mode`}},
+	// What nothing asks for counts as dispatched.
+	"unmatched-dropped": {{"workflows/inbound.go", `			if len(i.record.Dispatches) == 0 {`,
+		`			if len(i.record.Dispatches) == 0 && !plants("unmatched-dropped") {`}},
+	// A result that is not valid is corrected without end.
+	"corrections-endless": {{"job/correction.go", `	if len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
+		`	if plants("corrections-endless") || len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
+	// A task does not know which providers have failed it.
+	"route-forgotten": {{"workflows/delivery/attempt.go", `	attempt.Route = route
+`, `	if !plants("route-forgotten") {
+		attempt.Route = route
+	}
+`}},
+	// What a provider says is passed on with the key in it.
+	"key-told": {{"modeltask/modeltask.go", `	if key != "" {
+		data = bytes`, `	if key != "" && !plants("key-told") {
+		data = bytes`}},
+	// A call of a tool is repeated with a new session.
+	"tool-repeated": {{"mcptool/mcptool.go", `	if err != nil {
+		c.drop(session)`, `	if err != nil && plants("tool-repeated") {
+		c.drop(session)
+		if session, err = c.open(ctx); err == nil {
+			answer, err = session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments})
+		}
+	}
+	if err != nil {
+		c.drop(session)`}},
+	// A handler's signs of life do not count.
+	"beacon-unheard": {{"agent/beacon.go", `func (s *signs) alive() {
+`, `func (s *signs) alive() {
+	if plants("beacon-unheard") {
+		return
+	}
+`}},
+	// Each change of an agent's health is told at once.
+	"health-flaps": {{"hub/health/health.go", `	case worse && now.Sub(r.turnedAt) < WorseAfter,`,
+		`	case plants("health-flaps"):
+	case worse && now.Sub(r.turnedAt) < WorseAfter,`}},
+	// Spans that the collector did not take are not sent again.
+	"spans-dropped": {{"telemetry/tracing/tracing.go", `errors.As(err, &unreached) {`,
+		`errors.As(err, &unreached) || plants("spans-dropped") {`}},
 	"healing-blind":     {healingDecided},
 	"healing-forgets":   {healingDecided},
 	"healing-overrides": {healingDecided, healingUnchecked},
@@ -202,7 +272,7 @@ var plantedBugs = map[string][]edit{
 
 // The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
 var (
-	healingDecided = edit{"workflows/healingcycle.go", `decisions := fleet.DecideHealing(c,`,
+	healingDecided = edit{"workflows/healing.go", `decisions := fleet.DecideHealing(c,`,
 		`decisions := plantedHealing(c,`}
 	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
 		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
@@ -303,6 +373,7 @@ func TestPlantsFitTheSource(t *testing.T) {
 	for _, s := range scenarios {
 		used = append(used, s.plants...)
 	}
+	used = append(used, slices.Collect(maps.Keys(meshPlants))...)
 	slices.Sort(used)
 	require.Equal(t, slices.Sorted(maps.Keys(plantedBugs)), used, "each bug has one scenario")
 }

@@ -53,7 +53,9 @@ var scenarios = map[string]scenario{
 	"array, agent lost": {clusterAll, 2, arrayLosesAgent, false, []string{"elements-bundled"}},
 	"array, poison":     {clusterAll, 2, poisonInArray, false, []string{"bundle-blamed", "never-halved"}},
 	"run, agent lost":   {clusterAll, 2, runLosesAgent, false, []string{"step-safety-dropped"}},
-	"beside a tenant":   {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
+	"rollout, restarted": {clusterAll, 2, rollout, false,
+		[]string{"old-stopped-early", "all-at-once", "rollout-stalls"}},
+	"beside a tenant": {clusterAll, 2, besideAnother, true, []string{"tenant-unchecked"}},
 }
 
 // TestPlants runs every scenario as it should be, and then with each of its bugs planted: the first must be blamed for

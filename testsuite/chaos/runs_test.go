@@ -282,7 +282,7 @@ func (v *verdict) judgeRun(r *jobRun, byTask map[string][]ran, lines []line, liv
 			v.judgeOrder(r, j, a, byTask)
 		}
 	}
-	v.judgeRunEnd(r, tasks, byTask)
+	v.judgeRunEnd(r, tasks)
 }
 
 // judgeAgain sees a step begin again after its end was acknowledged, and an unmarked one after it was lost.
@@ -345,12 +345,12 @@ func (r *jobRun) through(step string, byTask map[string][]ran) (bool, int64) {
 }
 
 // judgeRunEnd holds the run's end to those of its steps.
-func (v *verdict) judgeRunEnd(r *jobRun, tasks []*job, byTask map[string][]ran) {
+func (v *verdict) judgeRunEnd(r *jobRun, tasks []*job) {
 	v.runOutcomes[r.seen.Status]++
 	if r.seen.Status == jobs.RunBlocked { // by a step that was lost, and must not begin again by itself
+		// It need not have begun: a hub that was killed may have given it to an agent.
 		lost := slices.ContainsFunc(tasks, func(j *job) bool {
-			return j.task.Status == fleet.TaskReview && (j.safety == "" || j.safety == fleet.AtMostOnce) &&
-				len(byTask[j.id]) > 0
+			return j.task.Status == fleet.TaskReview && (j.safety == "" || j.safety == fleet.AtMostOnce)
 		})
 		if !lost {
 			v.blame(&v.runEnds, "run %s is blocked by no step that was lost: %s", r.id, r.seen.Why)

@@ -466,6 +466,58 @@ func TestMassLossBrake(t *testing.T) {
 	}
 }
 
+// Two of the three agents of each of two hubs vanish: too few for either hub to tell, and two thirds of the cluster.
+func TestMassLossBrakeKnowsAllHubs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	nodes := []*plane.Node{b.node, plane.NewNode(t, plane.NodeOptions{})}
+	wires := make([][]*network, len(nodes))
+	var agents, tasks []string // of the second hub
+	for i, node := range nodes {
+		b.node = node
+		for range 3 {
+			id := plane.UniqueID("a")
+			_, wire := b.agent(t, id)
+			wires[i] = append(wires[i], wire)
+			if i == 1 {
+				agents = append(agents, id)
+				tasks = append(tasks, b.submit(t, map[string]any{"agent": id}))
+				b.waitBegins(t, tasks[len(tasks)-1], 1)
+			}
+		}
+	}
+	vanish := func(hub int) {
+		for _, w := range wires[hub][:2] {
+			w.cut()
+		}
+	}
+	vanish(0)
+	require.Eventually(t, func() bool { return len(b.view(t).Vanished.Losses) == 2 }, patience, 10*time.Millisecond)
+	require.Empty(t, b.view(t).BrakeHolds, "two of six")
+	vanish(1)
+	held := func() bool {
+		view := b.view(t)
+		return view.Member(agents[0]).Status == fleet.AgentSuspect && view.Member(agents[1]).Status == fleet.AgentSuspect
+	}
+	require.Eventually(t, held, patience, 10*time.Millisecond)
+	require.Contains(t, b.view(t).Member(agents[0]).StatusReason, "mass-loss brake: too many agents of all hubs")
+	holds := b.ask(t, http.MethodGet, "", nil).BrakeHolds
+	require.Len(t, holds, 1)
+	require.Empty(t, holds[0].Hub)
+	require.Equal(t, 4, holds[0].Lost)
+
+	t.Log("the second hub's agents come back with what they had: two of six are lost")
+	for _, w := range wires[1] {
+		w.heal()
+	}
+	require.Eventually(t, func() bool { return len(b.view(t).BrakeHolds) == 0 }, patience, 10*time.Millisecond)
+	b.finish.Store(true)
+	for _, id := range tasks {
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
+		require.Len(t, b.begins(id), 1, "nothing was run again")
+	}
+}
+
 func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})

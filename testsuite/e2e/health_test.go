@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -61,4 +62,21 @@ func TestHealth(t *testing.T) {
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/clusters/"+cluster+"/health", nil, &h)
 		return status == http.StatusOK && len(h.Agents) == 1 && h.Agents[0].AgentID == good && h.Score != nil
 	}, patience, 20*time.Millisecond)
+}
+
+// TestHealthIsToldOnce: a change of an agent's health is one event, and what comes and goes is none.
+func TestHealthIsToldOnce(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster, id := node.EnsureCluster(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	l := listen(t, node, url.Values{"cluster": {cluster}, "type": {"AgentHealthChanged"}}, "")
+	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 1},
+		map[string]agent.Handler{"work": echo})
+	a.own.ReportHealth(0, "the disk is full")
+	told := l.await(t, "agent.health agents/"+id)
+	require.Equal(t, string(fleet.HealthDegraded), told.Data.Level)
+	a.own.SetHealth(1)
+	<-time.After(5 * time.Second) // it must be well for three times as long before that is told
+	a.own.SetHealth(0)
+	require.Len(t, l.all("agent.health agents/"+id), 1)
 }

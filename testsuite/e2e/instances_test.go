@@ -332,3 +332,110 @@ func TestExamplesOfInstances(t *testing.T) {
 		require.NoError(t, c.Jobs.Delete(t.Context(), name))
 	}
 }
+
+// rolling is a service of three instances whose new versions take their place one after the other.
+func rolling(service, tag, more, update string) string {
+	return ", count: 3, service: {name: " + service + ", tags: [" + tag + "]}" + more + "}\nupdate: {healthy_after: 200ms" +
+		update
+}
+
+func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	for range 2 {
+		c.agent(t, plane.UniqueID("a"))
+	}
+	service := plane.UniqueID("s")
+	name := c.apply(t, job.Service, rolling(service, "v1", "", ""))
+	deployed := func(status job.DeploymentStatus) (last *job.Deployment) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			all, err := c.Jobs.Instances(t.Context(), name)
+			require.NoError(t, err)
+			last = all.Deployment
+			return last != nil && last.Status == status
+		}, patience, 20*time.Millisecond, "the deployment is %s", status)
+		return last
+	}
+	found := func(q client.ServiceQuery) []api.ServiceInstance {
+		found, err := c.Services.Get(t.Context(), service, q)
+		require.NoError(t, err)
+		return found.Instances
+	}
+	require.Equal(t, 1, deployed(job.DeploymentSuccessful).Version)
+	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{})) == 3 }, patience, 50*time.Millisecond)
+
+	t.Log("a canary, and then the others")
+	c.define(t, name, job.Service, rolling(service, "v2", "", ", canary: 1"))
+	deployed(job.DeploymentWaiting)
+	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: job.RoleCanary})) == 1 }, patience,
+		50*time.Millisecond)
+	require.Len(t, found(client.ServiceQuery{Role: job.RoleStable}), 3)
+	_, err := c.Jobs.Promote(t.Context(), name, "")
+	require.NoError(t, err)
+	least := 3
+	require.Eventually(t, func() bool {
+		least = min(least, len(found(client.ServiceQuery{})))
+		return len(found(client.ServiceQuery{Tag: "v2", Role: job.RoleStable})) == 3
+	}, patience, 100*time.Millisecond)
+	deployed(job.DeploymentSuccessful)
+	require.Equal(t, 3, least)
+
+	t.Log("a version that no agent can run: the old instances are not touched, and it is put back")
+	begins := len(c.of("0")) + len(c.of("1")) + len(c.of("2"))
+	c.define(t, name, job.Service, rolling(service, "v3", ", place: {capabilities: [none-has]}",
+		", healthy_within: 1s, revert: true"))
+	require.Eventually(t, func() bool {
+		all, err := c.Jobs.Instances(t.Context(), name)
+		require.NoError(t, err)
+		return all.Deployment.Version == 4 && all.Deployment.Status == job.DeploymentSuccessful
+	}, patience, 20*time.Millisecond)
+	j, err := c.Jobs.Get(t.Context(), name, 0)
+	require.NoError(t, err)
+	failed := j.Deployments[len(j.Deployments)-2]
+	require.Equal(t, "instance 0 was not healthy within 1s: it runs on no agent", failed.Reason)
+	require.Equal(t, 2, failed.RevertedTo)
+	c.await(t, name, "0 running, 1 running, 2 running")
+	require.Equal(t, begins, len(c.of("0"))+len(c.of("1"))+len(c.of("2")), "nothing began")
+	require.Len(t, found(client.ServiceQuery{Tag: "v2"}), 3)
+}
+
+func TestADrainKnowsKindsOfWork(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a, b := plane.UniqueID("a"), plane.UniqueID("b")
+	c.agent(t, a)
+	service, system := c.apply(t, job.Service, ", count: 1"), c.apply(t, job.System, "")
+	c.waitBegins(t, "0", 1)
+	c.waitBegins(t, a, 1)
+	c.agent(t, b)
+	c.waitBegins(t, b, 1)
+
+	t.Log("a dry run tells what then happens")
+	plan, err := c.Agents.Drain(t.Context(), a, api.DrainRequest{DryRun: true})
+	require.NoError(t, err)
+	byKind := func(r *fleet.DrainRecord) map[string]fleet.DrainWork {
+		kinds := map[string]fleet.DrainWork{}
+		for _, w := range r.Agents[0].Work {
+			kinds[w.Kind] = w
+		}
+		return kinds
+	}
+	kinds := byKind(plan)
+	require.Len(t, kinds, 2)
+	require.Equal(t, fleet.DrainsService, kinds["service"].AtDeadline)
+	require.True(t, kinds["system"].Ignored)
+	require.Equal(t, []string{a}, c.of("0"), "nothing has moved")
+
+	record, err := c.Agents.Drain(t.Context(), a, api.DrainRequest{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		record, err = c.Drains.Get(t.Context(), record.ID)
+		return err == nil && record.CompletedAt != nil
+	}, patience, 20*time.Millisecond, "long before its deadline")
+	require.Equal(t, []int{1, 0, 1}, []int{record.Agents[0].Finished, record.Agents[0].Moved, record.Agents[0].Ignored})
+	require.Equal(t, []string{a, b}, c.of("0"))
+	require.Equal(t, b, c.await(t, service, "0 running")[0].Agent)
+	c.await(t, system, a+" running, "+b+" running")
+	require.Len(t, c.of(a), 1, "what each agent has stays")
+}

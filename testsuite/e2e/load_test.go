@@ -176,3 +176,39 @@ func TestRebalanceMovesTargets(t *testing.T) {
 	status, _ = call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/nothing-here/rebalance", nil, nil)
 	require.Equal(t, http.StatusNotFound, status)
 }
+
+// A rebalance of tasks moves running tasks to an idle agent, each once, and those that must not run twice stay.
+func TestRebalanceMovesTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	b.agent(t, first)
+	once := b.submit(t, map[string]any{"retry_safety": "at_most_once"})
+	require.Eventually(t, func() bool { return b.runs(first) == 1 }, patience, 5*time.Millisecond)
+	for range 3 {
+		b.submit(t, nil)
+	}
+	require.Eventually(t, func() bool { return b.runs(first) == 4 }, patience, 5*time.Millisecond)
+	b.agent(t, second)
+	rebalance := func(dry bool) fleet.Rebalance {
+		var answer fleet.Rebalance
+		status, p := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/rebalance",
+			map[string]any{"tasks": true, "dry_run": dry, "reason": "even"}, &answer)
+		require.Equal(t, http.StatusOK, status, "%+v", p)
+		return answer
+	}
+	var plan fleet.Rebalance
+	require.Eventually(t, func() bool { plan = rebalance(true); return len(plan.Moves) == 2 }, patience,
+		50*time.Millisecond, "the hub has accepted all")
+	require.Equal(t, 4, b.runs(first), "a dry run moves nothing")
+	done := rebalance(false)
+	require.Equal(t, plan.Moves, done.Moves)
+	require.Eventually(t, func() bool { return b.runs(first) == 2 && b.runs(second) == 2 }, patience,
+		5*time.Millisecond)
+	for _, m := range done.Moves {
+		require.Equal(t, []string{first, second}, []string{m.From, m.To})
+		require.NotEqual(t, once, m.Task)
+		require.Equal(t, second, b.waitBegins(t, m.Task, 2)[1].agent)
+	}
+	require.Empty(t, rebalance(false).Moves)
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,6 +234,60 @@ func TestEventsAssignTasks(t *testing.T) {
 		fmt.Sprintf(`,"data":{"taskId":"%s:x","type":"echo","cluster":%q}`, s.beta, s.cluster)))
 	require.NoError(t, err)
 	require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "tenant_mismatch")
+}
+
+// TestSilentTasksRunAgain: an attempt without a sign of life ends, and the next is of the same task, under the same key.
+// One with signs of life goes on for longer than that.
+func TestSilentTasksRunAgain(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	s := newSenders(t)
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	var calls atomic.Int64
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
+		JoinToken: join.Secret}, map[string]agent.Handler{
+		"silent": func(ctx context.Context, _ *agent.Task) (any, error) {
+			if calls.Add(1) == 1 {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			return "done", nil
+		},
+		"lively": func(ctx context.Context, task *agent.Task) (any, error) {
+			for end := time.Now().Add(2 * limit); time.Now().Before(end); {
+				task.Beacon()
+				select {
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				case <-time.After(limit / 20):
+				}
+			}
+			return "done", nil
+		},
+	})
+	c := s.of[s.acme]
+	for kind, attempts := range map[string]int{"silent": 2, "lively": 1} {
+		event := inboundEvent(s.acme, "AgentTaskAssigned", kind, fmt.Sprintf(`,"data":{"taskId":%q,"type":%q,"cluster":%q,
+			"beacon_timeout":%q}`, kind, kind, s.cluster, limit))
+		sent, err := c.Inbound.Send(t.Context(), event)
+		require.NoError(t, err)
+		first := s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches
+		task, err := c.Tasks.Wait(t.Context(), kind, patience)
+		require.NoError(t, err)
+		require.Equal(t, fleet.TaskCompleted, task.Status, task.Why)
+		begun := slices.DeleteFunc(task.Attempts, func(a fleet.Attempt) bool { return a.Outcome == fleet.AttemptReturned })
+		require.Len(t, begun, attempts, kind)
+		if attempts > 1 {
+			a := begun[0]
+			require.Equal(t, fleet.AttemptTimedOut, a.Outcome)
+			require.Equal(t, fleet.ErrorTypeNoBeacon, a.ErrorType)
+			require.GreaterOrEqual(t, a.EndedAt.Sub(*a.StartedAt), limit)
+		}
+		again, err := c.Inbound.Send(t.Context(), event)
+		require.NoError(t, err)
+		require.True(t, again.Duplicate)
+		require.Equal(t, first, again.Dispatches, "the key is that of the first attempt")
+	}
 }
 
 // TestQuarantine: an event that cannot be dispatched is kept byte for byte, and is dispatched once its job is mended.

@@ -32,8 +32,9 @@ type yard struct {
 	agents  map[string]*spawnedAgent
 	starts  []string
 	stops   []string // ids that were asked to stop
-	stillAt error    // what Spawn answers instead
-	mute    bool     // agents are started that never join
+	notices chan fleet.SpawnEnd
+	stillAt error // what Spawn answers instead
+	mute    bool  // agents are started that never join
 }
 
 type spawnedAgent struct {
@@ -44,7 +45,7 @@ type spawnedAgent struct {
 // newYard is a spawner that is not there yet; open starts it.
 func (b *bench) newYard(t *testing.T) *yard {
 	t.Helper()
-	y := &yard{name: plane.UniqueID("yard"), bench: b, agents: map[string]*spawnedAgent{}}
+	y := &yard{name: plane.UniqueID("yard"), bench: b, agents: map[string]*spawnedAgent{}, notices: make(chan fleet.SpawnEnd)}
 	t.Cleanup(func() {
 		for _, id := range y.running() {
 			_ = y.Terminate(context.Background(), id, false)
@@ -105,6 +106,17 @@ func (y *yard) Terminate(_ context.Context, id string, _ bool) error {
 		<-s.done
 	}
 	return nil
+}
+
+func (y *yard) Watch(ctx context.Context, ended func(fleet.SpawnEnd)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case end := <-y.notices:
+			ended(end)
+		}
+	}
 }
 
 func (y *yard) List(context.Context) ([]fleet.Spawned, error) { return nil, nil }
@@ -269,6 +281,32 @@ func TestTooFewAgentsAreMadeUpForAtOnce(t *testing.T) {
 	replaced := b.scaled(t, "3")
 	require.Equal(t, fleet.RuleMinimum, replaced.Rule)
 	require.NotContains(t, y.running(), lost)
+}
+
+// An agent whose platform ends it soon gets no new work, finishes what it has, and is replaced before it is gone.
+func TestAnAgentIsDrainedAtANotice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{MinAgents: 1, MaxAgents: 4})
+	y := b.newYard(t)
+	y.open(t)
+	b.patch(t, map[string]any{"scaling": y.scaling(fleet.ScalingAuto)})
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 1 }, patience, 20*time.Millisecond)
+	task := b.submit(t, nil)
+	ending := b.waitBegins(t, task, 1)[0].agent
+	y.notices <- fleet.SpawnEnd{AgentID: ending, Cluster: b.cluster, At: time.Now().Add(5 * time.Minute),
+		Reason: "its platform takes it back", Notice: true}
+	require.Eventually(t, func() bool {
+		view := b.view(t)
+		m := view.Member(ending)
+		return m != nil && m.Status == fleet.AgentDraining && view.ServingCount() == 1
+	}, patience, 20*time.Millisecond, "another serves already")
+	var list struct{ Drains []fleet.DrainRecord }
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/drains?cluster="+b.cluster, nil, &list)
+		return status == http.StatusOK && len(list.Drains) == 1
+	}, patience, 50*time.Millisecond)
+	require.Contains(t, list.Drains[0].Reason, "its platform takes it back at ")
+	require.Equal(t, []string{ending}, []string{list.Drains[0].Agents[0].AgentID})
 }
 
 func TestAnAgentThatNeverJoinsIsStopped(t *testing.T) {

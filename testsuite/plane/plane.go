@@ -3,6 +3,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -188,18 +189,12 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	if o.HubID == "" {
 		o.HubID = UniqueID("hub")
 	}
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	if o.Config.Timing == (fleet.Timing{}) {
 		o.Config.Timing = QuickTiming()
 	}
-	if o.Config.BrakeStanding == 0 {
-		o.Config.BrakeStanding = time.Nanosecond // agents of tests are young
-	}
-	if o.Config.StateSpacing == 0 {
-		o.Config.StateSpacing = 250 * time.Millisecond
-	}
+	o.Config.BrakeStanding = cmp.Or(o.Config.BrakeStanding, time.Nanosecond) // agents of tests are young
+	o.Config.StateSpacing = cmp.Or(o.Config.StateSpacing, 250*time.Millisecond)
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
 	tracer := Tracer().Tracer("test")

@@ -68,6 +68,16 @@ func (p *program) end(t testing.TB) {
 	}
 }
 
+// over reports whether the process has ended.
+func (p *program) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 func (p *program) pid() int { return p.command.Process.Pid }
 
 // signal sends a signal to the process alone.

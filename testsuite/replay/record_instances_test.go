@@ -26,10 +26,7 @@ func TestRecordInstances(t *testing.T) {
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "instances", Config: hub.Config{Timing: plane.QuickTiming()}})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "instances"})
-	serve := map[string]agent.Handler{"serve": func(ctx context.Context, _ *agent.Task) (any, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
+	serve := map[string]agent.Handler{"serve": untilStopped}
 	defer runAgent(t, node, cluster, "i-1", serve)()
 	start := func(name string) string {
 		id := contract.JobWorkflowID(name)
@@ -84,4 +81,10 @@ func TestRecordInstances(t *testing.T) {
 	save(t, c, contract.JobWorkflow, "system", system)
 	save(t, c, contract.TaskWorkflow, "instance", contract.TaskWorkflowID(first.TaskID))
 	save(t, c, contract.ClusterWorkflow, "watched", contract.ClusterWorkflowID(cluster))
+}
+
+// untilStopped is an instance's handler.
+func untilStopped(ctx context.Context, _ *agent.Task) (any, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }

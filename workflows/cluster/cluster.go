@@ -37,6 +37,7 @@ type run struct {
 	events    eventLog
 	hubs      hubs
 	members   members
+	brakes    brakes
 	roles     roles
 	failovers failovers
 	loads     loads
@@ -76,10 +77,10 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 		r.state, r.created = *in.State, in.CreatedAt
 	}
 	r.state.Config = withDefaults(ctx, in.Config)
-	r.events.run, r.hubs.run, r.members.run, r.roles.run = r, r, r, r
+	r.events.run, r.hubs.run, r.members.run, r.brakes.run, r.roles.run = r, r, r, r, r
 	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run, r.watchers.run = r, r, r, r, r, r
-	r.parts = []part{&r.members, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads, &r.lanes, &r.hubs,
-		cordons{run: r}, pauses{run: r}, settings{run: r}, &r.watchers}
+	r.parts = []part{&r.members, &r.brakes, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads,
+		&r.lanes, &r.hubs, cordons{run: r}, pauses{run: r}, settings{run: r}, &r.watchers}
 	for _, p := range r.parts {
 		p.open(ctx, in)
 	}

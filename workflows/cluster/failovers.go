@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -56,9 +57,7 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 	s := &f.run.state
 	reason := request.Reason
-	if reason == "" {
-		reason = "asked for by hand"
-	}
+	reason = cmp.Or(reason, "asked for by hand")
 	in := contract.FailoverInput{Trigger: fleet.TriggerManual, Reason: reason, NoticedAt: workflow.Now(ctx)}
 	if fleet.ValidateID("agent_id", request.AgentID) != nil {
 		workflow.GetLogger(ctx).Warn("A manual-failover signal names no agent; it is ignored")

@@ -38,16 +38,6 @@ func (h *hubs) open(workflow.Context, contract.ClusterInput) {
 	h.sent, h.followed = h.run.state.Version, h.run.state.Version
 }
 
-func (h *hubs) handle(ctx workflow.Context) error {
-	return handle(ctx, h.run, contract.ReleaseBrakeUpdate, contract.NoAnswer(h.releaseBrake), nil)
-}
-
-func (h *hubs) releaseBrake(_ workflow.Context, req contract.ReleaseBrakeRequest) error {
-	req.Cluster = h.run.state.Config.Name
-	h.release = append(h.release, req)
-	return nil
-}
-
 // directive returns the present directive. Its version grows whenever its content has changed.
 func (h *hubs) directive() contract.Directive {
 	d := h.run.rules()
@@ -85,6 +75,8 @@ func (r *run) rules() contract.Directive {
 		RoleLease:        s.Config.RoleLease,
 		ElectionInterval: s.Config.ElectionInterval,
 		Brake:            s.Config.Brake,
+		JudgesLosses:     r.brakes.overHubs && (s.Braked() || s.AtSeveralHubs()),
+		Braked:           s.Braked(),
 		Fences:           fences(s.Members),
 		Cordoned:         cordoned(s.Cordons),
 		Slots:            s.Reductions.Limits(),
@@ -108,6 +100,7 @@ func (h *hubs) follow(ctx workflow.Context) {
 		request := h.release[0]
 		h.release = h.release[1:]
 		onEachHub(ctx, to, contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+		h.run.state.ReleaseBrake()
 		return
 	}
 	h.sent = directive.Version

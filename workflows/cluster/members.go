@@ -127,10 +127,14 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 	}
 }
 
-// loseHub gives up the members that did not leave a lost hub in time. They may still run, so their roles wait for a
-// whole lease.
+// loseHub gives up the members that did not leave a lost hub in time, unless the brake holds them. They may still run,
+// so their roles wait for a whole lease.
 func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	r, now := m.run, workflow.Now(ctx)
+	worked := func(agent string) bool { return len(lost.Attempts[agent]) > 0 }
+	if r.brakes.overHubs && !lost.Held && r.state.MissHub(lost.Hub, worked, lost.At.Add(-workflows.HubNotice), now) {
+		return
+	}
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
 		member, lease := r.state.Member(agent), r.state.Config.RoleLease.Std()
 		if r.state.Deaths.Of(agent, member.Instance) != nil {

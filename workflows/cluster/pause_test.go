@@ -61,8 +61,8 @@ func TestClusterPauses(t *testing.T) {
 		require.False(t, d.CreatedAt.IsZero())
 	}
 	lane := []string{"cap/arm+gpu"}
-	// Both hubs get the last directive.
-	require.Equal(t, []told{{false, lane}, {true, lane}, {false, lane}, {false, lane}}, heard)
+	// Both hubs hear that they are two, and get the last directive.
+	require.Equal(t, []told{{false, lane}, {true, lane}, {true, lane}, {true, lane}, {false, lane}, {false, lane}}, heard)
 }
 
 // A pause waits for the hubs, but not for one that is away.

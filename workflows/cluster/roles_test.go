@@ -8,6 +8,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // gone reports to the cluster that an agent's session ended.
@@ -149,6 +150,39 @@ func TestClusterShardsStayAway(t *testing.T) {
 	run.deleteAt(100 * time.Second)
 	run.start(fleet.ClusterConfig{ReplicationMode: fleet.Sharded, Shards: 8})
 	require.NoError(t, run.GetWorkflowError())
+}
+
+// Scaling drains a lost agent, so that it is in maintenance, and then has the cluster forget it.
+func TestClusterForgetsALostAgentInMaintenance(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+	run.at(2*time.Second, func() {
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
+			Changes: []fleet.Transition{{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline,
+				At: run.Now()}}})
+	})
+	cordon := func(status fleet.AgentStatus) func() {
+		return func() {
+			run.update(contract.CordonUpdate.Name, contract.CordonRequest{AgentID: "a", Status: status, Drain: "d"})
+		}
+	}
+	run.at(3*time.Second, cordon(fleet.AgentDraining))
+	run.at(4*time.Second, cordon(fleet.AgentMaintenance))
+	var retired *workflowtest.Answer
+	run.at(5*time.Second, func() {
+		view := run.view(t)
+		require.Equal(t, fleet.AgentMaintenance, view.Member("a").Status)
+		retired = run.update(contract.RetireUpdate.Name, contract.RetireRequest{AgentID: "a"})
+	})
+	run.at(6*time.Second, func() {
+		view := run.view(t)
+		require.Nil(t, view.Member("a"))
+	})
+	run.deleteAt(7 * time.Second)
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.NoError(t, retired.Err)
 }
 
 func TestClusterHubLost(t *testing.T) {

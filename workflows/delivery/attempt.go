@@ -3,6 +3,7 @@ package delivery
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -11,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -45,6 +47,17 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	defer func() { d.delivering = 0 }()
 	lane, wait := d.task.Lane, d.queueTimeLeft(ctx)
 	target, within := d.target(ctx)
+	late := "agent " + target + " did not take it in time; now any agent may"
+	spec, route := d.task.Spec, d.route(ctx)
+	if route != nil {
+		spec = spec.ForRoute(*route)
+		spec.Payload = mesh.WithRoute(spec.Payload, *route)
+		if place := (contract.TaskPlace{Lane: lane}); place.Opens() {
+			lane = contract.Lane(&spec, 0)
+		}
+		target, within = "", mesh.RouteWait(&d.task.Spec, d.carried.Tally.Returns)
+		late = "no agent that can call " + route.Provider + " took it in time"
+	}
 	if target != "" {
 		lane = contract.LaneQueue(d.task.Spec.Cluster, fleet.AgentLane(target))
 	}
@@ -62,7 +75,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		Summary:                fmt.Sprintf("attempt %d of %s", number, d.task.Spec.Type),
 	}))
 	defer stop()
-	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: d.task.Spec,
+	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: spec,
 		Checkpoint: d.carried.Checkpoint, CheckpointDigest: d.carried.CheckpointDigest, Tally: d.carried.Tally,
 		LostAt: d.carried.LostAt, Instance: d.task.Instance}
 	if policy := d.carried.Tally.Policy; policy != nil {
@@ -90,7 +103,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}
 	if !future.IsReady() {
 		report, how := unconfirmed(suspending)
-		d.record(number, report)
+		d.record(number, report, route)
 		return report, how
 	}
 	report, err := future.Get(ctx)
@@ -102,7 +115,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	case how == attemptCancelled && suspending && d.cancel == nil:
 		how, report.Reason = attemptSuspended, "paused"
 	case how == attemptExpired && within > 0:
-		how, report.Reason = attemptUnfinished, "agent "+target+" did not take it in time; now any agent may"
+		how, report.Reason = attemptUnfinished, late
 	case how == attemptCompleted && d.task.Spec.KeepRunning:
 		how, report.Outcome, report.Begun = attemptUnfinished, fleet.AttemptCompleted, true
 		report.Reason = "its work ended, and it has no end"
@@ -110,7 +123,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	if report.Checkpoint != nil {
 		d.carried.Checkpoint, d.carried.CheckpointDigest = report.Checkpoint, report.CheckpointDigest
 	}
-	d.record(number, report)
+	d.record(number, report, route)
 	d.carried.Target = report.Target
 	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
 		d.carried.LostAt = report.NoticedAt
@@ -158,16 +171,14 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 		application.Details(&report) == nil {
 		return report, attemptUnfinished
 	}
-	var cancelled *temporal.CanceledError
-	if errors.As(err, &cancelled) {
+	if cancelled, ok := errors.AsType[*temporal.CanceledError](err); ok {
 		if cancelled.HasDetails() {
 			_ = cancelled.Details(&report)
 		}
 		report.Outcome = fleet.AttemptCancelled
 		return report, attemptCancelled
 	}
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) {
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 			return contract.AttemptReport{Outcome: fleet.AttemptReturned,
 				Reason: "no agent took it in time"}, attemptExpired
@@ -187,11 +198,34 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 }
 
 // record keeps the newest attempts in the state.
-func (d *Delivery) record(number int, report contract.AttemptReport) {
+func (d *Delivery) record(number int, report contract.AttemptReport, route *fleet.Route) {
 	if len(d.log) == attemptsKept {
 		d.log = append(d.log[:0:0], d.log[1:]...)
 	}
-	d.log = append(d.log, report.Attempt(number))
+	attempt := report.Attempt(number)
+	attempt.Route = route
+	d.log = append(d.log, attempt)
+}
+
+// route is the one that the next attempt is for; nil of a task without routes.
+func (d *Delivery) route(ctx workflow.Context) *fleet.Route {
+	if len(d.task.Spec.Routes) == 0 {
+		return nil
+	}
+	route, _, none := mesh.NextRoute(d.task.Spec.Routes, d.routed(), workflow.Now(ctx))
+	if none != "" { // a correction, after a person had the task run again
+		route = d.task.Spec.Routes[0]
+	}
+	return &route
+}
+
+// routed are the attempts since the task began, or since a person had it run again: all its routes are free then.
+func (d *Delivery) routed() []fleet.Attempt {
+	i := slices.IndexFunc(d.log, func(a fleet.Attempt) bool { return a.Number > d.carried.RoutesSince })
+	if i < 0 {
+		return nil
+	}
+	return d.log[i:]
 }
 
 // lastLost is the newest attempt, if it went with its agent or was taken off it.

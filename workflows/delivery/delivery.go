@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -99,7 +100,10 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		}
 		end := report.End()
 		end.At, end.Paused = workflow.Now(ctx), d.suspended
+		end.AtOnce = end.Outcome.Gone() && d.task.Spec.EffectiveRecovery() != nil &&
+			workflow.GetVersion(ctx, "first-loss-at-once", workflow.DefaultVersion, 1) == 1
 		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
+		next = mesh.Reroute(&d.task.Spec, d.routed(), next, end.At)
 		d.carried.Tally = next.Tally
 		if report.Begun {
 			d.carried.WaitingSince = workflow.Now(ctx) // an agent had it: the wait for the next agent begins
@@ -215,15 +219,17 @@ func (d *Delivery) restart(ctx workflow.Context, why string) {
 	}
 	d.retry, d.dead, d.carried.LostAt = nil, nil, nil
 	d.carried.Tally = fleet.Tally{Retried: true}
+	d.carried.RoutesSince = d.carried.Deliveries
 	d.carried.WaitingSince = workflow.Now(ctx)
 	d.status, d.why = fleet.TaskQueued, why
 	d.carrier.Mark(ctx, "")
 }
 
 func (d *Delivery) queueTimeLeft(ctx workflow.Context) time.Duration {
-	deadline := d.carried.WaitingSince.Add(d.task.Spec.Expiration())
-	return deadline.Sub(workflow.Now(ctx))
+	return d.expiresAt().Sub(workflow.Now(ctx))
 }
+
+func (d *Delivery) expiresAt() time.Time { return d.carried.WaitingSince.Add(d.task.Spec.Expiration()) }
 
 func (d *Delivery) cancelReason(fallback string) string {
 	if d.cancel != nil && d.cancel.Reason != "" {
@@ -243,6 +249,9 @@ func (d *Delivery) State() contract.TaskState {
 		ResultAttempt: d.source, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
+	}
+	if d.status == fleet.TaskQueued && !d.carried.WaitingSince.IsZero() {
+		state.ExpiresAt = new(d.expiresAt())
 	}
 	if state.Recovery = d.task.Spec.EffectiveRecovery(); state.Recovery != nil {
 		state.PolicyState = d.carried.Tally.Policy.Clone()

@@ -1,8 +1,12 @@
 package delivery
 
 import (
+	"cmp"
 	"errors"
+	"strings"
+	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -45,9 +49,7 @@ func handle[In contract.TaskRequest](
 }
 
 func (d *Delivery) takeCancel(_ workflow.Context, req contract.CancelRequest) {
-	if req.Reason == "" {
-		req.Reason = "cancelled by request"
-	}
+	req.Reason = cmp.Or(req.Reason, "cancelled by request")
 	d.cancel = &req
 }
 
@@ -66,4 +68,132 @@ func (d *Delivery) mayReview(req contract.ReviewRequest) error {
 		return workflows.Refuse("only a task in review can be decided; this task is %s", standing(d.status))
 	}
 	return nil
+}
+
+// memoCauseBytes bounds the cause of a dead letter in the memo, which lists carry; the state has all of it.
+const memoCauseBytes = 300
+
+// keepDeadLetter keeps the task until a person retries, discards or cancels it, or its retention ends. It returns a
+// final status when that ended the task.
+func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause string) (fleet.TaskStatus, string) {
+	retention := d.task.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
+	since := workflow.Now(ctx).UTC()
+	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause}
+	d.carrier.Mark(ctx, fleet.TaskDeadLetter)
+	listed := *d.dead
+	listed.Cause = shorten(cause, memoCauseBytes)
+	d.carrier.Note(ctx, contract.MemoDeadLetter, listed)
+	d.carrier.Held(ctx)
+
+	decided, _ := workflow.AwaitWithOptions(ctx, workflows.Named(retention, "dead letter, kept for a retry"),
+		func() bool { return d.retry != nil || d.discard != nil || d.cancel != nil })
+	switch {
+	case !decided && ctx.Err() == nil:
+		return fleet.TaskFailed, "dead letter, not retried within its retention: " + cause
+	case d.discard != nil:
+		return fleet.TaskFailed, "discarded: " + d.discard.Reason
+	case d.retry != nil:
+		why := "retried by hand"
+		if d.retry.Reason != "" {
+			why += ": " + d.retry.Reason
+		}
+		d.restart(ctx, why)
+	}
+	return "", ""
+}
+
+func (d *Delivery) mayDiscard(req contract.DiscardRequest) error {
+	if req.Reason == "" {
+		return workflows.Refuse("a dead letter is discarded with a reason")
+	}
+	return d.refuseDeadLetter("discarded")
+}
+
+// standing is a status in words. The workflow does not know whether an agent has begun a queued task.
+func standing(s fleet.TaskStatus) string {
+	if s == fleet.TaskQueued {
+		return "queued or running"
+	}
+	return string(s)
+}
+
+// refuseDeadLetter rejects an update unless the task is an undecided dead letter.
+func (d *Delivery) refuseDeadLetter(done string) error {
+	switch {
+	case d.status != fleet.TaskDeadLetter:
+		return workflows.Refuse("only a dead letter can be %s; this task is %s", done, standing(d.status))
+	case d.retry != nil:
+		return workflows.Refuse("the dead letter is being retried")
+	case d.discard != nil:
+		return workflows.Refuse("the dead letter is being discarded")
+	case d.cancel != nil:
+		return workflows.Refuse("the task is being cancelled")
+	}
+	return nil
+}
+
+// shorten cuts the end of a text.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// priority returns the present priority; 0: the default.
+func (d *Delivery) priority() fleet.Priority {
+	if d.carried.Priority != 0 {
+		return d.carried.Priority
+	}
+	return d.task.Spec.Priority
+}
+
+// deliveryPriority is the priority of the present or next delivery: a task that was lost with its agent goes ahead.
+func (d *Delivery) deliveryPriority() fleet.Priority {
+	if d.lastLost() != nil {
+		return fleet.MovedPriority(d.priority())
+	}
+	return d.priority()
+}
+
+func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
+	switch {
+	case !req.Priority.Valid():
+		return workflows.Refuse("%s", fleet.ErrPriority)
+	case d.status.Final():
+		return workflows.Refuse("the task has ended: it is %s", d.status)
+	case d.cancel != nil:
+		return workflows.Refuse("the task is being cancelled")
+	}
+	return nil
+}
+
+// reprioritize sets the priority of later deliveries, and changes the one that waits in its lane. It returns when
+// Temporal has taken the change.
+func (d *Delivery) reprioritize(ctx workflow.Context, req contract.ReprioritizeRequest) {
+	d.carried.Priority = req.Priority
+	d.carrier.Note(ctx, contract.MemoPriority, req.Priority)
+	if d.delivering == 0 {
+		return
+	}
+	info := workflow.GetInfo(ctx)
+	activityCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumInterval: 5 * time.Second,
+		},
+		Summary: "change the priority in the lane to " + req.Priority.String(),
+	})
+	moved := contract.ReprioritizeActivity.Execute(activityCtx, contract.ReprioritizeInput{
+		WorkflowID: info.WorkflowExecution.ID, RunID: info.WorkflowExecution.RunID,
+		ActivityID: contract.AttemptActivityID(d.task.TaskID, d.delivering), Priority: d.deliveryPriority(),
+	})
+	// The end of the task ends the wait, so that the update is answered before the workflow closes.
+	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || d.status.Final() })
+	if moved.IsReady() {
+		if _, err := moved.Get(ctx); err != nil {
+			workflow.GetLogger(ctx).Warn("The delivery that waits keeps its priority", "error", err)
+		}
+	}
 }

@@ -1,12 +1,16 @@
 package job
 
 import (
-	"errors"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/workflows"
 )
@@ -24,26 +28,32 @@ const (
 type instances struct {
 	instanceEnds contract.Inbox[contract.InstanceEnded]
 	moved        contract.Inbox[string]
-	agents       *job.Agents // nil: not known yet
-	look         bool        // the agents may have changed
-	lookAt       time.Time   // not before then
-	all          bool        // the look is also for instances that ended without a word
-	tryAt        time.Time   // nothing is started or stopped before then
-	planned      bool        // nothing has changed since the last plan
+	health       contract.Inbox[[]job.HealthReport]
+	announced    map[int]job.DeploymentStatus // by version: what was published of deployments
+	agents       *job.Agents                  // nil: not known yet
+	look         bool                         // the agents may have changed
+	lookAt       time.Time                    // not before then
+	all          bool                         // the look is also for instances that ended without a word
+	tryAt        time.Time                    // nothing is started or stopped before then
+	planned      bool                         // nothing has changed since the last plan
 }
 
 func (e *entity) openInstances(ctx workflow.Context) {
 	e.instanceEnds, e.moved = contract.InstanceEndedSignal.Inbox(ctx), contract.AgentsMovedSignal.Inbox(ctx)
-	e.look = true
+	e.health = contract.InstancesHealthSignal.Inbox(ctx)
+	e.look, e.announced = true, map[int]job.DeploymentStatus{}
+	for _, r := range e.job.Deployments {
+		e.announced[r.Version] = r.Status
+	}
 }
 
 func (e *entity) hasInstances() error {
-	return errors.Join(e.exists(), refuseIf(e.job.Version > 0 && !e.job.Definition().HasInstances(),
+	return cmp.Or(e.exists(), refuseIf(e.job.Version > 0 && !e.job.Definition().HasInstances(),
 		"the job has steps, and no instances: cancel its runs"))
 }
 
 func (e *entity) mayStop(contract.RunRequest) error {
-	return errors.Join(e.hasInstances(), refuseIf(e.job.Stopped != nil, "the job is stopped already"))
+	return cmp.Or(e.hasInstances(), refuseIf(e.job.Stopped != nil, "the job is stopped already"))
 }
 
 func (e *entity) stop(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
@@ -52,9 +62,19 @@ func (e *entity) stop(ctx workflow.Context, in contract.RunRequest) (job.Job, er
 	return *e.job, e.publish(ctx)
 }
 
+// deploys is the answer to a person's decision about a deployment.
+func (e *entity) deploys(decide func(in contract.RunRequest, now time.Time)) func(
+	workflow.Context, contract.RunRequest) (job.Job, error) {
+	return func(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
+		decide(in, workflow.Now(ctx).UTC())
+		e.look, e.planned = true, false
+		return *e.job, e.publish(ctx)
+	}
+}
+
 func (e *entity) mayScale(contract.ScaleJob) error {
 	d := e.job.Definition()
-	return errors.Join(e.hasInstances(), refuseIf(d != nil && d.Type != job.Service,
+	return cmp.Or(e.hasInstances(), refuseIf(d != nil && d.Type != job.Service,
 		"the job has one instance on each of its agents: only a service is scaled"))
 }
 
@@ -71,6 +91,14 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 		e.job.EndInstance(in.Task, in.Status, in.Why, now)
 	})
 	e.moved.Take(func(string) { e.look = true })
+	e.health.Take(func(reports []job.HealthReport) {
+		any = true
+		for _, r := range reports {
+			if e.job.TakeHealth(r, now.UTC()) {
+				e.planned = false
+			}
+		}
+	})
 	if !d.HasInstances() {
 		return any
 	}
@@ -83,12 +111,16 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 		return any
 	}
 	e.planned = true
+	version := e.job.Version
 	change := e.job.Plan(e.agents, now.UTC())
+	e.look = e.look || e.job.Version != version // the version before may be for other agents
+	e.announce(ctx)
 	if len(change.Start)+len(change.Stop) == 0 {
 		return any
 	}
 	gone, err := contract.ChangeInstancesActivity.Execute(activity(ctx, time.Minute, "start and stop instances"),
-		contract.ChangeInstances{Job: e.job.Name, Definition: d, Change: change}).Get(ctx)
+		contract.ChangeInstances{Job: e.job.Name, Definition: e.job.Definition(), Others: e.others(change.Start),
+			Change: change}).Get(ctx)
 	e.planned = false
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("Instances were not started or stopped; it is tried again", "error", err)
@@ -97,6 +129,42 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 	}
 	e.job.Done(change, gone, workflow.Now(ctx).UTC())
 	return true
+}
+
+// others are the earlier versions that instances are started with.
+func (e *entity) others(start []job.Instance) (versions []job.Version) {
+	for _, v := range e.job.Versions {
+		if v.Version != e.job.Version && slices.ContainsFunc(start, func(i job.Instance) bool {
+			return i.Version == v.Version
+		}) {
+			versions = append(versions, v)
+		}
+	}
+	return versions
+}
+
+// announce publishes what has become of deployments since it did so last.
+func (e *entity) announce(ctx workflow.Context) {
+	var events []fleet.Event
+	d := e.job.Definition()
+	for n := range e.job.Deployments {
+		r := &e.job.Deployments[n]
+		if e.announced[r.Version] == r.Status {
+			continue
+		}
+		e.announced[r.Version] = r.Status
+		events = append(events, fleet.Event{Type: fleet.EventDeployment, Time: workflow.Now(ctx).UTC(),
+			EventData: fleet.EventData{Cluster: d.Cluster, Tenant: d.Tenant, ID: e.job.Name, Outcome: string(r.Status),
+				Reason: strings.TrimSuffix("version "+strconv.Itoa(r.Version)+": "+r.Reason, ": ")}})
+	}
+	if len(events) == 0 {
+		return
+	}
+	contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(d.Cluster), "",
+		contract.Announcement{Events: events})
+	if err := e.publish(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("Lists do not tell of the job's deployment", "error", err)
+	}
 }
 
 func (e *entity) lookDue(now time.Time) bool {
@@ -132,7 +200,7 @@ func (e *entity) lookAtInstances(ctx workflow.Context) {
 
 // instancesDue reports whether keepInstances has something to do.
 func (e *entity) instancesDue(now time.Time) bool {
-	return e.instanceEnds.Len() > 0 || e.moved.Len() > 0 || e.job.Definition().HasInstances() &&
+	return e.instanceEnds.Len() > 0 || e.moved.Len() > 0 || e.health.Len() > 0 || e.job.Definition().HasInstances() &&
 		(e.lookDue(now) || !now.Before(e.tryAt) && (!e.planned || e.startDue(now)))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
@@ -14,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
 // instanceScenario is a job with instances, beside the cluster that it looks at.
@@ -24,6 +26,9 @@ type instanceScenario struct {
 	broken  bool     // nothing can be started or stopped
 	running map[string]string
 	changes []string
+	sick    map[int]bool // versions whose instances do not pass
+	defined []string     // the payloads of the instances that were started
+	events  []fleet.Event
 }
 
 func newInstances(t *testing.T) *instanceScenario {
@@ -38,6 +43,11 @@ func newInstances(t *testing.T) *instanceScenario {
 		}
 		return seen, nil
 	}, activity.RegisterOptions{Name: contract.LookAtInstancesActivity.Name})
+	s.env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("gpu"), mock.Anything,
+		contract.AnnounceSignal.Name, mock.Anything).Return(func(_, _, _, _ string, arg any) error {
+		s.events = append(s.events, arg.(contract.Announcement).Events...)
+		return nil
+	}).Maybe()
 	s.env.RegisterActivityWithOptions(func(in contract.ChangeInstances) ([]string, error) {
 		if s.broken {
 			return nil, errors.New("Temporal is away")
@@ -45,19 +55,36 @@ func newInstances(t *testing.T) *instanceScenario {
 		for _, i := range in.Change.Start {
 			s.running[i.Name] = i.TaskID
 			s.changes = append(s.changes, "+"+i.Name)
+			s.begin(in, i)
 		}
 		for _, i := range in.Change.Stop {
 			s.changes = append(s.changes, "-"+i.Name)
-			s.endSoon(i.Name, fleet.TaskCancelled)
+			s.endSoon(i.TaskID, fleet.TaskCancelled)
 		}
 		return nil, nil
 	}, activity.RegisterOptions{Name: contract.ChangeInstancesActivity.Name})
 	return s
 }
 
+// begin has a hub tell that an instance passes, unless its version is sick.
+func (s *instanceScenario) begin(in contract.ChangeInstances, i job.Instance) {
+	d := in.Definition
+	for _, other := range in.Others {
+		if other.Version == i.Version {
+			d = other.Definition
+		}
+	}
+	s.defined = append(s.defined, string(d.Instances.Task.Payload))
+	if !s.sick[i.Version] {
+		s.env.RegisterDelayedCallback(func() {
+			s.env.SignalWorkflow(contract.InstancesHealthSignal.Name, []contract.HealthReport{{Task: i.TaskID, Attempt: 1,
+				Health: fleet.InstancePassing, Hub: "h"}})
+		}, time.Second)
+	}
+}
+
 // endSoon has an instance's task tell its end.
-func (s *instanceScenario) endSoon(name string, status fleet.TaskStatus) {
-	task := s.running[name]
+func (s *instanceScenario) endSoon(task string, status fleet.TaskStatus) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(contract.InstanceEndedSignal.Name, contract.InstanceEnded{Task: task, Status: status})
 	}, time.Second)
@@ -67,6 +94,14 @@ func (s *instanceScenario) apply(kind job.Type, count int, payload string) {
 	d := job.Definition{Job: "nightly", Type: kind, Cluster: "gpu", Instances: &job.Instances{Count: count,
 		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
+}
+
+// updates applies a definition whose instances are replaced one after the other.
+func (s *instanceScenario) updates(payload string, u job.Update) *workflowtest.Answer {
+	u.HealthyAfter = fleet.Duration(5 * time.Second)
+	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Update: &u, Instances: &job.Instances{Count: 2,
+		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
+	return s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 }
 
 func (s *instanceScenario) moves(agents job.Agents) {
@@ -82,7 +117,7 @@ func TestAServiceIsKeptScaledStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.apply(job.Service, 2, "1")
-	s.then(func() { s.endSoon("0", fleet.TaskCompleted) })
+	s.then(func() { s.endSoon(s.running["0"], fleet.TaskCompleted) })
 	scaled := s.update(contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 3})
 	s.apply(job.Service, 2, "2")
 	stopped := s.update(contract.StopJobUpdate.Name, contract.RunRequest{By: "ada"})
@@ -93,6 +128,46 @@ func TestAServiceIsKeptScaledStoppedAndResumed(t *testing.T) {
 	require.NoError(t, stopped.Err)
 	require.NoError(t, s.env.GetWorkflowError(), "the workflow of a deleted job ends once its instances have")
 	require.Equal(t, "+0 +1 +0 +2 -0 -1 -2 +0 +1 +2 -0 -1 -2 +0 +1 +2 -0 -1 -2", s.changed())
+}
+
+func TestADeploymentIsPromotedFailedAndReverted(t *testing.T) {
+	t.Parallel()
+	s := newInstances(t)
+	s.sick = map[int]bool{3: true, 5: true}
+	s.updates("1", job.Update{})
+	early := s.update(contract.PromoteJobUpdate.Name, contract.RunRequest{By: "ada"})
+	s.updates("2", job.Update{Canary: 1})
+	s.then(func() { require.Equal(t, "+0 +1 +0", s.changed(), "one canary, and nothing more") })
+	promoted := s.update(contract.PromoteJobUpdate.Name, contract.RunRequest{By: "ada"})
+	s.at += 5 * time.Minute
+	s.then(func() { require.Equal(t, "+0 +1 +0 +1 -0 -1", s.changed()) })
+
+	t.Log("by its deadline, without being told of anything")
+	s.updates("3", job.Update{Revert: true})
+	s.at += 10 * time.Minute
+	s.then(func() { require.Equal(t, "+0 +1 +0 +1 -0 -1 +0 -0", s.changed()) })
+
+	t.Log("by a person, and what is started then has the version that was healthy")
+	s.updates("5", job.Update{})
+	s.update(contract.FailDeploymentUpdate.Name, contract.RunRequest{By: "ada", Reason: "too slow"})
+	late := s.update(contract.FailDeploymentUpdate.Name, contract.RunRequest{By: "ada"})
+	s.update(contract.ScaleJobUpdate.Name, contract.ScaleJob{Count: 3})
+	s.then(func() {})
+	s.execute()
+	require.ErrorContains(t, early.Err, "no deployment of the job is under way")
+	require.NoError(t, promoted.Err)
+	require.ErrorContains(t, late.Err, "no deployment of the job is under way")
+	require.Equal(t, "+0 +1 +0 +1 -0 -1 +0 -0 +0 -0 +2", s.changed())
+	require.Equal(t, []string{"1", "1", "2", "2", "3", "5", "2"}, s.defined)
+	var story []string
+	for _, e := range s.events {
+		require.Equal(t, "nightly", e.ID)
+		story = append(story, e.Outcome+" "+e.Reason)
+	}
+	require.Equal(t, []string{"running version 1", "successful version 1", "running version 2", "waiting version 2",
+		"running version 2", "successful version 2", "running version 3",
+		"failed version 3: instance 0 was not healthy within 5m0s: it runs on no agent", "successful version 4",
+		"running version 5", "failed version 5: ended by ada: too slow"}, story)
 }
 
 func TestASystemJobFollowsItsAgents(t *testing.T) {

@@ -2,6 +2,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -34,14 +35,24 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 		contract.JobQuery.Handle(ctx, func() job.Job { return *e.job }),
 		contract.ApplyJobUpdate.Handle(ctx, e.apply, e.mayApply),
 		contract.PauseJobUpdate.Handle(ctx, e.pause, func(contract.RunRequest) error {
-			return errors.Join(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
+			return cmp.Or(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
 		}),
 		contract.ResumeJobUpdate.Handle(ctx, e.resume, func(contract.RunRequest) error {
-			return errors.Join(e.exists(),
+			return cmp.Or(e.exists(),
 				refuseIf(e.job.Paused == nil && e.job.Stopped == nil, "the job is not paused"))
 		}),
 		contract.StopJobUpdate.Handle(ctx, e.stop, e.mayStop),
 		contract.ScaleJobUpdate.Handle(ctx, e.scale, e.mayScale),
+		contract.PromoteJobUpdate.Handle(ctx, e.deploys(func(in contract.RunRequest, now time.Time) {
+			e.job.PromoteCanaries(in.By, now)
+		}), func(contract.RunRequest) error {
+			return cmp.Or(e.hasInstances(), refuseIf(e.job.MayPromote() != "", e.job.MayPromote()))
+		}),
+		contract.FailDeploymentUpdate.Handle(ctx, e.deploys(func(in contract.RunRequest, now time.Time) {
+			e.job.FailDeployment(in.By, in.Reason, now)
+		}), func(contract.RunRequest) error {
+			return cmp.Or(e.hasInstances(), refuseIf(e.job.MayFail() != "", e.job.MayFail()))
+		}),
 		contract.DeleteJobUpdate.Handle(ctx, e.remove, func(contract.RunRequest) error { return e.exists() }))
 	if err != nil {
 		return *e.job, err
@@ -93,7 +104,11 @@ func (e *entity) mayApply(in contract.ApplyJob) error {
 }
 
 func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, error) {
-	if !e.job.Apply(in.Definition, in.By, workflow.Now(ctx).UTC()) {
+	put := e.job.Apply
+	if in.Revert {
+		put = e.job.Revert
+	}
+	if !put(in.Definition, in.By, workflow.Now(ctx).UTC()) {
 		return *e.job, nil
 	}
 	e.look, e.planned = true, false
@@ -108,8 +123,8 @@ func (e *entity) pause(ctx workflow.Context, in contract.RunRequest) (job.Job, e
 }
 
 func (e *entity) resume(ctx workflow.Context, _ contract.RunRequest) (job.Job, error) {
-	e.job.Paused, e.job.Stopped, e.schedule = nil, nil, e.job.Schedules > 0
-	e.planned = false
+	e.job.Resume(workflow.Now(ctx).UTC())
+	e.schedule, e.planned = e.job.Schedules > 0, false
 	return *e.job, e.publish(ctx)
 }
 
@@ -129,6 +144,9 @@ func (e *entity) publish(ctx workflow.Context) error {
 	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps),
 		Schedules: len(d.Schedules()), Events: d.Events(), Paused: e.job.Paused != nil,
 		Stopped: e.job.Stopped != nil, Count: e.job.Count}
+	if r := e.job.Deployment(); r != nil {
+		note.Deployment = r.Status
+	}
 	attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster)}
 	if len(note.Events)+len(e.job.Events) > 0 { // events find the job by these
 		attributes = append(attributes, contract.TriggerTerms(note.Events))

@@ -128,6 +128,7 @@ func TestAJobCountsTheVersionsOfItsDefinition(t *testing.T) {
 	require.Equal(t, "ada", decision.By)
 	require.Equal(t, "new disks", decision.Reason)
 	require.ErrorContains(t, twice.Err, "paused already")
+	require.IsType(t, &temporal.ApplicationError{}, twice.Err, "its type tells the gateway that it is no failure")
 	require.Nil(t, resumed.Value.(job.Job).Paused)
 	require.NoError(t, deleted.Err)
 	require.NoError(t, s.env.GetWorkflowError(), "the workflow of a deleted job ends")

@@ -127,7 +127,7 @@ func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
 			return nil, r.continueAsNew(ctx)
 		}
 		begin := r.ledger.Advance(&r.in.Plan, now)
-		if r.quiet {
+		if r.heedBudget(ctx, begin); r.ledger.Paused != nil || r.quiet {
 			begin = nil
 		}
 		if len(r.ended) > 0 || len(begin) > 0 {

@@ -661,3 +661,68 @@ func TestSkippedWhileEvaluated(t *testing.T) {
 	require.Equal(t, "a skipped, b completed", statuses(l))
 	require.Equal(t, []string{"b"}, h.begun)
 }
+
+// A run whose models have used up its budget is paused before the next step; each resume gives it as much again.
+func TestBudgetOfTokens(t *testing.T) {
+	t.Parallel()
+	took := returns(`{"invocation":{"input_tokens":90,"output_tokens":20}}`)
+	h := newHarness(t, map[string]agent{"a": took, "b": took})
+	var paused []*job.Ledger
+	for n := range 2 {
+		h.RegisterDelayedCallback(func() {
+			paused = append(paused, h.view(t))
+			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
+		}, time.Duration(n+1)*time.Hour)
+	}
+	h.start(t, head+`budget: {tokens: 100}
+steps:
+  a: {task: {type: model, routes: [{provider: north, model: m}]}}
+  b: {after: [a], task: {type: model, routes: [{provider: north, model: m}]}}
+  c: {after: [b], task: {type: echo}}
+`, "")
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, []int{220, 2}, []int{l.Tokens, l.Budgets})
+	for n, step := range []string{"b", "c"} {
+		require.Equal(t, job.RunPaused, paused[n].Status)
+		require.Contains(t, paused[n].Why, fmt.Sprintf("its models have taken %d tokens", 110*(n+1)))
+		require.Equal(t, job.StepReady, paused[n].Entry(step).Status, "it has not begun")
+	}
+}
+
+// Each attempt of a task with routes is for the first provider that works: one whose key is refused is out, also for
+// the corrections of the result, until a person has the step run again.
+func TestRoutesOfAStep(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	h := newHarness(t, map[string]agent{"a": func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, in.Spec.Provider)
+		var payload struct{ Route fleet.Route }
+		if json.Unmarshal(in.Spec.Payload, &payload) != nil || payload.Route.Provider != in.Spec.Provider ||
+			!slices.Contains(in.Spec.RequiredCapabilities, "model."+in.Spec.Provider) {
+			return contract.AttemptReport{}, errors.New("the attempt does not know its route")
+		}
+		if in.Spec.Provider == "north" {
+			return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+				Begun: true, Reason: "no such key", ErrorType: "auth"})
+		}
+		return returns(fmt.Sprintf(`{"n": %d}`, len(asked)))(ctx, in)
+	}})
+	h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, job.RunBlocked, h.view(t).Status)
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.RetryStep})
+	}, time.Hour)
+	h.start(t, head+`steps:
+  a:
+    task: {type: model, payload: {messages: []}, routes: [{provider: north, model: m}, {provider: south, model: m}]}
+    check: {rules: [{that: "result.n > 4", else: "more"}], correct: {attempts: 1}}
+`, "")
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, []string{"north", "south", "south", "north", "south"}, asked)
+	require.Equal(t, "south", l.Entry("a").Attempts[4].Route.Provider)
+}

@@ -1,7 +1,10 @@
 package run
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -79,8 +82,21 @@ func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
 	r.settle(ctx)
 }
 
+// heedBudget pauses the run where something would begin and its models have used up their budget.
+func (r *run) heedBudget(ctx workflow.Context, begin []string) {
+	waits := len(begin) > 0 || slices.ContainsFunc(r.open, func(w *work) bool { return w.delivery == nil })
+	if waits && r.ledger.Paused == nil && r.ledger.Cancel == nil && r.ledger.OverBudget(&r.in.Plan) {
+		why := fmt.Sprintf("its models have taken %d tokens, and its budget is used up: resume gives it %d more",
+			r.ledger.Tokens, r.in.Plan.Budget.Tokens)
+		r.pause(ctx, contract.PauseRunRequest{Mode: job.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
+	}
+}
+
 func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
 	r.ledger.Decide(decision(ctx, "resume", req))
+	if r.ledger.OverBudget(&r.in.Plan) {
+		r.ledger.Budgets = r.ledger.Tokens / r.in.Plan.Budget.Tokens
+	}
 	r.ledger.Paused = nil
 	for _, w := range r.open {
 		if w.delivery != nil {
@@ -92,9 +108,7 @@ func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
 }
 
 func (r *run) cancel(ctx workflow.Context, by, reason string) {
-	if reason == "" {
-		reason = "cancelled by request"
-	}
+	reason = cmp.Or(reason, "cancelled by request")
 	d := decision(ctx, "cancel", contract.RunRequest{By: by, Reason: reason})
 	r.ledger.Decide(d)
 	r.ledger.Cancel = &d

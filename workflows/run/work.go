@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )
@@ -45,6 +46,9 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 		w.task = contract.TaskInput{TaskID: r.id + job.StepMark + w.key, Spec: t.Spec, Lane: t.Lane}
 		if n := len(e.Attempts); n > 0 && !each { // a person has it run again: attempts count on
 			w.task.Carried = &contract.TaskCarried{Attempts: e.Attempts, Deliveries: e.Attempts[n-1].Number}
+			if len(e.Corrections) == e.Forgiven {
+				w.task.Carried.RoutesSince = w.task.Carried.Deliveries // not for a correction
+			}
 		}
 		w.task.Spec.Payload = e.WithFeedback(t.Spec.Payload)
 		if each {
@@ -190,6 +194,9 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		return nil, state.Why
 	}
 	r.bytes += len(state.Result)
+	if s.Task.Type == mesh.ModelTask {
+		r.ledger.Tokens += mesh.Tokens(state.Result)
+	}
 	switch {
 	case len(state.Result) > int(s.ResultLimit):
 		return nil, fmt.Sprintf("its result has %d bytes, and result_limit allows %d: write result_limit: 1MiB, or return "+

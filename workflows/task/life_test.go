@@ -30,6 +30,7 @@ func TestTaskWaitsForItsStart(t *testing.T) {
 		require.Equal(t, fleet.TaskQueued, state.Status)
 		require.Equal(t, fleet.StartsAt(at), state.Why)
 		require.True(t, at.Equal(*state.NextAttempt))
+		require.True(t, at.Add(time.Minute).Equal(*state.ExpiresAt))
 		require.Empty(t, run.deliveries)
 	}, 47*time.Hour)
 	run.start(fleet.TaskSpec{StartAt: at, ExpiresIn: fleet.Duration(time.Minute)})
@@ -37,6 +38,7 @@ func TestTaskWaitsForItsStart(t *testing.T) {
 	require.Equal(t, fleet.TaskCompleted, state.Status, "expires_in counts from the start")
 	require.Equal(t, 1, state.ResultAttempt)
 	require.Nil(t, state.NextAttempt)
+	require.Nil(t, state.ExpiresAt)
 	require.False(t, run.Now().Before(at))
 }
 

@@ -29,7 +29,7 @@ func TestRecoveryPlacesAttempts(t *testing.T) {
 	}{
 		"restarts, then another agent": {fleet.Recovery{Restart: &few}, script{failed, failed, failed, completed("1")},
 			[]string{lane, own, own, lane}, 8 * time.Second, []string{"a-1"}},
-		"another agent": {fleet.Recovery{}, script{lost, completed("1")}, []string{lane, lane}, 5 * time.Second,
+		"another agent": {fleet.Recovery{}, script{lost, completed("1")}, []string{lane, lane}, 0,
 			[]string{"a-1"}},
 		"stays excluded while none takes it": {fleet.Recovery{}, script{lost, busy, busy, completed("1")},
 			[]string{lane, lane, lane, lane}, -1, []string{"a-1"}},

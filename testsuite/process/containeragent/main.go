@@ -1,14 +1,18 @@
 // Command containeragent is the agent in the containers of tests. Its tasks of the type hold end when they are told,
-// and those of the type eat take memory until the kernel ends the container.
+// those of the type eat take memory until the kernel ends the container, and those of the type count post their id to
+// the address in their payload, work for a moment, and end.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
@@ -33,6 +37,26 @@ func main() {
 		for all := strings.Repeat("x", 1<<20); ; {
 			all += all
 		}
+	})
+	a.Handle("count", func(ctx context.Context, task *agent.Task) (any, error) {
+		var address string
+		if err := json.Unmarshal(task.Payload, &address); err != nil {
+			return nil, err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(task.ID))
+		if err != nil {
+			return nil, err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		_ = answer.Body.Close()
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+		return "done", ctx.Err()
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

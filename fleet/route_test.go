@@ -1,0 +1,45 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// A task with routes waits in a lane for each of their providers.
+func TestLanesOfRoutes(t *testing.T) {
+	t.Parallel()
+	spec := fleet.TaskSpec{Type: "model", Cluster: "c", RequiredCapabilities: []string{"eu"}, Routes: []fleet.Route{
+		{Provider: "a", Model: "small"}, {Provider: "b", Model: "m"}, {Provider: "a", Model: "large"}}}
+	require.NoError(t, spec.Validate())
+	var lanes []string
+	for _, needs := range spec.LaneNeeds() {
+		lanes = append(lanes, needs.Lane())
+	}
+	require.Equal(t, []string{"cap/eu+model.a", "cap/eu+model.b"}, lanes)
+	require.Equal(t, lanes[0], fleet.LaneOf(&spec, 0))
+	forB := spec.ForRoute(spec.Routes[1])
+	require.Equal(t, lanes[1], fleet.LaneOf(&forB, 0))
+	require.Equal(t, "b", forB.Provider)
+	require.Equal(t, []string{"eu"}, spec.RequiredCapabilities, "the task is as it was")
+
+	for want, routes := range map[string][]fleet.Route{
+		"at most 8 routes":    make([]fleet.Route, 9),
+		"routes: provider":    {{Provider: "A b", Model: "m"}},
+		"1 to 128 characters": {{Provider: "a", Model: strings.Repeat("m", 129)}},
+		"be no less than 0":   {{Provider: "a", Model: "m", Window: -1}},
+	} {
+		spec.Routes = routes
+		require.ErrorContains(t, spec.Validate(), want)
+	}
+
+	tool := fleet.TaskSpec{RequiredCapabilities: []string{"eu", fleet.ToolCapability("desk")}}
+	tool.PreferOpen()
+	require.Equal(t, "mcp.desk", tool.Provider, "agents with an open session are preferred")
+	tool.Provider = "other"
+	tool.PreferOpen()
+	require.Equal(t, "other", tool.Provider)
+}

@@ -1,0 +1,232 @@
+package job
+
+import (
+	"cmp"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// Update says how the instances of a new version take the place of those of the version before.
+type Update struct {
+	MaxParallel    int            `json:"max_parallel,omitempty" minimum:"1" maximum:"1000" doc:"How many instances are replaced at a time. Default 1."`
+	Order          Order          `json:"order,omitempty" enum:"start_first,stop_first" doc:"start_first (the default of a service): an old instance is stopped once the new one is healthy. stop_first (the default of a system job): before the new one is started, to make room."`
+	Canary         int            `json:"canary,omitempty" minimum:"0" maximum:"1000" doc:"How many instances of the new version are started first; the others follow when it is promoted. Those of a service are beside the old ones. Default 0."`
+	Promote        Promote        `json:"promote,omitempty" enum:"manual,auto" doc:"Once the canaries are healthy, a person lets the others follow (manual, the default), or they follow at once (auto)."`
+	HealthyAfter   fleet.Duration `json:"healthy_after,omitempty" doc:"How long a new instance must pass before it counts as healthy. Default 10s."`
+	HealthyWithin  fleet.Duration `json:"healthy_within,omitempty" doc:"The deployment fails when a new instance is not healthy by then. Default 5m."`
+	ProgressWithin fleet.Duration `json:"progress_within,omitempty" doc:"The deployment fails when no further instance was healthy for so long. Default 10m."`
+	Revert         bool           `json:"revert,omitempty" doc:"After a deployment that failed, the last version that was healthy is put in force again."`
+}
+
+// Order says whether an old instance is stopped before the new one is started.
+type Order string
+
+// The orders.
+const (
+	StartFirst Order = "start_first"
+	StopFirst  Order = "stop_first"
+)
+
+// Promote says who lets the other instances follow healthy canaries.
+type Promote string
+
+// Who promotes.
+const (
+	PromoteManual Promote = "manual"
+	PromoteAuto   Promote = "auto"
+)
+
+// The defaults of an Update.
+const (
+	DefaultHealthyAfter   = 10 * time.Second
+	DefaultHealthyWithin  = 5 * time.Minute
+	DefaultProgressWithin = 10 * time.Minute
+)
+
+// Updating is the definition's update with its defaults; nil: a new version replaces all instances at a time.
+func (d *Definition) Updating() *Update {
+	if d == nil || d.Update == nil {
+		return nil
+	}
+	u := *d.Update
+	u.MaxParallel, u.Promote = max(1, u.MaxParallel), cmp.Or(u.Promote, PromoteManual)
+	if u.Order == "" {
+		u.Order = StartFirst
+		if d.Type == System {
+			u.Order = StopFirst
+		}
+	}
+	u.HealthyAfter = cmp.Or(u.HealthyAfter, fleet.Duration(DefaultHealthyAfter))
+	u.HealthyWithin = cmp.Or(u.HealthyWithin, fleet.Duration(DefaultHealthyWithin))
+	u.ProgressWithin = cmp.Or(u.ProgressWithin, fleet.Duration(DefaultProgressWithin))
+	return &u
+}
+
+// DeploymentsKept bounds the deployments that a job keeps.
+const DeploymentsKept = 6
+
+// DeploymentStatus is where a deployment stands.
+type DeploymentStatus string
+
+// The statuses of a deployment. The last three are final.
+const (
+	DeploymentRunning    DeploymentStatus = "running"
+	DeploymentWaiting    DeploymentStatus = "waiting" // the canaries are healthy, and a person is to promote them
+	DeploymentSuccessful DeploymentStatus = "successful"
+	DeploymentFailed     DeploymentStatus = "failed"
+	DeploymentCancelled  DeploymentStatus = "cancelled" // another version took its place, or the job was stopped
+)
+
+// Deployment is how a version takes the place of the one before.
+type Deployment struct {
+	Version    int              `json:"version" doc:"The version that is deployed."`
+	Before     int              `json:"before,omitempty" doc:"The last version with which all instances were healthy. 0: there is none."`
+	Status     DeploymentStatus `json:"status" enum:"running,waiting,successful,failed,cancelled" doc:"waiting: the canaries are healthy, and a person is to promote them."`
+	Reason     string           `json:"reason,omitempty"`
+	By         string           `json:"by,omitempty"`
+	Revert     bool             `json:"revert,omitempty" doc:"It puts an earlier version in force again: without canaries, and it is not reverted itself."`
+	RevertedTo int              `json:"reverted_to,omitempty" doc:"It failed, and this earlier version was put in force again."`
+	Promoted   *Decision        `json:"promoted,omitempty"`
+	Counts     []VersionCount   `json:"counts" doc:"The instances by version, at its end if it has ended."`
+	StartedAt  time.Time        `json:"started_at"`
+	// ProgressAt is when one instance more was healthy than ever before; Best is how many were.
+	ProgressAt time.Time `json:"progress_at" doc:"When it got on last."`
+	Best       int       `json:"best,omitempty" doc:"How many instances of its version were healthy at once."`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+}
+
+// Role is what an instance of a service is in a deployment.
+type Role string
+
+// The roles.
+const (
+	RoleStable Role = "stable"
+	RoleCanary Role = "canary" // of a version that is not promoted yet
+)
+
+// VersionCount counts the instances of one version that are not being stopped.
+type VersionCount struct {
+	Version   int `json:"version"`
+	Instances int `json:"instances"`
+	Healthy   int `json:"healthy"`
+}
+
+// Active reports whether the deployment has not ended.
+func (r *Deployment) Active() bool {
+	return r.Status == DeploymentRunning || r.Status == DeploymentWaiting
+}
+
+func (r *Deployment) end(status DeploymentStatus, reason string, now time.Time) {
+	r.Status, r.Reason, r.EndedAt = status, reason, now
+}
+
+// Span is a range of versions that differ in nothing that instances notice. The zero value is empty.
+type Span struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+}
+
+func (s Span) has(version int) bool { return s.First <= version && version <= s.Last && version > 0 }
+
+// Deployment is the deployment of the version in force, also after its end; nil: that version was not deployed by one.
+func (j *Job) Deployment() *Deployment {
+	if n := len(j.Deployments); n > 0 && j.Deployments[n-1].Version == j.Template {
+		return &j.Deployments[n-1]
+	}
+	return nil
+}
+
+// Unpromoted reports whether the version in force is not promoted: canaries have it alone.
+func (j *Job) Unpromoted() bool {
+	r := j.Deployment()
+	return r != nil && r.Promoted == nil && r.Status != DeploymentSuccessful
+}
+
+// rolling is the deployment that is under way, or nil.
+func (j *Job) rolling() *Deployment {
+	if r := j.Deployment(); r != nil && r.Active() {
+		return r
+	}
+	return nil
+}
+
+// held reports whether the deployment of the version in force has failed: old instances stay, and what must be started
+// gets the last version that was healthy.
+func (j *Job) held() bool {
+	r := j.Deployment()
+	return r != nil && r.Status == DeploymentFailed
+}
+
+// MayPromote is why a person cannot promote the canaries now; empty: that is possible.
+func (j *Job) MayPromote() string {
+	switch r := j.rolling(); {
+	case r == nil:
+		return "no deployment of the job is under way"
+	case j.canaries(j.Definition().Updating()) == 0:
+		return "the deployment has no canaries, or was promoted already"
+	case r.Status != DeploymentWaiting:
+		return "the canaries are not healthy yet: promote them when the deployment is waiting"
+	}
+	return ""
+}
+
+// PromoteCanaries lets all other instances follow the canaries. MayPromote must have allowed it.
+func (j *Job) PromoteCanaries(by string, now time.Time) { j.rolling().promote(by, now) }
+
+// MayFail is why a person cannot end the deployment now; empty: that is possible.
+func (j *Job) MayFail() string {
+	if j.rolling() == nil {
+		return "no deployment of the job is under way"
+	}
+	return ""
+}
+
+// FailDeployment ends the deployment by a person's decision. MayFail must have allowed it.
+func (j *Job) FailDeployment(by, reason string, now time.Time) {
+	why := "ended by " + cmp.Or(by, "a person")
+	if reason != "" {
+		why += ": " + reason
+	}
+	j.fail(why, now)
+}
+
+// Resume lets a job that was paused or stopped go on. Deadlines of its deployment did not run meanwhile.
+func (j *Job) Resume(now time.Time) {
+	if r := j.rolling(); r != nil && j.Paused != nil {
+		held := now.Sub(j.Paused.At)
+		r.ProgressAt = r.ProgressAt.Add(held)
+		for n := range j.Instances {
+			if i := &j.Instances[n]; !i.Due.IsZero() {
+				i.Due = i.Due.Add(held)
+			}
+		}
+	}
+	j.Paused, j.Stopped = nil, nil
+}
+
+// TakeHealth records what a hub said of an instance's health. It reports whether that is new.
+func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
+	i := j.instance(h.Task)
+	if i == nil || !i.Open() || h.Attempt < i.Attempt || h.Health == "" && h.Hub != i.Hub {
+		return false // it is over, or its agent has moved to another hub
+	}
+	changed, left := h.Health != i.Health || h.Attempt != i.Attempt, h.Leaving != i.Leaving
+	if changed && i.Proven {
+		i.Proven, i.Due = false, time.Time{}
+	}
+	if changed {
+		i.Health, i.Attempt, i.HealthAt = h.Health, h.Attempt, now
+	}
+	i.Hub, i.Leaving = h.Hub, h.Leaving
+	return changed || left
+}
+
+// HealthReport is what a hub says of an instance.
+type HealthReport struct {
+	Task    string               `json:"task"`
+	Attempt int                  `json:"attempt"`
+	Health  fleet.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
+	Hub     string               `json:"hub"`
+	Leaving bool                 `json:"leaving,omitempty"` // its agent is being drained
+}

@@ -1,0 +1,516 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// rollout carries out what is planned: instances that are started pass a second later, unless their version is bad, and
+// those that are stopped end a second later.
+type rollout struct {
+	*keeper
+	t      *testing.T
+	agents *Agents
+	bad    map[int]bool
+	story  []string
+	least  int // the fewest instances that passed at once since it was set
+}
+
+func newRollout(t *testing.T, kind Type, count int, u Update) *rollout {
+	t.Helper()
+	r := &rollout{t: t, keeper: &keeper{Job: &Job{Name: "j"}, now: noon}, bad: map[int]bool{}}
+	if kind == System {
+		r.agents = &Agents{}
+		for n := range count {
+			r.agents.Eligible = append(r.agents.Eligible, string(rune('a'+n)))
+		}
+	}
+	r.deploy(kind, count, "1", u)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, Span{1, 1}, r.Stable)
+	r.story, r.least = nil, count
+	return r
+}
+
+func (r *rollout) deploy(kind Type, count int, payload string, u Update) {
+	d := withInstances(kind, 0)
+	if kind == Service {
+		d.Instances.Count = count
+	}
+	d.Instances.Task.Payload, d.Update = []byte(payload), &u
+	r.apply(d)
+}
+
+func (r *rollout) report(i *Instance, health fleet.InstanceHealth) {
+	r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: health, Hub: "h"}, r.now)
+}
+
+// step is one second.
+func (r *rollout) step() {
+	change := r.Plan(r.agents, r.now)
+	r.Done(change, nil, r.now)
+	for _, i := range change.Stop {
+		r.story = append(r.story, fmt.Sprintf("-%s@%d", i.Name, i.Version))
+	}
+	for _, i := range change.Start {
+		r.story = append(r.story, fmt.Sprintf("+%s@%d", i.Name, i.Version))
+	}
+	passing := 0
+	for n := range r.Instances {
+		if i := &r.Instances[n]; i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing {
+			passing++
+		}
+	}
+	r.least = min(r.least, passing)
+	r.after(time.Second)
+	for _, i := range change.Start {
+		if !r.bad[i.Version] {
+			r.report(&i, fleet.InstancePassing)
+		}
+	}
+	for _, i := range change.Stop {
+		r.EndInstance(i.TaskID, fleet.TaskCancelled, "", r.now)
+	}
+}
+
+// until goes on until the newest deployment has a status.
+func (r *rollout) until(status DeploymentStatus) *Deployment {
+	r.t.Helper()
+	for range 3000 {
+		if last := r.Deployment(); last != nil && last.Status == status {
+			return last
+		}
+		r.step()
+	}
+	r.t.Fatalf("the deployment is %+v after %s", r.Deployment(), strings.Join(r.story, " "))
+	return nil
+}
+
+func (r *rollout) steps(n int) {
+	for range n {
+		r.step()
+	}
+}
+
+// versions are the instances that run, as "0@1 1@2".
+func (r *rollout) versions() string {
+	var list []string
+	for n := range r.Instances {
+		if i := &r.Instances[n]; i.Open() && i.Stopping == "" {
+			list = append(list, i.Name+"@"+strconv.Itoa(i.Version))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+func (r *rollout) told() string {
+	story := strings.Join(r.story, " ")
+	r.story = nil
+	return story
+}
+
+var soon = Update{HealthyAfter: fleet.Duration(2 * time.Second)}
+
+func with(change func(*Update)) Update {
+	u := soon
+	change(&u)
+	return u
+}
+
+func TestANewVersionReplacesInstancesOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 3, soon)
+	r.deploy(Service, 3, "2", soon)
+	done := r.until(DeploymentSuccessful)
+	require.Equal(t, "+0@2 -0@1 +1@2 -1@1 +2@2 -2@1", r.told())
+	require.Equal(t, 3, r.least, "instances that pass are never fewer than wanted")
+	require.Equal(t, []VersionCount{{Version: 2, Instances: 3, Healthy: 3}}, done.Counts)
+	require.Equal(t, Span{2, 2}, r.Stable)
+
+	t.Log("the same, in other ways")
+	for name, c := range map[string]struct {
+		kind  Type
+		u     Update
+		story string
+		least int
+	}{
+		"two at a time": {Service, with(func(u *Update) { u.MaxParallel = 2 }),
+			"+0@2 +1@2 -0@1 -1@1 +2@2 -2@1", 3},
+		"without room": {Service, with(func(u *Update) { u.Order = StopFirst }),
+			"-0@1 +0@2 -1@1 +1@2 -2@1 +2@2", 2},
+		"on each agent": {System, soon, "-a@1 +a@2 -b@1 +b@2 -c@1 +c@2", 2},
+		"canaries that promote themselves": {Service, with(func(u *Update) { u.Canary, u.Promote = 1, PromoteAuto }),
+			"+0@2 -0@1 +1@2 -1@1 +2@2 -2@1", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRollout(t, c.kind, 3, c.u)
+			r.deploy(c.kind, 3, "2", c.u)
+			r.until(DeploymentSuccessful)
+			require.Equal(t, c.story, r.told())
+			require.Equal(t, c.least, r.least)
+		})
+	}
+}
+
+func TestOfFiftyInstancesAllPassAllTheTime(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 50, soon)
+	r.deploy(Service, 50, "2", with(func(u *Update) { u.MaxParallel = 7 }))
+	r.until(DeploymentSuccessful)
+	require.Equal(t, 50, r.least)
+	r.steps(2)
+	require.Len(t, r.Instances, 50)
+}
+
+// The complaints below are those of users of another orchestrator, which are open there or were for years.
+
+func TestHealthyOldInstancesAreNotStoppedWhileNewOnesFail(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"crash", "hang", "flap", "are never placed"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRollout(t, Service, 3, soon)
+			r.bad[2] = true
+			r.deploy(Service, 3, "2", with(func(u *Update) { u.MaxParallel = 2 }))
+			for n := 0; r.Deployment().Active() && n < 1000; n++ {
+				r.step()
+				for _, i := range r.Instances {
+					switch {
+					case i.Version != 2 || !i.Open():
+					case kind == "crash":
+						r.EndInstance(i.TaskID, fleet.TaskFailed, "exit 1", r.now)
+					case kind == "hang":
+						r.report(&i, fleet.InstanceStarting)
+					case kind == "flap" && n%2 == 0:
+						r.report(&i, fleet.InstancePassing)
+					case kind == "flap":
+						r.report(&i, fleet.InstanceFailing)
+					}
+				}
+			}
+			failed := r.Deployment()
+			require.Equal(t, DeploymentFailed, failed.Status)
+			require.Contains(t, failed.Reason, "instance 0 was not healthy within 5m0s")
+			require.InDelta(t, DefaultHealthyWithin, failed.EndedAt.Sub(failed.StartedAt), float64(5*time.Second),
+				"the deadline fires whatever happens")
+			require.Equal(t, 3, r.least)
+			r.steps(5)
+			require.Equal(t, "0@1 1@1 2@1", r.versions(), "what the failed version has started is stopped")
+
+			t.Log("what must be started from now on has the version that was healthy")
+			r.end("1", fleet.TaskFailed)
+			r.steps(5)
+			require.Equal(t, "0@1 1@1 2@1", r.versions())
+			r.deploy(Service, 3, "3", soon)
+			r.until(DeploymentSuccessful)
+			require.Equal(t, "0@3 1@3 2@3", r.versions())
+		})
+	}
+}
+
+func TestAFailedCanaryEndsTheDeployment(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 3, soon)
+	canary := with(func(u *Update) { u.Canary = 1 })
+	r.deploy(Service, 3, "2", canary)
+	r.until(DeploymentWaiting)
+	r.steps(10_000) // far beyond progress_within
+	require.Equal(t, DeploymentWaiting, r.Deployment().Status, "a person may take as long as they like")
+	require.Equal(t, "0@1 0@2 1@1 2@1", r.versions(), "the canary is beside the others")
+	require.Empty(t, r.MayPromote())
+
+	t.Log("one that was healthy and is not any more ends it, too")
+	r.report(r.FindInstance("0"), fleet.InstanceFailing)
+	r.step()
+	require.Contains(t, r.MayPromote(), "not healthy yet")
+	require.Contains(t, r.until(DeploymentFailed).Reason, "it is failing")
+	r.steps(3)
+	require.Equal(t, "0@1 1@1 2@1", r.versions())
+	require.Equal(t, 3, r.least)
+
+	t.Log("and a promoted one is followed")
+	r.deploy(Service, 3, "3", canary)
+	r.until(DeploymentWaiting)
+	r.PromoteCanaries("ada", r.now)
+	require.Equal(t, "ada", r.until(DeploymentSuccessful).Promoted.By)
+	require.Equal(t, "0@3 1@3 2@3", r.versions())
+	require.Equal(t, 3, r.least)
+	require.Contains(t, r.MayPromote(), "no deployment")
+	require.Contains(t, r.MayFail(), "no deployment")
+}
+
+func TestARevertIsImmediateAndHasNoCanaries(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 3, soon)
+	r.bad[2] = true
+	r.deploy(Service, 3, "2", with(func(u *Update) { u.Canary, u.Revert = 1, true }))
+	r.steps(3)
+	r.FailDeployment("ada", "wrong colour", r.now)
+	failed, at := r.Deployments[1], r.now
+	require.Equal(t, []any{DeploymentFailed, "ended by ada: wrong colour", 1}, []any{failed.Status, failed.Reason,
+		failed.RevertedTo})
+	revert := r.until(DeploymentSuccessful)
+	require.LessOrEqual(t, r.now.Sub(at), 10*time.Second)
+	require.True(t, revert.Revert)
+	require.Equal(t, "+0@2 -0@2", r.told(), "those that have the earlier version stay")
+	require.Equal(t, "0@3 1@3 2@3", r.versions())
+	require.Equal(t, 3, r.least)
+
+	t.Log("in the middle of a rollout by its deadline, with the sick ones all at once")
+	u := with(func(u *Update) { u.Revert = true })
+	r.deploy(Service, 3, "4", u)
+	for r.FindInstance("1").Version != 4 {
+		r.step()
+	}
+	r.bad[4] = true
+	r.steps(4)
+	for _, name := range []string{"0", "1"} {
+		r.report(r.FindInstance(name), fleet.InstanceFailing)
+	}
+	r.until(DeploymentSuccessful)
+	require.Equal(t, []int{3, 5}, []int{r.Deployments[3].RevertedTo, r.Version})
+	r.steps(3)
+	require.Equal(t, "0@5 1@5 2@5", r.versions())
+
+	t.Log("a revert that fails is not reverted")
+	r.deploy(Service, 3, "6", u)
+	r.steps(30)
+	require.Equal(t, DeploymentSuccessful, r.Deployment().Status)
+	r.bad[7] = true
+	d := r.Find(5).Definition
+	r.Revert(*d, "ada", r.now)
+	require.Equal(t, 0, r.until(DeploymentFailed).RevertedTo)
+	require.Equal(t, 7, r.Version)
+}
+
+func TestASystemJobHasDeploymentsHealthAndReverts(t *testing.T) {
+	t.Parallel()
+	u := with(func(u *Update) { u.Revert, u.Canary = true, 1 })
+	r := newRollout(t, System, 3, u)
+	r.bad[2] = true
+	r.deploy(System, 3, "2", u)
+	r.steps(5)
+	require.Equal(t, "a@2 b@1 c@1", r.versions())
+
+	t.Log("an agent that joins gets the version that was healthy")
+	r.agents.Eligible = append(r.agents.Eligible, "d")
+	r.steps(2)
+	require.Equal(t, "a@2 b@1 c@1 d@1", r.versions())
+	r.until(DeploymentSuccessful)
+	require.Equal(t, 1, r.Deployments[1].RevertedTo)
+	require.Equal(t, "a@3 b@3 c@3 d@3", r.versions())
+
+	t.Log("an agent that is away does not hold the others up, and its deadline does not run")
+	r.agents.Eligible, r.agents.Away = []string{"a", "b", "c"}, []string{"d"}
+	r.deploy(System, 3, "4", soon)
+	r.until(DeploymentSuccessful)
+	r.steps(3)
+	require.Equal(t, "a@4 b@4 c@4 d@4", r.versions())
+}
+
+// A canary with a static port cannot run beside the instance that has the port.
+func TestACanaryWithAStaticPortDoesNotBlockItself(t *testing.T) {
+	t.Parallel()
+	u := with(func(u *Update) { u.Canary = 1 })
+	r := newRollout(t, System, 2, u)
+	r.deploy(System, 2, "2", u)
+	r.until(DeploymentWaiting)
+	require.Equal(t, "-a@1 +a@2", r.told(), "the port is free before the canary begins")
+	r.PromoteCanaries("ada", r.now)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, "-b@1 +b@2", r.told())
+
+	t.Log("on a service's only agent it gives up in time, and the instance that has the port stays")
+	r = newRollout(t, Service, 1, u)
+	r.bad[2] = true // there is no agent for it
+	r.deploy(Service, 1, "2", u)
+	require.Contains(t, r.until(DeploymentFailed).Reason, "it runs on no agent")
+	r.steps(2)
+	require.Equal(t, "0@1", r.versions())
+	require.Equal(t, 1, r.least)
+}
+
+func TestUnhealthyInstancesAreReplacedFirst(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 3, soon)
+	r.report(r.FindInstance("2"), fleet.InstanceFailing)
+	r.deploy(Service, 3, "2", soon)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, "+2@2 -2@1 +0@2 -0@1 +1@2 -1@1", r.told())
+	require.Equal(t, 2, r.least, "as many as passed before")
+}
+
+func TestScalingDuringADeploymentMakesNoOther(t *testing.T) {
+	t.Parallel()
+	u := with(func(u *Update) { u.Canary = 1 })
+	r := newRollout(t, Service, 2, u)
+	r.deploy(Service, 2, "2", u)
+	r.until(DeploymentWaiting)
+	r.deploy(Service, 4, "2", u)
+	r.steps(5)
+	require.Len(t, r.Deployments, 2)
+	require.Equal(t, "0@1 0@2 1@1 2@1 3@1", r.versions(), "what is more has the version that is promoted")
+	r.PromoteCanaries("ada", r.now)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, "0@2 1@3 2@3 3@3", r.versions())
+	require.Equal(t, Span{2, 3}, r.Stable)
+	r.Count = 1
+	r.steps(3)
+	require.Equal(t, "0@2", r.versions())
+	require.Len(t, r.Deployments, 2)
+}
+
+func TestABlipStartsTheClockOfAnInstanceAnew(t *testing.T) {
+	t.Parallel()
+	u := Update{HealthyAfter: fleet.Duration(time.Minute)}
+	r := newRollout(t, Service, 1, u)
+	r.deploy(Service, 1, "2", u)
+	r.steps(40)
+	r.report(r.FindInstance("0"), fleet.InstanceFailing)
+	r.steps(5)
+	r.report(r.FindInstance("0"), fleet.InstancePassing)
+	began := r.now
+	require.Equal(t, 60*time.Second, r.until(DeploymentSuccessful).EndedAt.Sub(began))
+	require.Equal(t, 1, r.least)
+}
+
+func TestAnotherVersionOrAStopCancelsADeployment(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 2, soon)
+	r.bad[2] = true
+	r.deploy(Service, 2, "2", soon)
+	r.steps(5)
+	r.deploy(Service, 2, "3", soon)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, []any{DeploymentCancelled, "version 3 takes its place"}, []any{r.Deployments[1].Status,
+		r.Deployments[1].Reason})
+	require.Equal(t, 2, r.least)
+
+	r.deploy(Service, 2, "4", soon)
+	r.steps(1)
+	r.Stopped = &Decision{}
+	r.steps(3)
+	require.Equal(t, DeploymentCancelled, r.Deployment().Status)
+	require.Empty(t, r.Instances)
+	r.Resume(r.now)
+	r.steps(2)
+	require.Equal(t, "0@4 1@4", r.versions())
+}
+
+func TestAPausedJobsDeadlinesDoNotRun(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 1, soon)
+	r.bad[2] = true
+	r.deploy(Service, 1, "2", soon)
+	r.steps(10)
+	r.Paused = &Decision{At: r.now}
+	r.steps(1000)
+	require.Equal(t, DeploymentRunning, r.Deployment().Status)
+	r.Resume(r.now)
+	failed := r.until(DeploymentFailed)
+	require.InDelta(t, DefaultHealthyWithin+1000*time.Second, failed.EndedAt.Sub(failed.StartedAt), float64(5*time.Second))
+}
+
+func TestADeploymentKnowsWhenItGetsOn(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 1, soon)
+	require.Zero(t, r.NextStart())
+	r.bad[2] = true
+	r.deploy(Service, 1, "2", soon)
+	r.steps(2)
+	require.Equal(t, DefaultHealthyWithin, r.NextStart().Sub(r.Deployment().StartedAt), "the deadline")
+	r.report(r.FindInstance("0"), fleet.InstancePassing)
+	require.Equal(t, 2*time.Second, r.NextStart().Sub(r.now))
+}
+
+func TestTheFirstUpdateOfAJobThatHadNone(t *testing.T) {
+	t.Parallel()
+	r := &rollout{t: t, keeper: newKeeper(Service, 2), bad: map[int]bool{}}
+	r.steps(2)
+	require.Nil(t, r.Deployment())
+	d := withInstances(Service, 2)
+	d.Update = &soon
+	r.apply(d)
+	r.steps(2)
+	require.Equal(t, "0@1 1@1", r.versions(), "nothing that instances notice has changed")
+	r.deploy(Service, 2, "2", with(func(u *Update) { u.Canary = 1 }))
+	require.Equal(t, 2, r.until(DeploymentWaiting).Before, "what ran before counts as healthy")
+	require.Equal(t, "0@1 0@3 1@1", r.versions())
+}
+
+func TestTheVersionThatWasHealthyIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 1, soon)
+	for n := range 10 {
+		r.bad[n+2] = true
+		r.deploy(Service, 1, strconv.Itoa(n+2), soon)
+		r.steps(2)
+	}
+	require.NotNil(t, r.Find(1))
+	require.Len(t, r.Versions, VersionsKept)
+	require.Len(t, r.Deployments, DeploymentsKept)
+	require.Contains(t, r.versions(), "0@1")
+}
+
+func TestHealthIsThatOfTheNewestAttempt(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, 1)
+	k.plan(nil)
+	task := k.FindInstance("0").TaskID
+	for _, c := range []struct {
+		attempt int
+		health  fleet.InstanceHealth
+		hub     string
+		want    bool
+		now     fleet.InstanceHealth
+	}{
+		{1, "", "a", false, ""},
+		{1, "passing", "a", true, "passing"},
+		{1, "passing", "b", false, "passing"}, // its agent has moved
+		{1, "", "a", false, "passing"},
+		{1, "", "b", true, ""},
+		{2, "starting", "b", true, "starting"},
+		{1, "passing", "a", false, "starting"},
+	} {
+		got := k.TakeHealth(HealthReport{Task: task, Attempt: c.attempt, Health: c.health, Hub: c.hub}, k.now)
+		require.Equal(t, c.want, got, "%+v", c)
+		require.Equal(t, c.now, k.FindInstance("0").Health, "%+v", c)
+	}
+	require.False(t, k.TakeHealth(HealthReport{Task: "other"}, k.now))
+}
+
+func TestAServiceIsMovedOffAnAgentThatIsDrained(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 2, soon)
+	leave := func(leaving bool) {
+		i := r.Instances[0]
+		r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: fleet.InstancePassing, Hub: "h", Leaving: leaving}, r.now)
+	}
+	leave(true)
+	r.steps(3)
+	require.Equal(t, "+0@1 -0@1", r.told(), "the other begins before it is stopped")
+	require.Equal(t, "0@1 1@1", r.versions())
+	require.Equal(t, 2, r.least)
+	require.Len(t, r.Deployments, 1, "a drain makes no deployment")
+
+	t.Log("the drain is cancelled before the other passes: nothing is there twice")
+	r.bad[1] = true
+	leave(true)
+	r.steps(3)
+	require.Equal(t, "0@1 1@1 1@1", r.versions())
+	leave(false)
+	r.steps(3)
+	require.Equal(t, "+1@1 -1@1", r.told())
+	require.Equal(t, "0@1 1@1", r.versions())
+	require.Equal(t, 2, r.least)
+}

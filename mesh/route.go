@@ -1,0 +1,161 @@
+package mesh
+
+import (
+	"encoding/json"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// ModelTask is the type of tasks that call models.
+const ModelTask = "model"
+
+// The types of failures of a call to a model.
+const (
+	ErrorRateLimited = "rate_limited"
+	ErrorUnavailable = "unavailable"
+	ErrorTimeout     = "timeout"
+	ErrorContext     = "context_too_long"
+	ErrorInvalid     = "invalid_request"
+	ErrorAuth        = "auth"
+	ErrorRefused     = "refused" // of the content; the agent reports it as final
+)
+
+// Cooldown is how long a route rests after its first failure; then twice as long each time.
+const Cooldown = 30 * time.Second
+
+// returned is how long a route rests when no agent took its attempt: all are busy, or the provider limits their rate.
+const returned = 5 * time.Second
+
+// maxCooldown bounds the rest of a route.
+const maxCooldown = 10 * time.Minute
+
+// NextRoute is the route of the next attempt of a task: the first that is not out for the task and does not rest. Where
+// all rest, it is the one that is back first, after wait. none says why no route is left; else it is empty.
+func NextRoute(
+	routes []fleet.Route, history []fleet.Attempt, now time.Time,
+) (route fleet.Route, wait time.Duration, none string) {
+	tooSmall := 0 // the largest window that was too small
+	for i := range history {
+		if a := &history[i]; a.Route != nil && a.ErrorType == ErrorContext {
+			tooSmall = max(tooSmall, a.Route.Window)
+		}
+	}
+	found := false
+	for _, r := range routes {
+		rest, out := standing(r, history, now)
+		if out || r.Window > 0 && r.Window <= tooSmall {
+			continue
+		}
+		if !found || rest < wait {
+			route, wait, found = r, rest, true
+		}
+		if rest == 0 {
+			break
+		}
+	}
+	if !found {
+		return route, 0, "no route is left: each provider refused the request or its key, or the conversation is too long"
+	}
+	return route, wait, ""
+}
+
+// standing is how long a route still rests, and whether it is out for the task.
+func standing(r fleet.Route, history []fleet.Attempt, now time.Time) (rest time.Duration, out bool) {
+	pause := Cooldown
+	for i := range history {
+		a := &history[i]
+		if a.Route == nil || a.Route.Provider != r.Provider || a.Route.Model != r.Model {
+			continue
+		}
+		switch a.ErrorType {
+		case ErrorInvalid, ErrorAuth, ErrorContext:
+			return 0, true
+		}
+		ended := a.EndedAt
+		if ended == nil {
+			ended = a.StartedAt // it was lost with its agent
+		}
+		if a.Outcome == fleet.AttemptReturned && i == len(history)-1 {
+			rest = max(rest, returned)
+		}
+		switch a.Outcome {
+		case fleet.AttemptFailed, fleet.AttemptTimedOut, fleet.AttemptLost:
+		default:
+			continue // it is not the provider that failed
+		}
+		if ended == nil {
+			continue
+		}
+		rest = max(0, ended.Add(pause).Sub(now))
+		pause = min(2*pause, maxCooldown)
+	}
+	return rest, false
+}
+
+// Reroute is what comes after an attempt without a result, of a task with routes that have this history: the next route
+// that works, or the end. next is what would come of a task without routes.
+func Reroute(
+	spec *fleet.TaskSpec, history []fleet.Attempt, next fleet.Redelivery, now time.Time,
+) fleet.Redelivery {
+	if len(spec.Routes) == 0 || next.Status != fleet.TaskRetryWait && next.Status != fleet.TaskQueued {
+		return next
+	}
+	last := &history[len(history)-1]
+	if next.Wait > 0 && last.Outcome != fleet.AttemptFailed && spec.Safety() == fleet.Fenced {
+		return next // its agent may go on for so long
+	}
+	_, wait, none := NextRoute(spec.Routes, history, now)
+	switch began := last.Outcome != fleet.AttemptReturned; {
+	case none != "":
+		next.Status, next.Why = fleet.TaskFailed, none+"; last: "+last.Reason
+	case began && wait > 0:
+		next.Status, next.Wait = fleet.TaskRetryWait, wait
+	case wait == 0 && (began || next.Tally.Returns <= len(spec.Routes)):
+		next.Status, next.Wait = fleet.TaskQueued, 0
+	}
+	return next
+}
+
+// RouteWait is how long an attempt waits for an agent before the next route is tried, after so many deliveries in a row
+// that no agent took; 0: as long as the task may.
+func RouteWait(spec *fleet.TaskSpec, returns int) time.Duration {
+	if len(spec.Routes) < 2 {
+		return 0
+	}
+	return min(Cooldown<<min(returns/len(spec.Routes), 8), maxCooldown)
+}
+
+// WithRoute is a task's payload with the route of an attempt, as "route".
+//
+//workflowcheck:ignore
+func WithRoute(payload json.RawMessage, route fleet.Route) json.RawMessage {
+	var object map[string]json.RawMessage
+	text, err := json.Marshal(route)
+	if err != nil || json.Unmarshal(payload, &object) != nil || object == nil {
+		return payload // the agent says what is wrong with it
+	}
+	object["route"] = text
+	if text, err = json.Marshal(object); err != nil {
+		return payload
+	}
+	return text
+}
+
+// Usage is what a call of a model took.
+type Usage struct {
+	InputTokens  int `json:"input_tokens"`
+	OutputTokens int `json:"output_tokens"`
+	CachedTokens int `json:"cached_tokens,omitempty"` // of those in
+}
+
+// Tokens are those that a call took, in and out, by the result of its task.
+//
+//workflowcheck:ignore
+func Tokens(result json.RawMessage) int {
+	var r struct {
+		Invocation Usage `json:"invocation"`
+	}
+	_ = json.Unmarshal(result, &r) // a result that says nothing of tokens counts none
+	return max(0, r.Invocation.InputTokens) + max(0, r.Invocation.OutputTokens)
+}

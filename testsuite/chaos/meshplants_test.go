@@ -1,0 +1,67 @@
+//go:build linux
+
+package chaos
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/build"
+)
+
+// meshPlants are bugs that tests of other packages must notice, by name: each with its package and its test.
+var meshPlants = map[string][2]string{
+	"event-tenant-unchecked": {"testsuite/e2e", "TestEventsStartRunsOnce"},
+	"event-key-unnamed":      {"testsuite/e2e", "TestEventsStartRunsOnce"},
+	"event-trimmed":          {"testsuite/e2e", "TestQuarantine"},
+	"unmatched-dropped":      {"testsuite/e2e", "TestEveryEventHasOneEnd"},
+	"beacon-unheard":         {"testsuite/e2e", "TestSilentTasksRunAgain"},
+	"corrections-endless":    {"testsuite/e2e", "TestResultsAreCorrected"},
+	"route-forgotten":        {"testsuite/e2e", "TestModelsFailOver"},
+	"key-told":               {"testsuite/e2e", "TestModelsFailOver"},
+	"tool-repeated":          {"mcptool", "TestACallIsNotRepeated"},
+	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
+	"spans-dropped":          {"telemetry/tracing", "TestSpansOutlastTheirCollector"},
+}
+
+// TestMeshPlants runs each of these tests as it should be, and then with each of its bugs planted.
+func TestMeshPlants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("chaos: skipped by -short; it takes some minutes")
+	}
+	dir := t.TempDir()
+	overlay, err := writeOverlay(dir)
+	require.NoError(t, err)
+	passed := map[[2]string]bool{}
+	for name, where := range meshPlants {
+		t.Run(name, func(t *testing.T) {
+			folder, err := filepath.Abs(filepath.Join("../..", where[0]))
+			require.NoError(t, err)
+			program := filepath.Join(dir, filepath.Base(folder)+".test")
+			if _, err := os.Stat(program); err != nil {
+				require.NoError(t, build.Go("test", "-c", "-overlay", overlay, "-o", program, folder))
+			}
+			run := func(plant string) (string, error) {
+				command := exec.CommandContext(t.Context(), program, "-test.run", "^"+where[1]+"$", "-test.timeout", "5m")
+				command.Dir, command.Env = folder, append(os.Environ(), plantEnv+"="+plant)
+				output, err := command.CombinedOutput()
+				return string(output), err
+			}
+			if !passed[where] {
+				passed[where] = true
+				output, err := run("")
+				require.NoError(t, err, output)
+			}
+			begun := time.Now()
+			output, err := run(name)
+			require.Error(t, err, "the bug is not noticed by %s", where[1])
+			require.Regexp(t, "Error Trace|panic: ", output, "the test fails by what it sees")
+			t.Logf("%s is noticed by %s in %s", name, where[1], time.Since(begun).Round(time.Second))
+		})
+	}
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	jobs "mainstay.dev/mainstay/job"
+)
+
+const (
+	serviceJob   = "served"
+	serviceCount = 2
+	servicePath  = "/api/v1/agents/jobs/" + serviceJob
+	// patient is by when a good version is to be healthy. A machine with much to do takes long for it.
+	patient = "60s"
+)
+
+// serve gives the service a version. within is by when its instances are to be healthy, and place says which agents may
+// have them.
+func (g *stage) serve(t *testing.T, version, within, place string) {
+	t.Helper()
+	definition := json.RawMessage(fmt.Sprintf(`{"job": %q, "type": "service", "cluster": %q, "instances": {"count": %d,
+		"task": {"type": "work", "payload": {"ms": 86400000, "nonce": %q}}, "place": {%s}},
+		"update": {"healthy_after": "200ms", "healthy_within": %q, "revert": true}}`, serviceJob, clusterAll,
+		serviceCount, version, place, within))
+	require.Eventually(t, func() bool {
+		status, err := g.call(0, http.MethodPut, servicePath, definition, nil)
+		return err == nil && status < 300
+	}, 20*time.Second, 200*time.Millisecond, "version %s is applied", version)
+}
+
+// deployed waits until a version is deployed. It returns all deployments, and what is wrong where it is not in time, or
+// has ended in another way.
+func (g *stage) deployed(version int, limit time.Duration) (all []jobs.Deployment, problem string) {
+	last := jobs.Deployment{}
+	for end := time.Now().Add(limit); time.Now().Before(end) && pause(g.ctx, 50*time.Millisecond); {
+		var seen struct{ Deployments []jobs.Deployment }
+		answered, err := g.call(0, http.MethodGet, servicePath, nil, &seen)
+		if err != nil || answered != http.StatusOK || len(seen.Deployments) == 0 {
+			continue
+		}
+		all, last = seen.Deployments, seen.Deployments[len(seen.Deployments)-1]
+		if last.Version == version && !last.Active() {
+			break
+		}
+	}
+	if last.Version == version && last.Status == jobs.DeploymentSuccessful {
+		return all, ""
+	}
+	return all, fmt.Sprintf("version %d is not in force: the last deployment is %+v", version, last)
+}
+
+// fewest is how few instances of the service ran at a time from since on, by the ledger, and how many run now.
+func (g *stage) fewest(t *testing.T, since int64) (fewest, now int) {
+	t.Helper()
+	lines, err := g.book.read()
+	require.NoError(t, err)
+	lines = slices.Clone(lines)
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.NS, b.NS) })
+	fewest = -1
+	for _, l := range lines {
+		if !strings.HasPrefix(l.Task, serviceJob+jobs.InstanceMark) {
+			continue
+		}
+		if fewest < 0 && l.NS > since {
+			fewest = now
+		}
+		switch l.Kind {
+		case lineBegin:
+			now++
+		case lineEnd:
+			now--
+		}
+		if fewest >= 0 {
+			fewest = min(fewest, now)
+		}
+	}
+	if fewest < 0 {
+		fewest = now
+	}
+	return fewest, now
+}
+
+// short is what is wrong if an instance was missing since then. One that was lost with its agent is no fault of a
+// rollout: on a machine with much to do, a slow agent is given up.
+func (g *stage) short(t *testing.T, since int64) []string {
+	t.Helper()
+	fewest, _ := g.fewest(t, since)
+	if fewest >= serviceCount {
+		return nil
+	}
+	lines, err := g.book.read()
+	require.NoError(t, err)
+	for _, l := range lines {
+		if l.Kind != lineBegin || !strings.HasPrefix(l.Task, serviceJob+jobs.InstanceMark) {
+			continue
+		}
+		var task apiTask
+		_, err := g.call(0, http.MethodGet, tasksPath+"/"+l.Task, nil, &task)
+		if err == nil && slices.ContainsFunc(task.Attempts, func(a fleet.Attempt) bool {
+			return a.Outcome == fleet.AttemptLost
+		}) {
+			t.Logf("%d instances ran at a time: %s was lost with its agent", fewest, l.Task)
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("only %d of %d instances ran at a time", fewest, serviceCount)}
+}
+
+// rollout deploys a version that no agent can run, which is put back, and one that is good, in the middle of which the
+// control plane is killed. No instance is missing all the time.
+func rollout(t *testing.T, g *stage) []string {
+	g.serve(t, "one", patient, "")
+	if _, problem := g.deployed(1, 30*time.Second); problem != "" {
+		return []string{problem}
+	}
+	begun := monotonic()
+	g.serve(t, "two", "1s", `"capabilities": ["none-has"]`)
+	all, problem := g.deployed(3, 15*time.Second)
+	switch {
+	case problem != "":
+		return append(g.short(t, begun), "version 2 was not put back: "+problem)
+	case all[1].RevertedTo != 1:
+		return []string{fmt.Sprintf("version 2 was not put back: %+v", all[1])}
+	}
+	if problems := g.short(t, begun); len(problems) > 0 {
+		return problems
+	}
+	again := monotonic()
+	g.serve(t, "four", patient, "")
+	_, found := g.await(20*time.Second, func(l line) bool {
+		return l.Kind == lineBegin && strings.HasPrefix(l.Task, serviceJob+jobs.InstanceMark) && l.NS > again
+	})
+	require.True(t, found, "the new version begins")
+	g.planes[0].current().kill()
+	g.planes[0].up()
+	g.awaitReady(t, 0)
+	if _, problem := g.deployed(4, 60*time.Second); problem != "" {
+		return []string{problem}
+	}
+	require.Eventually(t, func() bool {
+		_, now := g.fewest(t, again)
+		return now == serviceCount
+	}, 20*time.Second, 50*time.Millisecond, "the old instances end")
+	return g.short(t, begun)
+}

@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"google.golang.org/protobuf/proto"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/modeltask"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// provider is a fake provider of models: it answers what the first message says, and counts the requests.
+type provider struct {
+	*httptest.Server
+	mu    sync.Mutex
+	calls map[string]int // by the first message
+	hang  chan struct{}  // closed at the end
+}
+
+func newProvider(t *testing.T, name string) *provider {
+	t.Helper()
+	p := &provider{calls: map[string]int{}, hang: make(chan struct{})}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Messages []modeltask.Message }
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		say := in.Messages[0].Content
+		p.mu.Lock()
+		p.calls[say]++
+		p.mu.Unlock()
+		what, _ := strings.CutPrefix(say, name+" ")
+		what, _, _ = strings.Cut(what, ",")
+		switch what {
+		case "limits":
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "fails":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "hangs":
+			select {
+			case <-r.Context().Done():
+			case <-p.hang:
+			}
+		case "refuses":
+			_, _ = w.Write([]byte(`{"choices":[{"message":{},"finish_reason":"content_filter"}]}`))
+		case "knows no key":
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"error":{"message":"incorrect key ` + os.Getenv("E2E_MODEL_KEY") + `"}}`))
+		default:
+			_, _ = w.Write([]byte(`{"id":"x","model":"m-1","choices":[{"message":{"content":"answer of ` + name +
+				`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":2}}`))
+		}
+	}))
+	t.Cleanup(func() { close(p.hang); p.Close() })
+	return p
+}
+
+func (p *provider) called(say string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[say]
+}
+
+// TestModelsFailOver: each attempt is one call of one provider, and the next attempt is for the next route. Keys are in
+// nothing that the control plane has.
+func TestModelsFailOver(t *testing.T) {
+	const key = "sk-e2e-0123456789"
+	t.Setenv("E2E_MODEL_KEY", key)
+	r := newRuns(t)
+	a, b := newProvider(t, "a"), newProvider(t, "b")
+	serve := func() (*running, *network) {
+		file := &modeltask.File{Providers: map[string]*modeltask.Provider{
+			"a": {Kind: "openai", URL: a.URL, KeyEnv: "E2E_MODEL_KEY"}, "b": {Kind: "openai", URL: b.URL, KeyEnv: "E2E_MODEL_KEY"}}}
+		n := newNetwork()
+		var own atomic.Pointer[agent.Agent]
+		models, err := modeltask.New(file, func(name string, access fleet.ProviderAccess) error {
+			if a := own.Load(); a != nil {
+				return a.SetProvider(name, access)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		started := startAgent(t, agent.Options{HubURLs: []string{r.url}, Cluster: r.cluster, ID: plane.UniqueID("m"),
+			Slots: 8, JoinToken: r.join, Capabilities: file.Capabilities(), DialContext: n.dial},
+			map[string]agent.Handler{modeltask.Type: models.Handle})
+		own.Store(started.own)
+		return started, n
+	}
+	_, first := serve()
+	submit := func(say string, timeout time.Duration) string {
+		payload, err := json.Marshal(modeltask.Request{Messages: []modeltask.Message{{Role: "user", Content: say}}})
+		require.NoError(t, err)
+		task, err := r.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: modeltask.Type,
+			Cluster: r.cluster, Payload: payload, Timeout: fleet.Duration(timeout),
+			Routes: []fleet.Route{{Provider: "a", Model: "m"}, {Provider: "b", Model: "m"}}}})
+		require.NoError(t, err)
+		return task.ID
+	}
+	ended := func(id string, status fleet.TaskStatus) *api.Task {
+		t.Helper()
+		task, err := r.Tasks.Wait(t.Context(), id, patience)
+		require.NoError(t, err)
+		require.Equal(t, status, task.Status, task.Why)
+		return task
+	}
+	ids := map[string]string{}
+	for _, say := range []string{"hello", "a fails", "a knows no key", "a refuses", "a hangs"} {
+		ids[say] = submit(say, 3*time.Second)
+	}
+	for say, calls := range map[string][2]int{"hello": {1, 0}, "a fails": {1, 1}, "a knows no key": {1, 1}, "a hangs": {1, 1}} {
+		task := ended(ids[say], fleet.TaskCompleted)
+		require.Equal(t, calls, [2]int{a.called(say), b.called(say)}, say)
+		require.Len(t, task.Attempts, calls[0]+calls[1], say)
+		var result modeltask.Result
+		require.NoError(t, json.Unmarshal(task.Result, &result))
+		last := task.Attempts[len(task.Attempts)-1]
+		require.Equal(t, last.Route.Provider, result.Invocation.Provider, say)
+		require.Equal(t, []int{5, 2, last.Number}, []int{result.Invocation.InputTokens, result.Invocation.OutputTokens,
+			result.Invocation.Attempt}, say)
+	}
+	refused := ended(ids["a refuses"], fleet.TaskFailed)
+	require.Equal(t, [2]int{1, 0}, [2]int{a.called("a refuses"), b.called("a refuses")}, "no other provider is asked")
+	require.Equal(t, "refused", refused.Attempts[0].ErrorType)
+
+	const lost = "a hangs, and its agent is lost"
+	ids[lost] = submit(lost, time.Minute)
+	require.Eventually(t, func() bool { return a.called(lost) == 1 }, patience, 20*time.Millisecond)
+	serve()
+	first.cut()
+	moved := ended(ids[lost], fleet.TaskCompleted)
+	require.Equal(t, fleet.AttemptLost, moved.Attempts[0].Outcome)
+	require.Equal(t, [2]int{1, 1}, [2]int{a.called(lost), b.called(lost)})
+	ids["a limits"] = submit("a limits", time.Minute)
+	limited := ended(ids["a limits"], fleet.TaskCompleted)
+	require.Equal(t, "rate_limited", limited.Attempts[0].ErrorType)
+	require.Equal(t, [2]int{1, 1}, [2]int{a.called("a limits"), b.called("a limits")})
+
+	for say, id := range ids {
+		history := historyOf(t, contract.TaskWorkflowID(id))
+		require.Contains(t, history, say)
+		require.NotContains(t, history, key, say)
+	}
+}
+
+// historyOf is the history of a workflow, with its payloads as they are.
+func historyOf(t *testing.T, workflowID string) string {
+	t.Helper()
+	var all strings.Builder
+	for events := plane.Temporal(t).GetWorkflowHistory(t.Context(), workflowID, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		require.NoError(t, err)
+		data, err := proto.Marshal(event)
+		require.NoError(t, err)
+		all.Write(data)
+	}
+	return all.String()
+}

@@ -1,0 +1,60 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// TestRecordBrakes records a cluster that judges losses over two hubs, and holds the agents of a lost one, until a
+// person releases the brake.
+func TestRecordBrakes(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	var nodes []*plane.Node
+	for _, id := range []string{"judged-1", "judged-2"} {
+		nodes = append(nodes, plane.NewNode(t, plane.NodeOptions{HubID: id, Config: hub.Config{Timing: plane.QuickTiming()}}))
+	}
+	handlers := map[string]agent.Handler{
+		"echo": func(_ context.Context, task *agent.Task) (any, error) { return task.Payload, nil },
+	}
+	cluster := nodes[0].EnsureCluster(t, fleet.ClusterConfig{Name: "judged"})
+	for i := range 6 {
+		stop := runAgent(t, nodes[i/3], cluster, fmt.Sprintf("j-%d", i), handlers)
+		defer stop()
+	}
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.HealthyCount() == 6 })
+	miss := func(hub string, agents ...string) {
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.MissUpdate.Name,
+			contract.Missing{Hub: hub, Agents: agents})
+	}
+	release := func() {
+		awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.BrakeHolds) == 1 })
+		update(t, c, contract.ClusterWorkflowID(cluster), contract.ReleaseBrakeUpdate.Name,
+			contract.ReleaseBrakeRequest{})
+		awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return len(v.BrakeHolds) == 0 })
+	}
+	miss("judged-1", "j-0", "j-1")
+	miss("judged-2", "j-3", "j-4")
+	release()
+	miss("judged-1", "j-0")
+	lost := contract.HubLost{Hub: "judged-2", At: time.Now(), Attempts: map[string][]fleet.HeldAttempt{}}
+	for _, id := range []string{"j-3", "j-4", "j-5"} {
+		lost.Attempts[id] = []fleet.HeldAttempt{{TaskID: "none", Attempt: 1}}
+	}
+	signal(t, c, cluster, contract.HubLostSignal.Name, lost)
+	release()
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.HealthyCount() == 3 })
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "brake-over-hubs", contract.ClusterWorkflowID(cluster))
+}

@@ -1,0 +1,94 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// TestClusterJudgesLossesOverHubs has two of three agents vanish at each of two hubs, and a person release the brake.
+func TestClusterJudgesLossesOverHubs(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var released []string
+	run.RegisterActivityWithOptions(func(_ context.Context, r contract.ReleaseBrakeRequest) error {
+		released = append(released, r.Cluster)
+		return nil
+	}, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity.Name})
+	var first, second *workflowtest.Answer
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "d")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "e", "f", "g")) })
+	miss := func(hub string, agents ...string) *workflowtest.Answer {
+		return run.update(contract.MissUpdate.Name, contract.Missing{Hub: hub, Agents: agents})
+	}
+	run.at(3*time.Second, func() { first = miss("h1", "a", "b") })
+	run.at(4*time.Second, func() { second = miss("h2", "e", "f") })
+	run.at(5*time.Second, func() {
+		require.Equal(t, []fleet.BrakeHold{{Since: run.view(t).Vanished.EngagedAt, Lost: 4}}, run.view(t).BrakeHolds)
+		run.update(contract.ReleaseBrakeUpdate.Name, contract.ReleaseBrakeRequest{})
+	})
+	run.at(6*time.Second, func() {
+		require.Empty(t, run.view(t).BrakeHolds)
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.False(t, first.Value.(contract.Directive).Braked, "two of six")
+	require.True(t, second.Value.(contract.Directive).Braked, "four of six")
+	require.Equal(t, []string{"default", "default"}, released)
+	var judges, braked []bool
+	for _, d := range run.directives() {
+		judges, braked = append(judges, d.JudgesLosses), append(braked, d.Braked)
+	}
+	require.True(t, judges[0], "the first hub hears of the second")
+	require.Contains(t, braked, true, "the first hub hears of the brake")
+	require.False(t, braked[len(braked)-1])
+}
+
+// TestClusterHoldsTheAgentsOfALostHub has a hub lost with most of the cluster's agents: the brake holds them until
+// Temporal has ended their work.
+func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var announced []contract.HubLost
+	run.RegisterActivityWithOptions(func(_ context.Context, lost contract.HubLost) error {
+		announced = append(announced, lost)
+		lost.Attempts = map[string][]fleet.HeldAttempt{"a": {{TaskID: "t", Attempt: 1}}}
+		run.SignalWorkflow(contract.HubLostSignal.Name, lost)
+		return nil
+	}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity.Name})
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "d")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "e")) })
+	var lostAt time.Time
+	run.at(time.Hour, func() {
+		lostAt = run.Now()
+		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()})
+	})
+	run.at(time.Hour+fleet.AttemptBackstop-time.Second, func() {
+		view := run.view(t)
+		require.Equal(t, fleet.AgentSuspect, view.Member("a").Status)
+		require.Contains(t, view.Member("a").StatusReason, "mass-loss brake")
+		require.Len(t, view.BrakeHolds, 1)
+		require.Empty(t, run.failovers)
+	})
+	run.at(time.Hour+fleet.AttemptBackstop+time.Second, func() {
+		view := run.view(t)
+		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.Len(t, announced, 1)
+	require.True(t, announced[0].Held)
+	require.Equal(t, "default", announced[0].Cluster)
+	require.WithinDuration(t, lostAt.Add(fleet.AttemptBackstop), announced[0].At, time.Second)
+	require.Len(t, run.failovers, 3)
+	require.Equal(t, []fleet.HeldAttempt{{TaskID: "t", Attempt: 1}}, run.failovers[0].Attempts)
+}
