@@ -461,6 +461,24 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 	})
 }
 
+// TestRegistrationsThatEndHalfWay has the cluster admit an agent that gets no answer and never comes again.
+func TestRegistrationsThatEndHalfWay(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.start(b.unanswered)
+		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Registration: 4,
+			Hub: "hub-1", Status: fleet.AgentOnline}}
+		b.temporal.unanswered = 1
+		_, err := b.openSession(t.Context(), protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}, fleet.JoinToken{}, false)
+		require.ErrorContains(t, err, "Temporal does not answer")
+		b.pass(b.config.Timing.FailureThreshold - time.Second)
+		require.Empty(t, b.changed(), "it may try again")
+		b.pass(3 * time.Second)
+		require.Len(t, b.changed(), 1)
+		require.Equal(t, int64(4), b.changed()[0].Registration)
+	})
+}
+
 // What a hub had before it was restarted and no agent brought back ends once no member may bring it back any more.
 func TestAttemptsOfAnEarlierRun(t *testing.T) {
 	delivery := func(task, agent string) store.Task {

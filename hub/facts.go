@@ -176,7 +176,7 @@ func (f facts) rejoin() {
 		h.serveLocked(s)
 		s.wake.Send()
 	}
-	h.reclaimer.soon.Send()
+	h.reclaimer.ask(everyCluster)
 }
 
 // missingLocked reports whether a cluster counts a member on this hub that has no session here.
@@ -220,7 +220,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 				Registration: m.Registration,
 				Status:       fleet.AgentOffline,
 				At:           now.UTC(),
-				Reason:       "it did not come back after its hub restarted",
+				Reason:       l.reason,
 				Attempts:     attempts[m.AgentID],
 				Evidence:     fleet.EvidenceHubLost,
 				NoticedAfter: fleet.Duration(now.Sub(l.began).Round(time.Millisecond)),

@@ -102,8 +102,11 @@ type Hub struct {
 	states    *statesync.States
 	control   *control.Control
 	reclaimer *reclaimer
-	ownLanes  *ownLanes
-	online    *online
+	// unanswered looks where registrations ended half way. It is one of its own, since such registrations come just
+	// before the hub is in touch with Temporal again, and would delay what comes then.
+	unanswered *reclaimer
+	ownLanes   *ownLanes
+	online     *online
 
 	mu         sync.Mutex
 	sessions   map[string]*session   // by agent id
@@ -170,7 +173,8 @@ func New(o Options) (*Hub, error) {
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
-	h.reclaimer = newReclaimer(h)
+	h.reclaimer, h.unanswered = newReclaimer(h), newReclaimer(h)
+	h.reclaimer.ask(everyCluster)
 	h.ownLanes = newOwnLanes(h)
 	h.online = &online{hub: h, alone: ratelimit.New(onlineRate, onlineBurst)}
 	h.makeParts()
@@ -207,7 +211,8 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer, h.ownLanes)
+	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer, h.unanswered,
+		h.ownLanes)
 	return nil
 }
 

@@ -3,8 +3,10 @@ package hub
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,26 +22,64 @@ import (
 // seconds apart at most.
 const returnTime = 3 * time.Second
 
-// reclaimer gives up the members that the clusters count on this hub and that did not come back after it started, or
-// after it was out of touch with Temporal. No other part would notice that they died meanwhile. It also ends the
-// attempts that the hub had before and that no agent brought back.
+// reclaimer gives up the members that the clusters count on this hub and that have no session with it: those that did
+// not come back after it started, or after it was out of touch with Temporal, and those whose registration ended half
+// way. No other part would notice that they died meanwhile. It also ends the attempts that the hub had before and that
+// no agent brought back.
 type reclaimer struct {
 	hub  *Hub
-	soon part.Signal // asks for another look
+	mu   sync.Mutex
+	next map[string]bool // the clusters of the next look; everyCluster: all
+	soon part.Signal     // asks for it
 }
 
-func newReclaimer(h *Hub) *reclaimer { return &reclaimer{hub: h, soon: part.NewSignal()} }
+// everyCluster stands for all clusters.
+const everyCluster = ""
+
+func newReclaimer(h *Hub) *reclaimer {
+	return &reclaimer{hub: h, next: map[string]bool{}, soon: part.NewSignal()}
+}
+
+// ask asks for a look at a cluster.
+func (r *reclaimer) ask(cluster string) {
+	r.mu.Lock()
+	r.next[cluster] = true
+	r.mu.Unlock()
+	r.soon.Send()
+}
+
+func (r *reclaimer) take() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.next
+	r.next = map[string]bool{}
+	return taken
+}
 
 // Run looks when agents that promise to reconnect had the time for it, when the others had the failure threshold, and,
-// for those that the brake held, when the backstop has ended their work; and so again after each request.
+// for those that the brake held, when the backstop has ended their work; and so again after each request. By the
+// threshold, what came of a registration that ended half way is known too.
 func (r *reclaimer) Run(ctx context.Context) {
-	failure := r.hub.config.Timing.FailureThreshold
 	for {
-		began := time.Now()
+		select {
+		case <-r.soon:
+		case <-ctx.Done():
+			return
+		}
+		began, clusters := time.Now(), r.take()
+		if len(clusters) == 0 {
+			continue
+		}
+		failure, reason := r.hub.config.Timing.FailureThreshold, "it did not come back after its hub restarted"
 		looks := []time.Duration{min(returnTime, failure), failure, fleet.AttemptBackstop}
+		if !clusters[everyCluster] {
+			failure, reason = max(failure, joinTimeout), "it registered, and did not come for the answer"
+			looks = []time.Duration{failure, fleet.AttemptBackstop}
+		}
 		for i, after := range looks {
 			backoff.Pause(ctx, time.Until(began.Add(after)))
-			l := look{hub: r.hub, began: began, promisesOnly: after < failure, last: i == len(looks)-1}
+			l := look{hub: r.hub, clusters: clusters, reason: reason, began: began, promisesOnly: after < failure,
+				last: i == len(looks)-1}
 			retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
 			for ; ctx.Err() == nil; retry.Pause(ctx) {
 				err := l.all(ctx)
@@ -52,20 +92,19 @@ func (r *reclaimer) Run(ctx context.Context) {
 				break
 			}
 			if l.last {
-				r.soon.Send()
+				for cluster := range clusters {
+					r.ask(cluster)
+				}
 			}
-		}
-		select {
-		case <-r.soon:
-		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// look is one look at what an earlier run of the hub left.
+// look is one look for members without a session.
 type look struct {
 	hub          *Hub
+	clusters     map[string]bool
+	reason       string    // of those it gives up
 	began        time.Time // of the hub, or when it was in touch with Temporal again
 	promisesOnly bool      // give up only agents that promise to reconnect
 	last         bool      // the brake holds nobody any more
@@ -77,9 +116,12 @@ func (l *look) all(ctx context.Context) error {
 	defer cancel()
 	l.waits = false
 	all := store.Store{Client: l.hub.client, Namespace: l.hub.namespace}
-	names, err := all.Clusters().Names(ctx)
-	if err != nil {
-		return err
+	names := slices.Sorted(maps.Keys(l.clusters))
+	if l.clusters[everyCluster] {
+		var err error
+		if names, err = all.Clusters().Names(ctx); err != nil {
+			return err
+		}
 	}
 	for _, name := range names {
 		view, err := all.Clusters().View(ctx, name)

@@ -50,11 +50,20 @@ func (e endpoints) openSession(
 		Resume:       resume,
 	})
 	if err != nil {
+		if code, _ := httpapi.Code(err); code == protocol.CodeUnavailable {
+			e.hub.unanswered.ask(reg.Cluster) // it may have been admitted
+		}
 		return protocol.Registered{}, err
 	}
 	if err := refusal(joined.Refused); err != nil {
 		return protocol.Registered{}, err
 	}
+	opened := false
+	defer func() {
+		if !opened {
+			e.hub.unanswered.ask(reg.Cluster)
+		}
+	}()
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if e.hub.stopping {
@@ -64,6 +73,7 @@ func (e endpoints) openSession(
 	if err != nil {
 		return protocol.Registered{}, err
 	}
+	opened = true
 	return protocol.Registered{
 		SessionToken: e.hub.seal.session(sessionClaims{Hub: e.hub.id, Agent: s.agent, Cluster: s.cluster,
 			Instance: s.instance, Epoch: s.epoch, Token: s.token}),

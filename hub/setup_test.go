@@ -57,6 +57,9 @@ type fakeTemporal struct {
 	unjudged bool             // reports fail
 	online   []string         // identities in the live registry
 	looks    int              // into it
+
+	unanswered int            // how many more joins have no answer
+	members    []fleet.Member // of the cluster c, as queries tell them
 }
 
 type fakePoll struct {
@@ -279,7 +282,20 @@ func (c fakeClient) UpdateWorkflow(
 		c.temporal.epochs[j.AgentID] = joined
 		response.Results = append(response.Results, joined)
 	}
+	if c.temporal.unanswered--; c.temporal.unanswered >= 0 {
+		return nil, serviceerror.NewUnavailable("Temporal is away")
+	}
 	return fakeUpdate{fakeValue: fakeValue{response}}, nil
+}
+
+// QueryWorkflowWithOptions answers with the cluster c.
+func (c fakeClient) QueryWorkflowWithOptions(
+	context.Context, *client.QueryWorkflowWithOptionsRequest,
+) (*client.QueryWorkflowWithOptionsResponse, error) {
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	return &client.QueryWorkflowWithOptionsResponse{QueryResult: fakeValue{contract.ClusterView{
+		Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
 }
 
 // QueryWorkflow answers which lanes are open.
