@@ -211,8 +211,8 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
-	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer, h.unanswered,
-		h.ownLanes)
+	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer,
+		h.unanswered, h.ownLanes)
 	return nil
 }
 
