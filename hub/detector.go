@@ -65,7 +65,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 				zap.String("from", string(s.judged)), zap.String("to", string(judged)))
 			h.publishLivenessLocked(s, judged, now)
 			s.judged, s.judgedAt = judged, now
-			h.registry.Soon()
+			h.registry.Changed(s.agent)
 		}
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {

@@ -81,7 +81,7 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 			s.leavingUntil = time.Now().Add(leavingFor)
 			return false, nil
 		}
-		c.hub.registry.Soon() // so that scaling sees that it is idle
+		c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
 		return true, nil
 	})
 }

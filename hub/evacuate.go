@@ -140,5 +140,5 @@ func (c activities) endEvacuation(s *session) {
 	defer c.hub.mu.Unlock()
 	s.evacuating = false
 	c.hub.slotsChangedLocked(s)
-	c.hub.registry.Soon() // so that scaling sees that it is idle
+	c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
 }

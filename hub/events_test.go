@@ -197,7 +197,7 @@ func TestLiveStatus(t *testing.T) {
 		a := b.register("a", 1)
 		a.poll()
 		live := func() fleet.AgentStatus {
-			for _, entry := range (facts{b.Hub}).entries() {
+			for _, entry := range (facts{b.Hub}).entries(func(string) bool { return true }) {
 				status, _, _ := contract.StatusOf(entry)
 				return status
 			}

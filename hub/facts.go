@@ -123,13 +123,15 @@ func (f facts) NotifyHealth(a *health.Agent, is fleet.MemberHealth) {
 	}
 }
 
-// entries returns the sessions as entries of the worker registry.
-func (f facts) entries() []*workerpb.WorkerHeartbeat {
+// entries returns sessions as entries of the worker registry.
+func (f facts) entries(picks func(agent string) bool) (entries []*workerpb.WorkerHeartbeat) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	entries := make([]*workerpb.WorkerHeartbeat, 0, len(f.hub.sessions))
+	now := time.Now()
 	for _, s := range f.hub.sessions {
-		entries = append(entries, s.workerEntry(time.Now()))
+		if picks(s.agent) {
+			entries = append(entries, s.workerEntry(now))
+		}
 	}
 	return entries
 }

@@ -102,7 +102,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	}
 	if poll.Stopping && !s.stopping {
 		s.stopping, s.stoppingAt = true, now
-		h.registry.Soon()
+		h.registry.Changed(s.agent)
 	}
 	for _, r := range poll.Returned {
 		if a := s.attempts[attemptKey{r.TaskID, r.Attempt}]; a != nil && !a.accepted {

@@ -239,7 +239,7 @@ func (h *Hub) admitLocked(
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
 	h.sendRoleLocked(s)
-	h.registry.Soon()
+	h.registry.Changed(s.agent)
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package registry
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -21,56 +22,78 @@ const (
 	settle = 100 * time.Millisecond
 )
 
-// Publisher keeps the worker registry up to date: all sessions at each interval, and soon after one opens or ends. The
+// parts is how many publications an interval has. Each takes a part of the sessions, so that a large fleet does not hold
+// up the work of others.
+const parts = 10
+
+// Publisher keeps the worker registry up to date: each session once in an interval, and soon after it changed. The
 // registry is memory only and a read model; nothing is decided from it.
 type Publisher struct {
 	hub      part.Hub
 	interval time.Duration
-	sessions func() []*workerpb.WorkerHeartbeat
+	sessions Sessions
 	soon     part.Signal
 
-	mu   sync.Mutex
-	gone []*workerpb.WorkerHeartbeat
+	mu      sync.Mutex
+	gone    []*workerpb.WorkerHeartbeat
+	changed map[string]bool // agents
 }
 
+// Sessions returns the entries of the agents that it is to pick.
+type Sessions func(picks func(agent string) bool) []*workerpb.WorkerHeartbeat
+
 // New makes a publisher of the entries that sessions returns.
-func New(hub part.Hub, interval time.Duration, sessions func() []*workerpb.WorkerHeartbeat) *Publisher {
-	return &Publisher{hub: hub, interval: interval, sessions: sessions, soon: part.NewSignal()}
+func New(hub part.Hub, interval time.Duration, sessions Sessions) *Publisher {
+	return &Publisher{hub: hub, interval: interval, sessions: sessions, soon: part.NewSignal(),
+		changed: map[string]bool{}}
 }
 
 // Run publishes until the context ends.
 func (p *Publisher) Run(ctx context.Context) {
-	tick := time.NewTicker(p.interval)
+	tick := time.NewTicker(p.interval / parts)
 	defer tick.Stop()
-	for {
+	seed := maphash.MakeSeed()
+	for next := uint64(0); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			p.publish(ctx, p.sessions(func(agent string) bool { return maphash.String(seed, agent)%parts == next }))
+			next = (next + 1) % parts
 		case <-p.soon:
 			backoff.Pause(ctx, settle)
+			gone, changed := p.take()
+			p.publish(ctx, append(gone, p.sessions(func(agent string) bool { return changed[agent] })...))
 		}
-		p.publish(ctx)
 	}
 }
 
-// Soon asks for a publication without waiting for the next regular one.
-func (p *Publisher) Soon() { p.soon.Send() }
+// Changed publishes an agent's session soon.
+func (p *Publisher) Changed(agent string) {
+	p.mu.Lock()
+	p.changed[agent] = true
+	p.mu.Unlock()
+	p.soon.Send()
+}
 
 // Remove publishes soon that a session has ended, by its last entry.
 func (p *Publisher) Remove(entry *workerpb.WorkerHeartbeat) {
 	p.mu.Lock()
 	p.gone = append(p.gone, entry)
 	p.mu.Unlock()
-	p.Soon()
+	p.soon.Send()
 }
 
-func (p *Publisher) publish(ctx context.Context) {
+// take returns what waits to be published.
+func (p *Publisher) take() (gone []*workerpb.WorkerHeartbeat, changed map[string]bool) {
 	p.mu.Lock()
-	entries := p.gone
-	p.gone = nil
-	p.mu.Unlock()
-	entries = append(entries, p.sessions()...)
+	defer p.mu.Unlock()
+	gone, changed = p.gone, p.changed
+	p.gone, p.changed = nil, map[string]bool{}
+	return gone, changed
+}
+
+func (p *Publisher) publish(ctx context.Context, entries []*workerpb.WorkerHeartbeat) {
 	for len(entries) > 0 {
 		n := min(len(entries), batch)
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
