@@ -53,6 +53,8 @@ type triggeredJob struct {
 const (
 	// triggersKept is how long a change of a job's triggers may be unknown.
 	triggersKept = time.Second
+	// maxProblem bounds in bytes why an event was not dispatched, which is kept for each try.
+	maxProblem = 1 << 10
 	// mostTriggered bounds the jobs that one event may start.
 	mostTriggered = 100
 )
@@ -82,7 +84,10 @@ func (d *Dispatcher) DispatchEvent(
 			answer.Dispatches = append(answer.Dispatches, *started)
 		}
 		if err != nil && answer.Problem == "" {
-			answer.Problem, answer.Cluster = what+": "+err.Error(), cluster
+			answer.Problem = fleet.Shorten(what+": "+err.Error(), maxProblem)
+			if fleet.ValidateID("cluster", cluster) == nil {
+				answer.Cluster = cluster
+			}
 		}
 	}
 	if slices.Contains(d.types, e.Attr("type")) {

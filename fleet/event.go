@@ -190,6 +190,14 @@ const maxEventReason = 300
 // MaxEventsKept is how many events of a cluster are kept for later readers.
 const MaxEventsKept = 512
 
+// Shorten cuts the end of a text that has more than limit bytes.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
 // EventLog is a bounded ring of the newest events of one source.
 type EventLog struct {
 	// Seq is the number of the newest event ever.
@@ -201,9 +209,7 @@ type EventLog struct {
 func (l *EventLog) Add(e Event, limit int) {
 	l.Seq++
 	e.Seq = l.Seq
-	if len(e.Reason) > maxEventReason {
-		e.Reason = strings.ToValidUTF8(e.Reason[:maxEventReason], "") + "…"
-	}
+	e.Reason = Shorten(e.Reason, maxEventReason)
 	l.Events = append(l.Events, e)
 	if extra := len(l.Events) - limit; extra > 0 {
 		clear(l.Events[:extra]) // what they hold may be freed; the rest stays where it is until append moves it

@@ -95,7 +95,7 @@ func (f *File) Capabilities() []string {
 // Close ends all sessions, and the servers that were started.
 func (t *Tools) Close() {
 	for _, c := range t.servers {
-		c.drop(nil)
+		c.close()
 	}
 }
 
@@ -135,7 +135,6 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments,
 		Meta: mcp.Meta{keyName: task.ID}})
 	if err != nil {
-		c.drop(session)
 		if again || ctx.Err() != nil {
 			return nil, fmt.Errorf("call the tool: %w", err)
 		}
@@ -178,7 +177,7 @@ type connection struct {
 }
 
 // open returns a session that the server still knows. A lost one is opened anew here, before a call; a call is never
-// repeated for it.
+// repeated for it. That a call failed is no sign of a lost session, and other tasks may have calls under way in it.
 func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +188,7 @@ func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
 		if err == nil || ctx.Err() != nil {
 			return c.session, ctx.Err()
 		}
-		c.end()
+		go c.forget().Close() // it waits for the calls under way
 	}
 	opening, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
@@ -202,19 +201,19 @@ func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
 	return session, nil
 }
 
-// drop ends a session, or with nil the one that is open.
-func (c *connection) drop(session *mcp.ClientSession) {
+// close ends the session that is open.
+func (c *connection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session != nil && (session == nil || session == c.session) {
-		c.end()
+	if c.session != nil {
+		_ = c.forget().Close()
 	}
 }
 
-func (c *connection) end() {
-	_ = c.session.Close()
-	c.session = nil
+func (c *connection) forget() (session *mcp.ClientSession) {
+	session, c.session = c.session, nil
 	c.opened(false)
+	return session
 }
 
 func (c *connection) transport() mcp.Transport {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"cmp"
 	"errors"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -81,7 +80,7 @@ func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause string) (fleet.Tas
 	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause}
 	d.carrier.Mark(ctx, fleet.TaskDeadLetter)
 	listed := *d.dead
-	listed.Cause = shorten(cause, memoCauseBytes)
+	listed.Cause = fleet.Shorten(cause, memoCauseBytes)
 	d.carrier.Note(ctx, contract.MemoDeadLetter, listed)
 	d.carrier.Held(ctx)
 
@@ -130,14 +129,6 @@ func (d *Delivery) refuseDeadLetter(done string) error {
 		return workflows.Refuse("the task is being cancelled")
 	}
 	return nil
-}
-
-// shorten cuts the end of a text.
-func shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 // priority returns the present priority; 0: the default.
