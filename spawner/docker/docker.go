@@ -51,6 +51,7 @@ type Docker struct {
 	turns  spawner.Turns
 	ended  atomic.Pointer[func(fleet.SpawnEnd)] // takes ends that nobody asked for
 	ends   spawner.Ends
+	ran    map[string]container.Summary // by handle: the containers that ran when Watch looked last
 }
 
 // New makes a spawner. It does not call the engine, which may be away.
@@ -200,14 +201,13 @@ func (d *Docker) Terminate(ctx context.Context, id string, graceful bool) error 
 	if err != nil {
 		return err
 	}
-	defer d.ends.Forget(c.ID)
 	switch c.State.Status {
 	case container.StateExited, container.StateDead:
-		d.tellEnd(ctx, id, c) // before nobody can look at it any more
+		d.tellEnd(ctx, c) // before nobody can look at it any more
 	}
 	defer d.ends.Ask(id)()
+	d.ends.Mark(c.ID)
 	if graceful && c.State.Running {
-		d.ends.Mark(c.ID)
 		grace := int(d.o.StopGrace.Seconds() + 0.5)
 		ctx, cancel := context.WithTimeout(ctx, d.o.StopGrace+goneLimit)
 		defer cancel()

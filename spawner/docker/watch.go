@@ -34,7 +34,9 @@ func (d *Docker) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	here, ran := map[string]bool{}, map[string]container.Summary{}
 	for i := range items {
+		here[items[i].ID] = true
 		id, old := items[i].Labels[labelSpawnID], time.Unix(items[i].Created, 0)
 		switch items[i].State {
 		case container.StateExited, container.StateDead:
@@ -43,7 +45,10 @@ func (d *Docker) look(ctx context.Context) error {
 				continue
 			}
 			old = timeOf(c.State.FinishedAt)
-			d.tellEnd(ctx, id, c)
+			d.tellEnd(ctx, c)
+		case container.StateRunning:
+			ran[items[i].ID] = items[i]
+			continue
 		case container.StateCreated:
 		default:
 			continue
@@ -54,6 +59,13 @@ func (d *Docker) look(ctx context.Context) error {
 			}
 		}
 	}
+	for handle, c := range d.ran {
+		if !here[handle] {
+			d.tell(c.Labels, handle, time.Now(), func() string { return "somebody removed its container" })
+		}
+	}
+	d.ran = ran
+	d.ends.Retain(here)
 	return d.removeStrayVolumes(ctx, items)
 }
 
@@ -81,15 +93,18 @@ func (d *Docker) removeStrayVolumes(ctx context.Context, containers []container.
 }
 
 // tellEnd reports the end of a container, unless it needs no report.
-func (d *Docker) tellEnd(ctx context.Context, id string, c *container.InspectResponse) {
-	ended := d.ended.Load()
-	if ended == nil || !d.ends.Take(id, c.ID) {
+func (d *Docker) tellEnd(ctx context.Context, c *container.InspectResponse) {
+	d.tell(c.Config.Labels, c.ID, timeOf(c.State.FinishedAt), func() string { return d.reason(ctx, c) })
+}
+
+func (d *Docker) tell(labels map[string]string, handle string, at time.Time, why func() string) {
+	ended, id := d.ended.Load(), labels[labelSpawnID]
+	if ended == nil || !d.ends.Take(id, handle) {
 		return
 	}
-	reason := d.reason(ctx, c)
+	reason := why()
 	d.o.Logger.Sugar().Infow("An agent's container has ended", "agent", id, "reason", reason)
-	(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: c.Config.Labels[labelCluster], At: timeOf(c.State.FinishedAt),
-		Reason: reason, Gone: true})
+	(*ended)(fleet.SpawnEnd{AgentID: id, Cluster: labels[labelCluster], At: at, Reason: reason, Gone: true})
 }
 
 // reason says in words how a container ended.

@@ -224,6 +224,13 @@ func TestContainersAreAgents(t *testing.T) {
 	y.saw(t, holder, "its container was ended by SIGKILL")
 	y.has(t, 5)
 
+	t.Log("a container that somebody removes is replaced")
+	id, agent = y.running(t)
+	_, err = y.ContainerRemove(t.Context(), id, moby.ContainerRemoveOptions{Force: true})
+	require.NoError(t, err)
+	y.saw(t, agent, "somebody removed its container")
+	y.has(t, 5)
+
 	t.Log("a container that takes too much memory is replaced")
 	eater, err := y.api.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "eat",
 		Cluster: y.name, RetrySafety: fleet.AtMostOnce}})
