@@ -82,6 +82,19 @@ func TestEventLogKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// One tenant can have any number of events put into quarantine.
+func TestTenantsLeaveRoomForTheFleet(t *testing.T) {
+	t.Parallel()
+	var log fleet.EventLog
+	log.Add(fleet.Event{Type: fleet.EventAgentLost}, fleet.MaxEventsKept)
+	for range 2 * fleet.MaxEventsKept {
+		log.Add(fleet.Event{Type: fleet.EventQuarantined}, fleet.MaxEventsKept)
+	}
+	require.Len(t, log.Events, 65)
+	require.Equal(t, fleet.EventAgentLost, log.Events[0].Type)
+	require.Equal(t, log.Seq, log.Events[64].Seq, "the newest are kept")
+}
+
 func TestEventLogCutsLongReasons(t *testing.T) {
 	t.Parallel()
 	var log fleet.EventLog
