@@ -235,6 +235,22 @@ func TestWhatIsToldOfMistakesIsBounded(t *testing.T) {
 	require.Contains(t, wrong[0], "value must be 'ää")
 }
 
+// Nor does what is wrong repeat the names in a value, which are as long as it is: a run keeps it.
+func TestWhatIsToldOfLongNamesIsBounded(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("ä", 50_000)
+	var v flow.Evaluator
+	_, err := v.Bool(t.Context(), "inputs.m[inputs.k] == 1",
+		flow.Facts{"inputs": map[string]any{"m": map[string]any{}, "k": name}})
+	require.ErrorContains(t, err, "there is no ää")
+	require.Less(t, len(err.Error()), 2000)
+	wrong := v.Check(t.Context(), &job.Check{Schema: json.RawMessage(`{"additionalProperties": {"type": "object"}}`)},
+		flow.Facts{}, json.RawMessage(`{"`+name+`": 1}`))
+	require.Len(t, wrong, 1)
+	require.Contains(t, wrong[0], "want object")
+	require.Less(t, len(wrong[0]), 3000)
+}
+
 // What a task's template has beside its expressions is there for each element.
 func TestALargeTemplateIsNotFilledThousandsOfTimes(t *testing.T) {
 	t.Parallel()

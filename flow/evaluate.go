@@ -179,9 +179,9 @@ func Spent(ctx context.Context) int {
 	return int(max(s.cost/(costLimit/1000), uint64(max(0, s.time-time.Second)/(100*time.Microsecond))))
 }
 
-// explain is CEL's error for people.
+// explain is CEL's error for people. It is cut: it may repeat what the expression reads, and is kept.
 func explain(err error) error {
-	text := err.Error()
+	text := fleet.Shorten(err.Error(), maxTold)
 	if key, found := strings.CutPrefix(text, "no such key: "); found {
 		return fmt.Errorf("there is no %s in what it reads", key)
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // noLoader refuses references to other documents.
@@ -287,7 +289,7 @@ func schemaError(err error) error {
 		what += `; write text in quotes, in a shell as NAME='"…"'`
 	}
 	if at := strings.Join(wrong.InstanceLocation, "."); at != "" {
-		what = at + ": " + what
+		what = fleet.Shorten(at, maxTold) + ": " + what
 	}
 	return errors.New(what)
 }

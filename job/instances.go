@@ -17,6 +17,8 @@ const InstanceMark = StepMark + StepMark
 // Bounds of instances.
 const (
 	MaxCount = 1000 // of a service
+	// maxInstanceWhy bounds in bytes why an instance has ended: a job keeps it of each. Its task has all of it.
+	maxInstanceWhy = 300
 	// maxAway is how long an instance of a sysbatch job waits for its agent.
 	maxAway = 10 * 365 * 24 * time.Hour
 	// instanceBackoff and its limit space the starts of an instance that ends again and again.
@@ -344,7 +346,7 @@ func (j *Job) EndInstance(task string, status fleet.TaskStatus, why string, now 
 	if i == nil || !i.Open() {
 		return
 	}
-	i.Ended, i.Why, i.NextAt = cmp.Or(status, fleet.TaskFailed), why, now
+	i.Ended, i.Why, i.NextAt = cmp.Or(status, fleet.TaskFailed), fleet.Shorten(why, maxInstanceWhy), now
 	asked := i.Stopping != "" || status == fleet.TaskCancelled // nobody's failure
 	if asked || now.Sub(i.Since) > instanceBackoffLimit {
 		i.Ends = 0

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +214,18 @@ func TestIdsOfInstances(t *testing.T) {
 		require.Equal(t, want, [2]string{name, instance}, id)
 		require.Equal(t, want[0] != "", ok, id)
 	}
+}
+
+// A job keeps why each of its instances has ended: all of it must fit into a message.
+func TestAJobFitsIntoAMessageWhenAllInstancesFail(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(Service, MaxCount)
+	k.plan(nil)
+	for _, task := range k.OpenTasks() {
+		k.EndInstance(task, fleet.TaskFailed, strings.Repeat("error ", 1500), k.now)
+	}
+	text, err := json.Marshal(k.Job)
+	require.NoError(t, err)
+	require.Less(t, len(text), 1<<20)
+	require.Contains(t, string(text), "error error")
 }

@@ -335,7 +335,8 @@ func (s *server) run(in map[string]any, form url.Values) (answer map[string]any,
 	s.runs = append(s.runs, in)
 	n := len(s.runs)
 	i := map[string]any{"InstanceId": fmt.Sprintf("i-%d", n), "PrivateDnsName": fmt.Sprintf("ip-10-0-0-%d", n),
-		"LaunchTime": time.Now().UTC().Format(time.RFC3339), "ClientToken": token, "State": state("hidden")}
+		"LaunchTime":  time.Now().Add(time.Duration(n) * time.Second).UTC().Format(time.RFC3339),
+		"ClientToken": token, "State": state("hidden")}
 	for _, each := range list(in["TagSpecifications"]) {
 		if spec := each.(map[string]any); spec["ResourceType"] == "instance" { //nolint:forcetypeassert // by the model
 			i["Tags"] = spec["Tags"]

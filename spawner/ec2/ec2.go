@@ -110,11 +110,15 @@ func (e *EC2) Spawn(ctx context.Context, spec fleet.SpawnSpec) (fleet.Spawned, e
 	}
 	defer release()
 	instance, err := e.find(ctx, spec.ID)
+	earlier := ""
+	if err == nil && wasTerminated(instance) { // EC2 shows it for an hour; the agent is started anew
+		earlier, instance = aws.ToString(instance.InstanceId), nil
+	}
 	if err == nil && instance == nil {
-		err = e.run(ctx, &spec)
+		err = e.run(ctx, &spec, earlier)
 	}
 	if err == nil {
-		instance, err = e.awaitRunning(ctx, spec.ID)
+		instance, err = e.awaitRunning(ctx, spec.ID, earlier)
 	}
 	if err != nil {
 		return fleet.Spawned{}, err
@@ -165,18 +169,27 @@ func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: &name, Values: values}
 }
 
-// find returns the instance of an agent; nil when EC2 shows none.
-func (e *EC2) find(ctx context.Context, id string) (*types.Instance, error) {
+// find returns the instance of an agent, the newest where it was started anew; nil when EC2 shows none.
+func (e *EC2) find(ctx context.Context, id string) (newest *types.Instance, err error) {
 	all, err := e.instances(ctx, filter("tag:"+tagAgent, id))
-	if err != nil || len(all) == 0 {
-		return nil, err
+	for n := range all {
+		if newest == nil || aws.ToTime(all[n].LaunchTime).After(aws.ToTime(newest.LaunchTime)) {
+			newest = &all[n]
+		}
 	}
-	return &all[0], nil
+	return newest, err
 }
 
-// run asks for the instance. EC2 makes one for a client token, however often it is asked.
-func (e *EC2) run(ctx context.Context, spec *fleet.SpawnSpec) error {
-	in, err := e.describe(spec)
+// wasTerminated reports whether an instance has ended because EC2 was asked for that.
+func wasTerminated(i *types.Instance) bool {
+	return i != nil && stateOf(i) == types.InstanceStateNameTerminated && i.StateReason != nil &&
+		aws.ToString(i.StateReason.Code) == "Client.UserInitiatedShutdown"
+}
+
+// run asks for the instance. EC2 makes one for a client token, however often it is asked. earlier is the agent's
+// terminated instance.
+func (e *EC2) run(ctx context.Context, spec *fleet.SpawnSpec, earlier string) error {
+	in, err := e.describe(spec, earlier)
 	if err != nil {
 		return err
 	}
@@ -191,11 +204,11 @@ func (e *EC2) run(ctx context.Context, spec *fleet.SpawnSpec) error {
 }
 
 // awaitRunning looks for an instance until it runs. EC2 does not show a new one at once.
-func (e *EC2) awaitRunning(ctx context.Context, id string) (*types.Instance, error) {
+func (e *EC2) awaitRunning(ctx context.Context, id, earlier string) (*types.Instance, error) {
 	for end := time.Now().Add(startLimit); ; {
 		instance, err := e.find(ctx, id)
 		state := types.InstanceStateNamePending
-		if instance != nil {
+		if instance != nil && aws.ToString(instance.InstanceId) != earlier {
 			state = stateOf(instance)
 		}
 		switch {

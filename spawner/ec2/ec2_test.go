@@ -94,8 +94,20 @@ func TestAnInstanceIsAnAgent(t *testing.T) {
 			list, err = e.List(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, list)
+
+			s.set(func() { s.loses = c.lost })
+			restarted, err := e.Spawn(t.Context(), spec)
+			if err != nil { // the answer was lost
+				require.NotErrorIs(t, err, spawner.ErrRefused)
+				restarted, err = e.Spawn(t.Context(), spec)
+			}
+			require.NoError(t, err)
+			require.Equal(t, "i-2", restarted.Handle, "EC2 still shows its first instance, and knows the first client token")
+			require.Len(t, s.runs, 2)
+			s.set(func() { s.end(s.instance("i-2"), "terminated", "Client.InstanceInitiatedShutdown: It ended") })
 			_, err = e.Spawn(t.Context(), spec)
-			require.ErrorIs(t, err, spawner.ErrRefused, "an id is not started twice")
+			require.ErrorIs(t, err, spawner.ErrRefused, "an instance that ended by itself is not started anew")
+			require.ErrorContains(t, err, "It ended")
 		})
 	}
 }

@@ -32,10 +32,10 @@ const (
 		"--property='ExecStopPost=+/usr/bin/systemctl --no-block poweroff' /bin/sh %s\n"
 )
 
-// describe puts together what EC2 is asked to run.
-func (e *EC2) describe(spec *fleet.SpawnSpec) (*awsec2.RunInstancesInput, error) {
+// describe puts together what EC2 is asked to run. earlier is the agent's terminated instance.
+func (e *EC2) describe(spec *fleet.SpawnSpec, earlier string) (*awsec2.RunInstancesInput, error) {
 	in := &awsec2.RunInstancesInput{
-		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ClientToken: aws.String(clientToken(e.o.Name, spec.ID)),
+		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ClientToken: aws.String(clientToken(e.o.Name, spec.ID+earlier)),
 		InstanceType: types.InstanceType(cmp.Or(spec.EC2.InstanceType, e.o.InstanceType)),
 		SubnetId:     given(e.o.Subnet),
 		// A system that shuts itself down, as when its agent ends, is not kept.
@@ -81,9 +81,9 @@ func (e *EC2) describe(spec *fleet.SpawnSpec) (*awsec2.RunInstancesInput, error)
 	return in, err
 }
 
-// clientToken makes EC2 run one instance for a spawn. It may have 64 characters.
-func clientToken(name, id string) string {
-	sum := sha256.Sum256([]byte(name + "/" + id))
+// clientToken makes EC2 run one instance for a start of an agent. It may have 64 characters.
+func clientToken(name, start string) string {
+	sum := sha256.Sum256([]byte(name + "/" + start))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -30,6 +30,7 @@ type cluster struct {
 	version  int
 	changed  chan struct{} // closed at each change
 	history  []metav1.WatchEvent
+	shows    int                                          // how many more times it shows a deleted pod that has ended
 	runs     func(pod *corev1.Pod)                        // what happens to a new pod; nil: it runs when it has its files
 	refuses  func(r *http.Request) *apierrors.StatusError // what is answered instead; nil: nothing
 	loses    func(r *http.Request) bool                   // whether the answer is lost
@@ -196,6 +197,12 @@ func (c *cluster) servePod(r *http.Request, parts []string) (any, *apierrors.Sta
 	if len(parts) == 3 {
 		return "its last words", nil
 	}
+	if r.Method == http.MethodGet && pod.DeletionTimestamp != nil && c.shows > 0 {
+		if c.shows--; c.shows == 0 {
+			c.change(pod, "DELETED", func(*corev1.Pod) {})
+			delete(c.pods, pod.Name)
+		}
+	}
 	if r.Method == http.MethodDelete {
 		var o metav1.DeleteOptions
 		_ = json.NewDecoder(r.Body).Decode(&o)
@@ -206,7 +213,9 @@ func (c *cluster) servePod(r *http.Request, parts []string) (any, *apierrors.Sta
 			now := metav1.Now()
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, o.GracePeriodSeconds
 		})
-		if pod.Spec.NodeName != "lost" {
+		if c.shows > 0 {
+			c.change(pod, "MODIFIED", ends(corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 143}))
+		} else if pod.Spec.NodeName != "lost" {
 			c.change(pod, "DELETED", func(*corev1.Pod) {})
 			delete(c.pods, pod.Name)
 		}

@@ -301,17 +301,19 @@ func isAnothers(err error) bool {
 	return errors.Is(err, spawner.ErrRefused) && !errors.As(err, &status)
 }
 
-// awaitGone waits until the API knows the pod no more, or all its containers have ended.
+// awaitGone waits until the API knows the pod no more: it shows one that has ended for a while, and until then no other
+// has its name. All its containers have ended where a finalizer keeps it longer.
 func (k *Kubernetes) awaitGone(ctx context.Context, id string, uid types.UID, end time.Time) error {
 	for {
 		pod, err := k.find(ctx, id)
 		if err != nil {
 			return err
 		}
-		if pod == nil || pod.UID != uid || isOver(pod) {
+		late := time.Now().After(end)
+		if pod == nil || pod.UID != uid || late && isOver(pod) {
 			return nil
 		}
-		if time.Now().After(end) {
+		if late {
 			return fmt.Errorf("the node %s has not confirmed the end of the pod of %s: %s", pod.Spec.NodeName, id,
 				standing(pod))
 		}

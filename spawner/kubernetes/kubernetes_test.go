@@ -128,6 +128,19 @@ func TestAnswersThatAreLostDoubleNothing(t *testing.T) {
 	}
 }
 
+// A kubelet shows the end of a deleted pod for a while.
+func TestAnAgentIsStartedAnew(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k := spawnerOf(t, c, nil)
+	_, err := k.Spawn(t.Context(), spec)
+	require.NoError(t, err)
+	c.shows = 2
+	require.NoError(t, k.Terminate(t.Context(), spec.ID, true))
+	_, err = k.Spawn(t.Context(), spec)
+	require.NoError(t, err)
+}
+
 func TestWhatTheClusterSaysIsWhyNothingStarts(t *testing.T) {
 	t.Parallel()
 	forbidden := func(why string) func(*http.Request) *apierrors.StatusError {
