@@ -170,9 +170,10 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 	}
 	completes, err := readCompletions(step, ended)
 	if err == nil && step.Check != nil {
-		if wrong := e.flows.Check(ctx, step.Check, e.facts, ended.Result); len(wrong) > 0 {
-			e.failed[ended.Step] = true
-			return contract.StepOutput{Step: ended.Step, Wrong: wrong}, nil
+		answer, err := e.check(ctx, step, ended)
+		if len(answer.Wrong) > 0 || answer.Check != nil || answer.Error != "" || err != nil {
+			e.failed[ended.Step] = true // nothing begins after it yet
+			return answer, err
 		}
 	}
 	var output json.RawMessage
@@ -185,6 +186,41 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 	}
 	entry.Output = output
 	return contract.StepOutput{Step: ended.Step, Output: output, Completes: completes}, nil
+}
+
+// check says what is wrong with a step's result, or which task has to say it. An empty answer: it is as it should be.
+func (e *evaluation) check(
+	ctx context.Context, step *job.PlannedStep, ended *contract.EndedStep,
+) (contract.StepOutput, error) {
+	answer, problem := contract.StepOutput{Step: ended.Step}, ended.NoVerdict
+	if ended.Verdict == nil && problem == "" {
+		answer.Wrong = e.flows.Check(ctx, step.Check, e.facts, ended.Result)
+		if len(answer.Wrong) > 0 || step.Check.Task == nil {
+			return answer, nil
+		}
+		spec, err := e.flows.CheckTask(ctx, step.Check.Task, e.facts, ended.Result)
+		if err != nil {
+			answer.Error = "check.task: " + err.Error()
+			return answer, nil //nolint:nilerr // it is the answer
+		}
+		id := job.TaskID(e.in.Run, job.CheckKey(step.ID))
+		place, why, err := e.places.Place(ctx, id, *spec)
+		if err != nil {
+			return answer, err
+		}
+		if problem = why; why == "" {
+			input := place.Input(id, *spec)
+			answer.Check = &contract.PlacedTask{Spec: input.Spec, Lane: input.Lane}
+			return answer, nil
+		}
+	}
+	if problem == "" {
+		answer.Wrong, problem = job.ReadVerdict(ended.Verdict)
+	}
+	if answer.NoVerdict = problem != ""; answer.NoVerdict {
+		answer.Wrong = []string{"the task of its check gave no verdict: " + problem}
+	}
+	return answer, nil
 }
 
 // readCompletions replaces results that complete the step by what they complete it with, and returns what completes the

@@ -168,6 +168,9 @@ type EndedStep struct {
 	Results []json.RawMessage `json:"results,omitempty"`
 	// Array has the elements, instead of results.
 	Array string `json:"array,omitempty"`
+	// Verdict is what the task of its check returned; NoVerdict says why it returned nothing.
+	Verdict   json.RawMessage `json:"verdict,omitempty"`
+	NoVerdict string          `json:"no_verdict,omitempty"`
 }
 
 // Evaluated is what EvaluateActivity answers.
@@ -185,6 +188,9 @@ func (e *Evaluated) Bytes() int {
 	bytes := 0
 	for i := range e.Outputs {
 		bytes += len(e.Outputs[i].Output) + len(e.Outputs[i].Completes)
+		if check := e.Outputs[i].Check; check != nil {
+			bytes += len(check.Spec.Payload)
+		}
 	}
 	for i := range e.Begin {
 		bytes += e.Begin[i].Bytes()
@@ -219,6 +225,10 @@ type StepOutput struct {
 	Error     string          `json:"error,omitempty"`
 	// Wrong is what the step's check has against the result; none: nothing.
 	Wrong []string `json:"wrong,omitempty"`
+	// NoVerdict: Wrong says why the task of its check gave no verdict.
+	NoVerdict bool `json:"no_verdict,omitempty"`
+	// Check is the task that says more about the result, before there is an output.
+	Check *PlacedTask `json:"check,omitempty"`
 }
 
 // BegunStep is what a step begins with. A step that comes after one whose output could not be evaluated is left out.

@@ -417,11 +417,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.demand(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
-	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
-		"start_at": !task.StartAt.IsZero()} {
-		c.check(!given, at+".task."+name, "belongs to the job; remove it here")
-	}
-	c.check(!task.KeepRunning, at+".task.keep_running", "is for work without end, and a step has one: remove it")
+	c.ofAnotherLevel(at+".task", &task)
 	for name, to := range map[string]struct {
 		given bool
 		key   string
@@ -437,10 +433,11 @@ func (c *checker) taskStep(id string, s *job.Step) {
 		c.report(at+".task.type", "is missing: say what kind of work it is, like exec")
 		task.Type = "x"
 	}
-	c.template(id, s)
-	rendered := fleet.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
-		RequiredCapabilities: task.RequiredCapabilities, PreferredCapabilities: task.PreferredCapabilities,
-		Routes: task.Routes, ExpiresIn: task.ExpiresIn}
+	c.template(at+".task", s.Task, func(field, text string) {
+		c.dynamic[id], c.compute[id] = true, c.compute[id] || !job.IsReference(text)
+		c.text(field, text, id)
+	})
+	rendered := constant(&task)
 	c.task(at+".task", &rendered, "")
 	c.forEach(id, s)
 	c.outputs(id, s)
@@ -449,13 +446,39 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	}
 }
 
+// constant is what a task has that no expression changes.
+func constant(task *fleet.TaskSpec) fleet.TaskSpec {
+	return fleet.TaskSpec{Type: task.Type, Cluster: "x", Payload: task.Payload, Priority: task.Priority,
+		RequiredCapabilities: task.RequiredCapabilities, PreferredCapabilities: task.PreferredCapabilities,
+		Routes: task.Routes, ExpiresIn: task.ExpiresIn}
+}
+
+// ofAnotherLevel refuses what the job says of all of its tasks.
+func (c *checker) ofAnotherLevel(at string, task *fleet.TaskSpec) {
+	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
+		"start_at": !task.StartAt.IsZero()} {
+		c.check(!given, at+"."+name, "belongs to the job; remove it here")
+	}
+	c.check(!task.KeepRunning, at+".keep_running", "is for work without end, and a step has one: remove it")
+}
+
 // resultCheck checks what is wanted of a step's result.
 func (c *checker) resultCheck(id string, s *job.Step) {
 	at := "steps." + id + ".check"
 	c.check(s.ForEach == nil, at, "belongs to a step without for_each: check the results in a step after it")
 	_, _, err := compileSchema(s.Check.Schema)
 	c.check(err == nil, at+".schema", "is not a valid JSON Schema: %v", err)
-	c.check(len(s.Check.Schema)+len(s.Check.Rules) > 0, at, "says nothing: give it schema or rules")
+	c.check(len(s.Check.Schema)+len(s.Check.Rules) > 0 || s.Check.Task != nil, at,
+		"says nothing: give it schema, rules or task")
+	if task := s.Check.Task; task != nil {
+		c.ofAnotherLevel(at+".task", task)
+		c.template(at+".task", task, func(field, text string) {
+			c.pieces(field, text, id, varInputs, varSteps, varRun, varResult)
+		})
+		rendered := constant(task)
+		rendered.Retry, rendered.RetrySafety, rendered.Timeout = task.Retry, task.RetrySafety, task.Timeout
+		c.task(at+".task", &rendered, "")
+	}
 	for i, rule := range s.Check.Rules {
 		field := fmt.Sprintf("%s.rules[%d]", at, i)
 		c.check(rule.Else != "", field+".else", "is missing: say what is wrong where the rule does not hold")

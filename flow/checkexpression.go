@@ -11,17 +11,14 @@ import (
 	"mainstay.dev/mainstay/job"
 )
 
-// template checks the expressions in a task.
-func (c *checker) template(id string, s *job.Step) {
-	value, err := taskValue(s.Task)
+// template has the texts of a task checked that hold expressions.
+func (c *checker) template(at string, task *fleet.TaskSpec, check func(field, text string)) {
+	value, err := taskValue(task)
 	if err != nil {
-		c.report("steps."+id+".task", "%s", err)
+		c.report(at, "%s", err)
 		return
 	}
-	walk("steps."+id+".task", value, func(field, text string) {
-		c.dynamic[id], c.compute[id] = true, c.compute[id] || !job.IsReference(text)
-		c.text(field, text, id)
-	})
+	walk(at, value, check)
 }
 
 // taskValue is a task as JSON has it.
@@ -106,7 +103,7 @@ func (c *checker) kind(field, source, step, want, name string) {
 var onlyIn = map[string]string{
 	varItem:    ": only the task of a step with for_each can",
 	varIndex:   ": only the task of a step with for_each can",
-	varResult:  ": only output can, of a step without for_each",
+	varResult:  ": only output and check can, of a step without for_each",
 	varResults: ": only output can, of a step with for_each",
 	varFailed:  ": only output can, of a step with for_each",
 	varEvent:   ": only a trigger by event can; hand on what is needed with its inputs",

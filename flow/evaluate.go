@@ -383,6 +383,17 @@ func (v *Evaluator) Check(ctx context.Context, c *job.Check, facts Facts, result
 	return wrong
 }
 
+// CheckTask fills in the expressions of the task that checks a step's result.
+func (v *Evaluator) CheckTask(
+	ctx context.Context, template *fleet.TaskSpec, facts Facts, result json.RawMessage,
+) (*fleet.TaskSpec, error) {
+	value, err := decode(result)
+	if err != nil {
+		return nil, fmt.Errorf("read the result: %w", err)
+	}
+	return v.Task(ctx, template, facts.with(Facts{varResult: value}), nil, 0)
+}
+
 // StepOutput is what a run keeps of a step that has ended: the named expressions over its result, or the result itself
 // if it is small. With for_each, results are those of the elements that completed, failed the indices of the others.
 func (v *Evaluator) StepOutput(

@@ -84,13 +84,7 @@ func (c *checker) plan() *job.Plan {
 			(s.Approve == nil || !strings.Contains(s.Approve.Message, "${")) && (s.Wait == nil || s.Wait.Until == "")
 		slices.Sort(s.After)
 		if s.Task != nil {
-			task := *s.Task
-			task.Cluster, task.Tenant = d.Cluster, d.Tenant
-			task.Priority = cmp.Or(task.Priority, d.Priority)
-			if len(d.Labels) > 0 {
-				task.Labels = maps.Clone(d.Labels)
-				maps.Copy(task.Labels, s.Task.Labels)
-			}
+			task := c.ofJob(s.Task)
 			s.Safety = cmp.Or(s.Safety, d.Safety, fleet.Unmarked)
 			task.Retry, task.Recovery, task.Timeout = d.Retry, cmp.Or(s.Recovery, d.Recovery), s.Timeout
 			if s.Retry != nil {
@@ -105,8 +99,12 @@ func (c *checker) plan() *job.Plan {
 				task.Place = *s.Place
 			}
 			task.RetrySafety = s.Safety
-			s.Task, s.Retry, s.Recovery, s.Place = &task, nil, nil, nil
+			s.Task, s.Retry, s.Recovery, s.Place = task, nil, nil, nil
 			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
+			if s.Check != nil && s.Check.Task != nil {
+				check := *s.Check
+				check.Task, s.Check = c.ofJob(check.Task), &check
+			}
 		}
 		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)
 		if s.ForEach != nil {
@@ -115,6 +113,17 @@ func (c *checker) plan() *job.Plan {
 		p.Steps = append(p.Steps, planned)
 	}
 	return p
+}
+
+// ofJob is a task with what the job says of all of its tasks.
+func (c *checker) ofJob(task *fleet.TaskSpec) *fleet.TaskSpec {
+	d, t := c.definition, *task
+	t.Cluster, t.Tenant, t.Priority = d.Cluster, d.Tenant, cmp.Or(t.Priority, d.Priority)
+	if len(d.Labels) > 0 {
+		t.Labels = maps.Clone(d.Labels)
+		maps.Copy(t.Labels, task.Labels)
+	}
+	return &t
 }
 
 // CheckInputs checks inputs of a dispatch against the schema of a definition.

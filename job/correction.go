@@ -16,8 +16,11 @@ type Correction struct {
 }
 
 // Correct takes a result that the step's check did not accept: its task runs again with what is wrong, or the step
-// waits for a person, or fails. It reports whether a person has to decide.
-func (l *Ledger) Correct(s *PlannedStep, wrong []string, result json.RawMessage, now time.Time) (escalated bool) {
+// waits for a person, or fails. A result about which there is no verdict is not corrected. It reports whether a person
+// has to decide.
+func (l *Ledger) Correct(
+	s *PlannedStep, wrong []string, noVerdict bool, result json.RawMessage, now time.Time,
+) (escalated bool) {
 	e, c := l.Entry(s.ID), Correction{Errors: wrong, Output: WholeOutput(result), At: now}
 	if n := len(e.Attempts); n > 0 {
 		c.Attempt = e.Attempts[n-1].Number
@@ -26,12 +29,15 @@ func (l *Ledger) Correct(s *PlannedStep, wrong []string, result json.RawMessage,
 		c.Output = nil
 	}
 	e.Corrections = append(e.Corrections, c)
-	if len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {
+	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {
 		e.again()
 		e.IdempotencyKey = IdempotencyKey(e.TaskID, fmt.Sprint("c", len(e.Corrections)+1))
 		return false
 	}
-	why := "its result is not valid: " + strings.Join(wrong, "; ")
+	why := strings.Join(wrong, "; ")
+	if !noVerdict {
+		why = "its result is not valid: " + why
+	}
 	if s.Check.Exhausted == ExhaustedFail {
 		e.Fail(s.OnFailure, why, now)
 		return false
@@ -44,6 +50,50 @@ func (l *Ledger) Correct(s *PlannedStep, wrong []string, result json.RawMessage,
 func (e *Entry) again() {
 	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
 	e.Begun, e.Elements, e.Counts, e.Array = false, nil, nil, ""
+	if e.Verdict != nil {
+		e.Verdict.Status = StepPending
+	}
+}
+
+// Bounds of what a verdict says is wrong.
+const (
+	maxErrors      = 32
+	maxErrorLength = 1000
+)
+
+// ReadVerdict reads the result of a task that checked a result, {valid, errors}; that of a model has it as output.
+// problem says why it is no verdict.
+//
+//workflowcheck:ignore
+func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
+	type says struct {
+		Valid  *bool    `json:"valid"`
+		Errors []string `json:"errors"`
+	}
+	var model struct {
+		says
+		Output says `json:"output"`
+	}
+	err := json.Unmarshal(result, &model)
+	verdict := model.says
+	if verdict.Valid == nil {
+		verdict = model.Output
+	}
+	switch {
+	case err != nil || verdict.Valid == nil:
+		return nil, "its result is not {valid, errors}"
+	case *verdict.Valid:
+		return nil, ""
+	case len(verdict.Errors) == 0:
+		return []string{"the check did not say what is wrong"}, ""
+	}
+	for _, e := range verdict.Errors[:min(maxErrors, len(verdict.Errors))] {
+		if len(e) > maxErrorLength {
+			e = strings.ToValidUTF8(e[:maxErrorLength], "")
+		}
+		wrong = append(wrong, e)
+	}
+	return wrong, ""
 }
 
 // Correction is the result that an attempt brought and the check did not accept; nil for none.

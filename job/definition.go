@@ -167,6 +167,7 @@ type Step struct {
 type Check struct {
 	Schema    json.RawMessage `json:"schema,omitempty" doc:"JSON Schema of the result."`
 	Rules     []Rule          `json:"rules,omitempty" maxItems:"32" doc:"What else must hold."`
+	Task      *fleet.TaskSpec `json:"task,omitempty" doc:"Asks an agent, once schema and rules hold: its result is {valid, errors}. Its expressions see result, and it has its own retry."`
 	Correct   Correct         `json:"correct,omitzero"`
 	Exhausted Exhausted       `json:"exhausted,omitempty" enum:"review,fail" doc:"When the corrections are used up: a person decides (review, the default), or the step fails."`
 }

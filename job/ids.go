@@ -17,15 +17,25 @@ func TaskID(run, step string) string { return run + StepMark + step }
 // The key of a step's own task is the step.
 func ElementKey(step string, element int) string { return step + "." + strconv.Itoa(element) }
 
-// CutTaskID is the inverse of TaskID, also of an element's key: element is -1 where the task is the step's own.
+// CheckKey is the key in its run of the task that checks a step's result.
+func CheckKey(step string) string { return step + ".check" }
+
+// OfCheck stands for an element where the task is the one that checks the step's result.
+const OfCheck = -2
+
+// CutTaskID is the inverse of TaskID, also of an element's key: element is -1 where the task is the step's own, and
+// OfCheck where it checks the result.
 func CutTaskID(id string) (run, step string, element int, ok bool) {
 	run, key, ok := strings.Cut(id, StepMark)
 	if !ok || run == "" || key == "" || key[0] < 'a' || key[0] > 'z' {
 		return "", "", 0, false
 	}
 	step, number, has := strings.Cut(key, ".")
-	if !has {
+	switch {
+	case !has:
 		return run, step, -1, true
+	case key == CheckKey(step):
+		return run, step, OfCheck, true
 	}
 	element, err := strconv.Atoi(number)
 	return run, step, element, err == nil && element >= 0

@@ -37,6 +37,7 @@ type Entry struct {
 	Corrections    []Correction      `json:"corrections,omitempty" doc:"Results that its check did not accept, with what is wrong with them."`
 	Forgiven       int               `json:"forgiven,omitempty" doc:"How many of them were there when a person last had it run again."`
 	Note           string            `json:"note,omitempty" doc:"What that person wrote for the next correction."`
+	Verdict        *Work             `json:"verdict,omitempty" doc:"The task that checks its result."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`
 	Array          string            `json:"array,omitempty" doc:"With for_each of more than 100 elements: the id of their array, which tells of them."`
 }
@@ -324,6 +325,10 @@ func (l *Ledger) Clone() *Ledger {
 	c.Steps = slices.Clone(l.Steps)
 	for i := range c.Steps {
 		c.Steps[i].Elements = slices.Clone(c.Steps[i].Elements)
+		if v := c.Steps[i].Verdict; v != nil {
+			verdict := *v
+			c.Steps[i].Verdict = &verdict
+		}
 	}
 	c.Decisions = slices.Clone(l.Decisions)
 	return &c

@@ -139,6 +139,9 @@ func (s Runs) takeDeliveries(ctx context.Context, run *api.Run) {
 	for i := range run.Steps {
 		e := &run.Steps[i]
 		take(&e.Work)
+		if v := e.Verdict; v != nil && take(v) && e.Status == job.StepQueued {
+			e.Status = job.StepRunning
+		}
 		for j := range e.Elements {
 			if take(&e.Elements[j]) && e.Status == job.StepQueued {
 				e.Status = job.StepRunning

@@ -33,14 +33,14 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	if err != nil {
 		return Task{}, err
 	}
-	if step := input.Plan.Step(stepID); step != nil && step.Task != nil {
-		t.Type, t.Agent, t.Capabilities = step.Task.Type, step.Task.Agent, step.Task.Needs()
-		t.Labels, t.Safety, t.Recovery = step.Task.Labels, step.Safety, step.Task.EffectiveRecovery()
-		t.Place = step.Task.Place
-		t.setPriority(step.Task.Priority)
-	} else {
+	spec := plannedSpec(&input.Plan, stepID, element)
+	if spec == nil {
 		return Task{}, errNoTask
 	}
+	t.Type, t.Agent, t.Capabilities = spec.Type, spec.Agent, spec.Needs()
+	t.Labels, t.Safety, t.Recovery = spec.Labels, spec.RetrySafety, spec.EffectiveRecovery()
+	t.Place = spec.Place
+	t.setPriority(spec.Priority)
 	known, err := s.Runs().Complete(ctx, &run)
 	switch work := workOf(&run.Ledger, stepID, element); {
 	case err != nil:
@@ -66,7 +66,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 
 // stepSpec is what the task of a step was delivered with. Before its first delivery it is as the run's plan has it:
 // with its expressions.
-func (s Tasks) stepSpec(ctx context.Context, t *api.Task, step string) (*fleet.TaskSpec, error) {
+func (s Tasks) stepSpec(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
 	_, key := contract.Locate(t.ID)
 	if spec, err := s.firstDelivery(ctx, t, key); spec != nil || err != nil {
 		return spec, err
@@ -75,10 +75,22 @@ func (s Tasks) stepSpec(ctx context.Context, t *api.Task, step string) (*fleet.T
 	if err != nil {
 		return nil, err
 	}
-	if planned := input.Plan.Step(step); planned != nil {
-		return planned.Task, nil
+	_, step, element, _ := job.CutTaskID(t.ID)
+	return plannedSpec(&input.Plan, step, element), nil
+}
+
+// plannedSpec is the task of a step, or the one that checks its result, as the plan has it; nil for none.
+func plannedSpec(p *job.Plan, id string, element int) *fleet.TaskSpec {
+	step := p.Step(id)
+	switch {
+	case step == nil:
+		return nil
+	case element != job.OfCheck:
+		return step.Task
+	case step.Check == nil:
+		return nil
 	}
-	return nil, nil
+	return step.Check.Task
 }
 
 var errNoTask = serviceerror.NewNotFound("the run has no such task")
@@ -89,7 +101,9 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 	switch {
 	case e == nil:
 		return nil
-	case element < 0 && e.Counts == nil:
+	case element == job.OfCheck && e.Verdict != nil:
+		return e.Verdict
+	case element == -1 && e.Counts == nil:
 		return &e.Work
 	case element >= 0 && element < len(e.Elements):
 		return &e.Elements[element]

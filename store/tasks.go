@@ -351,8 +351,8 @@ func (t *Task) takeEnd(end End) {
 // Submitted is what was submitted, from the first event of the task's history; it needs no worker. It is nil for an
 // input that cannot be read.
 func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*fleet.TaskSpec, error) {
-	if _, step, _, ok := job.CutTaskID(t.ID); ok {
-		return s.stepSpec(ctx, t, step)
+	if _, _, _, ok := job.CutTaskID(t.ID); ok {
+		return s.stepSpec(ctx, t)
 	}
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 		&workflowservice.GetWorkflowExecutionHistoryRequest{

@@ -61,6 +61,29 @@ func TestRecordInbound(t *testing.T) {
 	}
 }
 
+// TestRecordVerdicts records a run whose result an agent checks, twice. It only runs when asked.
+func TestRecordVerdicts(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "verdicts", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	defer runAgent(t, node, cluster, "v-1", map[string]agent.Handler{
+		"write": func(_ context.Context, task *agent.Task) (any, error) { return map[string]any{"n": task.Attempt}, nil },
+		"judge": func(_ context.Context, task *agent.Task) (any, error) {
+			return map[string]any{"valid": task.Attempt > 1, "errors": []string{"too early"}}, nil
+		}})()
+	startRun(t, c, "verdicts", `  a:
+    task: {type: write}
+    deadline: 1h
+    check: {task: {type: judge, payload: "${result}"}, correct: {attempts: 1}}
+  b: {after: [a], task: {type: write}}
+`)
+	closed(t, c, contract.RunWorkflowID("verdicts"))
+	save(t, c, contract.RunWorkflow, "verdicts", contract.RunWorkflowID("verdicts"))
+}
+
 // TestRecordCorrections records runs whose results are corrected, also by a person. It only runs when asked.
 func TestRecordCorrections(t *testing.T) {
 	if !*record {

@@ -130,7 +130,13 @@ func (r *run) endedStep(step string) contract.EndedStep {
 		return contract.EndedStep{Step: step, Array: e.Array}
 	}
 	if e.Counts == nil {
-		return contract.EndedStep{Step: step, Result: r.results[step]}
+		ended := contract.EndedStep{Step: step, Result: r.results[step]}
+		if e.Verdict != nil && e.Verdict.Status == job.StepCompleted {
+			ended.Verdict = r.results[job.CheckKey(step)]
+		} else if e.Verdict != nil && e.Verdict.Status == job.StepFailed {
+			ended.NoVerdict = e.Verdict.Why
+		}
+		return ended
 	}
 	ended := contract.EndedStep{Step: step, Results: []json.RawMessage{}}
 	for n := range e.Elements {
@@ -144,13 +150,18 @@ func (r *run) endedStep(step string) contract.EndedStep {
 // takeOutput keeps the output of a step that has ended.
 func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	e, s, now := r.ledger.Entry(o.Step), r.in.Plan.Step(o.Step), workflow.Now(ctx)
+	if o.Check != nil {
+		r.check(ctx, e, o.Check)
+		return
+	}
 	result := r.results[o.Step]
 	delete(r.results, o.Step)
+	delete(r.results, job.CheckKey(o.Step))
 	for n := range e.Elements {
 		delete(r.results, job.ElementKey(o.Step, n))
 	}
 	if len(o.Wrong) > 0 {
-		r.correct(ctx, s, o.Wrong, result)
+		r.correct(ctx, s, &o, result)
 		return
 	}
 	problem := o.Error
@@ -168,8 +179,10 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 }
 
 // correct has a step whose check did not accept its result run again, or wait for a person, which is an event.
-func (r *run) correct(ctx workflow.Context, s *job.PlannedStep, wrong []string, result json.RawMessage) {
-	if !r.ledger.Correct(s, wrong, result, workflow.Now(ctx)) {
+func (r *run) correct(
+	ctx workflow.Context, s *job.PlannedStep, o *contract.StepOutput, result json.RawMessage,
+) {
+	if !r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)) {
 		return
 	}
 	e := r.ledger.Entry(s.ID)

@@ -20,7 +20,7 @@ type work struct {
 	run      *run
 	key      string // step, or step.element
 	step     string
-	element  int // -1: the step's own
+	element  int // -1: the step's own; job.OfCheck: the one that checks its result
 	task     contract.TaskInput
 	delivery *delivery.Delivery // nil until it has begun
 	over     bool               // the delivery has ended, or stopped so that the run can continue as new
@@ -30,7 +30,10 @@ type work struct {
 // work is where the ledger has the task.
 func (w *work) work(l *job.Ledger) *job.Work {
 	e := l.Entry(w.step)
-	if w.element < 0 {
+	switch {
+	case w.element == job.OfCheck:
+		return e.Verdict
+	case w.element < 0:
 		return &e.Work
 	}
 	return &e.Elements[w.element]
@@ -61,12 +64,34 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 	}
 }
 
+// check makes the task that checks the result of a step, which is open again.
+func (r *run) check(ctx workflow.Context, e *job.Entry, t *contract.PlacedTask) {
+	w := &work{run: r, key: job.CheckKey(e.Step), step: e.Step, element: job.OfCheck}
+	w.task = contract.TaskInput{TaskID: job.TaskID(r.id, w.key), Spec: t.Spec, Lane: t.Lane}
+	verdict := &job.Work{Status: job.StepReady, TaskID: w.task.TaskID}
+	if e.Verdict != nil && len(e.Verdict.Attempts) > 0 { // attempts count on; each verdict is a new call
+		verdict.Attempts = e.Verdict.Attempts
+		last := verdict.Attempts[len(verdict.Attempts)-1].Number
+		w.task.Carried = &contract.TaskCarried{Attempts: verdict.Attempts, Deliveries: last, RoutesSince: last}
+	}
+	e.Verdict = verdict
+	e.Status, e.Why, e.EndedAt = job.StepQueued, checked, nil
+	r.open = append(r.open, w)
+	r.timer(ctx, e)
+}
+
+// checked is why a step goes on whose result is there.
+const checked = "its result is being checked"
+
 // restore makes the open tasks of the run before, in the order of the plan.
 func (r *run) restore(tasks map[string]contract.TaskInput) {
 	for i := range r.ledger.Steps {
 		e := &r.ledger.Steps[i]
 		if t, open := tasks[e.Step]; open {
 			r.open = append(r.open, &work{run: r, key: e.Step, step: e.Step, element: -1, task: t})
+		}
+		if t, open := tasks[job.CheckKey(e.Step)]; open {
+			r.open = append(r.open, &work{run: r, key: job.CheckKey(e.Step), step: e.Step, element: job.OfCheck, task: t})
 		}
 		for n := range e.Elements {
 			key := job.ElementKey(e.Step, n)
@@ -79,7 +104,7 @@ func (r *run) restore(tasks map[string]contract.TaskInput) {
 
 // kept is how many bytes of results the run holds for a step that has not ended.
 func (r *run) kept(e *job.Entry) int {
-	bytes := len(r.results[e.Step])
+	bytes := len(r.results[e.Step]) + len(r.results[job.CheckKey(e.Step)])
 	for n := range e.Elements {
 		bytes += len(r.results[job.ElementKey(e.Step, n)])
 	}
@@ -161,7 +186,7 @@ func (r *run) take(w *work, now time.Time) {
 	switch {
 	case problem == "":
 		r.results[w.key] = result
-	case w.element >= 0:
+	case w.element != -1:
 		at.End(job.StepFailed, problem, now)
 	default:
 		e.Fail(s.OnFailure, problem, now)
@@ -169,6 +194,9 @@ func (r *run) take(w *work, now time.Time) {
 	}
 	if problem == "" {
 		at.End(job.StepCompleted, "", now)
+	}
+	if w.element == job.OfCheck {
+		e.End(job.StepCompleted, "", now)
 	}
 	if w.element < 0 {
 		r.ended = append(r.ended, w.step)
@@ -194,7 +222,11 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		return nil, state.Why
 	}
 	r.bytes += len(state.Result)
-	if s.Task.Type == mesh.ModelTask {
+	kind := s.Task.Type
+	if w.element == job.OfCheck {
+		kind = w.task.Spec.Type
+	}
+	if kind == mesh.ModelTask {
 		r.ledger.Tokens += mesh.Tokens(state.Result)
 	}
 	switch {
@@ -235,7 +267,11 @@ func (w *work) refresh(l *job.Ledger) {
 	default:
 		at.Status = job.StepQueued
 	}
-	if e := l.Entry(w.step); w.element >= 0 && at.Status == job.StepBlocked {
+	if e := l.Entry(w.step); w.element == job.OfCheck {
+		if e.Status, e.Why = at.Status, checked; at.Why != "" {
+			e.Why += ": " + at.Why
+		}
+	} else if w.element >= 0 && at.Status == job.StepBlocked {
 		e.Status, e.Why = job.StepBlocked, fmt.Sprintf("element %d: %s", w.element, state.Why)
 	}
 }
@@ -302,6 +338,10 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry) {
 			open = append(open, w)
 		case w.delivery == nil: // it does not begin any more
 			w.work(r.ledger).End(job.StepFailed, why, workflow.Now(ctx))
+			if w.element == job.OfCheck { // a person may take the result
+				e.End(job.StepCompleted, "", workflow.Now(ctx))
+				r.ended = append(r.ended, w.step)
+			}
 		default:
 			w.late = true
 			w.delivery.Cancel(why)

@@ -1,0 +1,117 @@
+package run_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// TestVerdicts has an agent check what the schema accepts: what it says is corrected, and nothing begins before it has
+// said that the result is valid. A check that fails is no correction: a person decides, who may take the result.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	writes := func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		return returns(fmt.Sprintf(`{"n":%d}`, in.Attempt))(ctx, in)
+	}
+	// says is an agent that answers each call with the next answer, and fails where that is empty.
+	says := func(answers ...string) agent {
+		calls := 0
+		return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+			answer := answers[calls]
+			if calls++; answer == "" {
+				return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-2",
+					Outcome: fleet.AttemptFailed, Begun: true, Reason: "no power"})
+			}
+			return returns(answer)(ctx, in)
+		}
+	}
+	const wrong, valid = `{"valid":false,"errors":["too small"]}`, `{"valid":true}`
+	for name, test := range map[string]struct {
+		judge     agent
+		check     string
+		status    job.RunStatus // if it blocks: once a person has taken result 1
+		blocks    string
+		begun     []string
+		feedback  string
+		corrected int
+	}{
+		"valid": {says(valid), "", job.RunCompleted, "", []string{"a", "a.check", "b"}, "", 0},
+		"corrected": {says(wrong, valid), "", job.RunCompleted, "", []string{"a", "a.check", "a", "a.check", "b"},
+			"too small", 1},
+		"of a model": {says(`{"text":"…","output":`+wrong+`}`, `{"output":`+valid+`}`), "", job.RunCompleted, "",
+			[]string{"a", "a.check", "a", "a.check", "b"}, "too small", 1},
+		"the schema is first": {says(valid), "rules: [{that: result.n > 1, else: one}], ", job.RunCompleted, "",
+			[]string{"a", "a", "a.check", "b"}, "one", 1},
+		"tried again": {says("", valid), "", job.RunCompleted, "", []string{"a", "a.check", "a.check", "b"}, "", 0},
+		"exhausted": {says(wrong, wrong), "", job.RunCompleted, "too small",
+			[]string{"a", "a.check", "a", "a.check", "b"}, "too small", 2},
+		"fails": {says(wrong, "", ""), "", job.RunCompleted, "gave no verdict: ",
+			[]string{"a", "a.check", "a", "a.check", "a.check", "b"}, "too small", 2},
+		"no verdict":    {says(`"fine"`), "", job.RunCompleted, "not {valid, errors}", []string{"a", "a.check", "b"}, "", 1},
+		"ends the step": {says(`{}`), "exhausted: fail, ", job.RunFailed, "", []string{"a", "a.check"}, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, map[string]agent{"a": writes, "a.check": test.judge})
+			h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
+			h.RegisterDelayedCallback(func() {
+				l := h.view(t)
+				require.Equal(t, job.RunBlocked, l.Status)
+				require.Contains(t, l.Why, test.blocks)
+				h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.CompleteStep, Attempt: 1})
+			}, time.Hour)
+			h.start(t, head+`steps:
+  a:
+    task: {type: write, payload: {}}
+    check: {`+test.check+`task: {type: judge, payload: {n: "${result.n}"}, retry: {max_attempts: 2}}, correct: {attempts: 1}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
+`, "")
+			l := h.outcome(t)
+			require.Equal(t, test.status, l.Status, l.Why)
+			require.Equal(t, test.begun, h.begun)
+			a := l.Entry("a")
+			require.Len(t, a.Corrections, test.corrected)
+			require.Contains(t, string(h.inputs["a"]), test.feedback)
+			last := a.Attempts[len(a.Attempts)-1].Number
+			require.JSONEq(t, fmt.Sprintf(`{"n":%d}`, last), string(h.inputs["a.check"]), "the check sees the result")
+			if test.status == job.RunCompleted {
+				taken := map[bool]int{true: 1, false: last}[test.blocks != ""]
+				require.JSONEq(t, fmt.Sprint(taken), string(h.inputs["b"]))
+			}
+			for i, attempt := range a.Verdict.Attempts {
+				require.Equal(t, i+1, attempt.Number, "the attempts of all verdicts count on")
+			}
+		})
+	}
+}
+
+// TestVerdictInTime: the deadline of a step holds for its check too, and the result is not lost.
+func TestVerdictInTime(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	h := newHarness(t, map[string]agent{"a": returns(`{"n":1}`), "a.check": lasts(time.Minute, stopped)})
+	h.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil)
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, "its result is being checked", h.view(t).Entry("a").Why)
+		h.RegisterDelayedCallback(func() { close(stopped) }, time.Second)
+	}, 500*time.Millisecond)
+	h.RegisterDelayedCallback(func() {
+		require.Contains(t, h.view(t).Entry("a").Why, "its deadline of 1s passed")
+		h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "a", Action: job.CompleteStep, Attempt: 1})
+	}, time.Hour)
+	h.start(t, head+`steps:
+  a: {task: {type: write}, deadline: 1s, check: {task: {type: judge}}}
+`, "")
+	l := h.outcome(t)
+	require.Equal(t, job.RunCompleted, l.Status, l.Why)
+	require.Equal(t, json.RawMessage(`{"n":1}`), l.Entry("a").Output)
+}
