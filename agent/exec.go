@@ -33,6 +33,11 @@ type ExecPayload struct {
 	Command []string          `json:"command"`
 	Env     map[string]string `json:"env,omitempty"` // added to what the command inherits
 	Dir     string            `json:"dir,omitempty"`
+
+	// Feedback is what was wrong with the results so far, where the command is to correct one, and Note what a person
+	// wrote about it. The command has the newest in MAINSTAY_FEEDBACK, as JSON, and the note in MAINSTAY_NOTE.
+	Feedback []json.RawMessage `json:"feedback,omitempty"`
+	Note     string            `json:"note,omitempty"`
 }
 
 // ExecResult is the result of an exec task.
@@ -99,6 +104,10 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	}
 	if i := task.Instance; i != nil {
 		cmd.Env = append(cmd.Env, "MAINSTAY_JOB="+i.Job, "MAINSTAY_INSTANCE="+i.Name)
+	}
+	if n := len(p.Feedback); n > 0 {
+		cmd.Env = append(cmd.Env, "MAINSTAY_FEEDBACK="+string(p.Feedback[n-1]),
+			"MAINSTAY_NOTE="+strings.ReplaceAll(p.Note, "\x00", ""))
 	}
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)

@@ -51,7 +51,7 @@ func (e *Entry) again() {
 	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
 	e.Begun, e.Elements, e.Counts, e.Array = false, nil, nil, ""
 	if e.Verdict != nil {
-		e.Verdict.Status = StepPending
+		*e.Verdict = Work{Status: StepPending, TaskID: e.Verdict.TaskID, Attempts: e.Verdict.Attempts}
 	}
 }
 
@@ -61,8 +61,8 @@ const (
 	maxErrorLength = 1000
 )
 
-// ReadVerdict reads the result of a task that checked a result, {valid, errors}; that of a model has it as output.
-// problem says why it is no verdict.
+// ReadVerdict reads the result of a task that checked a result, {valid, errors}; that of a model has it as output, that
+// of a command as complete_step. problem says why it is no verdict.
 //
 //workflowcheck:ignore
 func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
@@ -70,6 +70,7 @@ func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
 		Valid  *bool    `json:"valid"`
 		Errors []string `json:"errors"`
 	}
+	result, _, _ = Completion(result)
 	var model struct {
 		says
 		Output says `json:"output"`

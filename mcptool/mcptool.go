@@ -29,7 +29,8 @@ import (
 // Type is the type of tasks that call a tool.
 const Type = "mcp-tool"
 
-// keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call.
+// keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call. A correction
+// is another call: its number follows the id.
 const keyName = "dev.mainstay/idempotency-key"
 
 const (
@@ -54,6 +55,8 @@ type Call struct {
 	Server    string         `json:"server"`
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments,omitempty"`
+	// Feedback is what was wrong with the results so far, where the call is a correction.
+	Feedback []json.RawMessage `json:"feedback,omitempty"`
 }
 
 // Result is what a tool answered.
@@ -132,8 +135,12 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	if err != nil {
 		return nil, fmt.Errorf("open a session with the server: %w", err)
 	}
+	key := task.ID
+	if n := len(call.Feedback); n > 0 {
+		key = fmt.Sprintf("%s.c%d", key, n+1)
+	}
 	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments,
-		Meta: mcp.Meta{keyName: task.ID}})
+		Meta: mcp.Meta{keyName: key}})
 	if err != nil {
 		if again || ctx.Err() != nil {
 			return nil, fmt.Errorf("call the tool: %w", err)

@@ -228,7 +228,7 @@ var plantedBugs = map[string][]edit{
 	"unmatched-dropped": {{"workflows/inbound.go", `			if len(i.record.Dispatches) == 0 {`,
 		`			if len(i.record.Dispatches) == 0 && !plants("unmatched-dropped") {`}},
 	// A result that is not valid is corrected without end.
-	"corrections-endless": {{"job/correction.go", `	if len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
+	"corrections-endless": {{"job/correction.go", `	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
 		`	if plants("corrections-endless") || len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
 	// A task does not know which providers have failed it.
 	"route-forgotten": {{"workflows/delivery/attempt.go", `	attempt.Route = route
@@ -250,6 +250,13 @@ var plantedBugs = map[string][]edit{
 	}
 	if err != nil {
 		c.drop(session)`}},
+	// The verdict on one result is not forgotten when the next is checked.
+	"verdict-kept": {{"job/correction.go", `	if e.Verdict != nil {
+`, `	if e.Verdict != nil && !plants("verdict-kept") {
+`}},
+	// Each call of a tool has a key of its own.
+	"tool-key-changes": {{"mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,
+		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[plants("tool-key-changes")]}`}},
 	// A handler's signs of life do not count.
 	"beacon-unheard": {{"agent/beacon.go", `func (s *signs) alive() {
 `, `func (s *signs) alive() {

@@ -90,8 +90,9 @@ func (r *run) restore(tasks map[string]contract.TaskInput) {
 		if t, open := tasks[e.Step]; open {
 			r.open = append(r.open, &work{run: r, key: e.Step, step: e.Step, element: -1, task: t})
 		}
-		if t, open := tasks[job.CheckKey(e.Step)]; open {
-			r.open = append(r.open, &work{run: r, key: job.CheckKey(e.Step), step: e.Step, element: job.OfCheck, task: t})
+		key := job.CheckKey(e.Step)
+		if t, open := tasks[key]; open {
+			r.open = append(r.open, &work{run: r, key: key, step: e.Step, element: job.OfCheck, task: t})
 		}
 		for n := range e.Elements {
 			key := job.ElementKey(e.Step, n)
