@@ -113,6 +113,10 @@ func TestToolsAreCalled(t *testing.T) {
 		})
 	}
 	require.Equal(t, "t-1", s.key.Load(), "the server can tell a repeated call by it")
+	_, err = tools(t, &Server{URL: url}).Handle(t.Context(), &agent.Task{ID: "t-1", Attempt: 2,
+		RetrySafety: fleet.Idempotent, Payload: json.RawMessage(`{"server":"s","tool":"shout","feedback":[{}]}`)})
+	require.NoError(t, err)
+	require.Equal(t, "t-1.c2", s.key.Load(), "a correction is another call")
 }
 
 func TestWhatTheOperatorDoesNotAllowIsNotCalled(t *testing.T) {

@@ -25,8 +25,8 @@ var meshPlants = map[string][2]string{
 	"route-forgotten":        {"testsuite/e2e", "TestModelsFailOver"},
 	"key-told":               {"testsuite/e2e", "TestModelsFailOver"},
 	"tool-repeated":          {"mcptool", "TestACallIsNotRepeated"},
-	"tool-key-changes":       {"testsuite/process", "TestToolsOfAgentsThatDie"},
-	"verdict-kept":           {"testsuite/process", "TestVerdictsThroughKills"},
+	"tool-key-changes":       {"mcptool", "TestToolsAreCalled"},
+	"verdict-kept":           {"workflows/run", "TestVerdicts"},
 	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
 	"spans-dropped":          {"telemetry/tracing", "TestSpansOutlastTheirCollector"},
 }
