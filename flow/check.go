@@ -106,7 +106,10 @@ func (c *checker) job() {
 	c.duration("deadline", d.Deadline, time.Second, longest)
 	c.inputSchema()
 	c.triggers()
-	c.check(d.Budget == nil || d.Budget.Tokens > 0, "budget.tokens", "must be above 0")
+	if b := d.Budget; b != nil {
+		c.check(b.Tokens >= 0 && b.USD >= 0 && (b.Tokens > 0 || b.MicroUSD() > 0), "budget",
+			"must give tokens or usd, above 0")
+	}
 	if d.Concurrency != nil {
 		oneOf(c, "concurrency.then", d.Concurrency.Then, job.ThenQueue, job.ThenSkip, job.ThenCancelOther)
 		c.check(d.Concurrency.MaxRuns >= 0 && d.Concurrency.MaxRuns <= 100, "concurrency.max_runs",

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +123,23 @@ type Concurrency struct {
 
 // Budget bounds what models take.
 type Budget struct {
-	Tokens int `json:"tokens" minimum:"1" doc:"How many tokens, in and out together."`
+	Tokens int     `json:"tokens,omitempty" minimum:"1" doc:"How many tokens, in and out together."`
+	USD    float64 `json:"usd,omitempty" minimum:"0.000001" doc:"How many US dollars, by the prices that agents know."`
+}
+
+// MicroUSD is its money in millionths of a dollar.
+func (b *Budget) MicroUSD() int { return int(math.Round(b.USD * 1e6)) }
+
+// String says what it gives.
+func (b *Budget) String() string {
+	var parts []string
+	if b.Tokens > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens", b.Tokens))
+	}
+	if b.USD > 0 {
+		parts = append(parts, fmt.Sprintf("$%.2f", b.USD))
+	}
+	return strings.Join(parts, " and ")
 }
 
 // Then says what becomes of a run beyond the limit.

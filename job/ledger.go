@@ -62,7 +62,8 @@ type Ledger struct {
 	Output     json.RawMessage `json:"output,omitempty" doc:"What a terminal sink completed the run with."`
 	Paused     *RunPause       `json:"paused,omitempty"`
 	Tokens     int             `json:"tokens,omitempty" doc:"What the models that its steps called have taken, in and out."`
-	Budgets    int             `json:"budgets,omitempty" doc:"How often a resume gave it its budget of tokens again."`
+	MicroUSD   int             `json:"micro_usd,omitempty" doc:"What that cost, in millionths of a US dollar, as far as agents know the prices."`
+	Budgets    int             `json:"budgets,omitempty" doc:"How often a resume gave it its budget again."`
 	Cancel     *Decision       `json:"cancel,omitempty" doc:"Who cancelled it, and why."`
 	Decisions  []Decision      `json:"decisions,omitempty" doc:"What people decided about the run and its steps: the newest 50."`
 	StartedAt  time.Time       `json:"started_at"`
@@ -97,10 +98,22 @@ func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now
 	return l
 }
 
-// OverBudget reports whether models have used up what the job gives them.
-func (l *Ledger) OverBudget(p *Plan) bool {
-	return p.Budget != nil && l.Tokens >= p.Budget.Tokens*(1+l.Budgets)
+// budgets is how often what models took has used up what the job gives them.
+func (l *Ledger) budgets(p *Plan) (n int) {
+	if b := p.Budget; b != nil && b.Tokens > 0 {
+		n = l.Tokens / b.Tokens
+	}
+	if b := p.Budget; b != nil && b.MicroUSD() > 0 {
+		n = max(n, l.MicroUSD/b.MicroUSD())
+	}
+	return n
 }
+
+// OverBudget reports whether models have used up what the job gives them, and what resumes have given them since.
+func (l *Ledger) OverBudget(p *Plan) bool { return l.budgets(p) > l.Budgets }
+
+// RenewBudget gives models their budget again if they have used it up.
+func (l *Ledger) RenewBudget(p *Plan) { l.Budgets = max(l.Budgets, l.budgets(p)) }
 
 // Entry returns the entry of a step, nil for none.
 func (l *Ledger) Entry(step string) *Entry {

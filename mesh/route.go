@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -147,15 +148,18 @@ type Usage struct {
 	InputTokens  int `json:"input_tokens"`
 	OutputTokens int `json:"output_tokens"`
 	CachedTokens int `json:"cached_tokens,omitempty"` // of those in
+	// USD is what it cost, where the agent knows the model's prices.
+	USD float64 `json:"usd,omitempty"`
 }
 
-// Tokens are those that a call took, in and out, by the result of its task.
+// Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar.
 //
 //workflowcheck:ignore
-func Tokens(result json.RawMessage) int {
+func Taken(result json.RawMessage) (tokens, microUSD int) {
 	var r struct {
 		Invocation Usage `json:"invocation"`
 	}
 	_ = json.Unmarshal(result, &r) // a result that says nothing of tokens counts none
-	return max(0, r.Invocation.InputTokens) + max(0, r.Invocation.OutputTokens)
+	tokens = max(0, r.Invocation.InputTokens) + max(0, r.Invocation.OutputTokens)
+	return tokens, max(0, int(math.Round(r.Invocation.USD*1e6))) // whole, so that sums are exact
 }

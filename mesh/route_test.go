@@ -99,6 +99,9 @@ func TestReroute(t *testing.T) {
 	require.Equal(t, []time.Duration{mesh.Cooldown, 2 * mesh.Cooldown, 10 * time.Minute},
 		[]time.Duration{mesh.RouteWait(spec, 0), mesh.RouteWait(spec, 2), mesh.RouteWait(spec, 99)})
 	require.Zero(t, mesh.RouteWait(&fleet.TaskSpec{Routes: []fleet.Route{a}}, 0), "there is no other")
-	require.Equal(t, 12, mesh.Tokens(json.RawMessage(`{"invocation":{"input_tokens":9,"output_tokens":3}}`)))
-	require.Zero(t, mesh.Tokens(json.RawMessage(`[1]`)))
+	for result, want := range map[string][2]int{`{"invocation":{"input_tokens":9,"output_tokens":3}}`: {12, 0}, `[1]`: {},
+		`{"invocation":{"input_tokens":9,"usd":0.000125}}`: {9, 125}} {
+		tokens, microUSD := mesh.Taken(json.RawMessage(result))
+		require.Equal(t, want, [2]int{tokens, microUSD}, result)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/mesh"
 )
 
 // File says which models an agent may call: a YAML file.
@@ -26,6 +27,19 @@ type Provider struct {
 	KeyEnv string `json:"key_env"`
 	// Models are those that tasks may name. Default: any.
 	Models []string `json:"models"`
+	// Prices are those of models. What a model without one takes costs nothing.
+	Prices map[string]Price `json:"prices"`
+}
+
+// Price is what a million tokens of a model cost, in US dollars.
+type Price struct {
+	In  float64 `json:"in"`
+	Out float64 `json:"out"`
+}
+
+// of is what a call cost.
+func (p Price) of(u *mesh.Usage) float64 {
+	return (p.In*float64(u.InputTokens) + p.Out*float64(u.OutputTokens)) / 1e6
 }
 
 // Read reads and checks a file.
@@ -67,6 +81,11 @@ func Read(path string) (*File, error) {
 			wrong(field+".url", "must be like https://models.example/v1; a key belongs into key_env")
 		case p.KeyEnv != "" && os.Getenv(p.KeyEnv) == "":
 			wrong(field+".key_env", "the environment has no variable %s", p.KeyEnv)
+		}
+		for _, model := range slices.Sorted(maps.Keys(p.Prices)) {
+			if price := p.Prices[model]; price.In < 0 || price.Out < 0 {
+				wrong(field+".prices."+model, "must be US dollars for a million tokens, like {in: 3, out: 15}")
+			}
 		}
 	}
 	if len(problems) > 0 {

@@ -160,6 +160,7 @@ func (m *Models) call(ctx context.Context, p *Provider, r *Request, attempt int)
 	}
 	i := &result.Invocation
 	i.Provider, i.Model, i.Attempt = r.Route.Provider, r.Route.Model, attempt
+	i.USD = p.Prices[i.Model].of(&i.Usage)
 	i.StartedAt, i.EndedAt, i.RequestSHA256 = begun, time.Now().UTC(), hex.EncodeToString(sum[:])
 	if text := bytes.TrimSpace([]byte(result.Text)); json.Valid(text) && (text[0] == '{' || text[0] == '[') {
 		result.Output = text

@@ -30,7 +30,8 @@ func ask(t *testing.T, kind, payload string, answer http.HandlerFunc) (*Result, 
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
 	known := map[string]fleet.ProviderAccess{}
-	models, err := New(&File{Providers: map[string]*Provider{"p": {Kind: kind, URL: server.URL, KeyEnv: "MODEL_TEST_KEY"}}},
+	models, err := New(&File{Providers: map[string]*Provider{"p": {Kind: kind, URL: server.URL, KeyEnv: "MODEL_TEST_KEY",
+		Prices: map[string]Price{"m": {In: 1000, Out: 2000}}}}},
 		func(name string, access fleet.ProviderAccess) error { known[name] = access; return nil })
 	require.NoError(t, err)
 	got, err := models.Handle(t.Context(), &agent.Task{Attempt: 2, Payload: json.RawMessage(payload)})
@@ -120,6 +121,7 @@ func TestModelsAreCalled(t *testing.T) {
 	require.Len(t, sent["messages"], 1)
 	require.EqualValues(t, 4096, sent["max_tokens"])
 	require.Equal(t, 7, got.Invocation.InputTokens)
+	require.InDelta(t, 0.011, got.Invocation.USD, 1e-9, "7 tokens in, 2 out")
 }
 
 func TestFailuresOfCalls(t *testing.T) {

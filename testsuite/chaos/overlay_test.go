@@ -229,7 +229,7 @@ var plantedBugs = map[string][]edit{
 		`			if len(i.record.Dispatches) == 0 && !plants("unmatched-dropped") {`}},
 	// A result that is not valid is corrected without end.
 	"corrections-endless": {{"job/correction.go", `	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
-		`	if plants("corrections-endless") || len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
+		`	if plants("corrections-endless") || !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
 	// A task does not know which providers have failed it.
 	"route-forgotten": {{"workflows/delivery/attempt.go", `	attempt.Route = route
 `, `	if !plants("route-forgotten") {
@@ -253,6 +253,10 @@ var plantedBugs = map[string][]edit{
 	// The verdict on one result is not forgotten when the next is checked.
 	"verdict-kept": {{"job/correction.go", `	if e.Verdict != nil {
 `, `	if e.Verdict != nil && !plants("verdict-kept") {
+`}, {"workflows/run/evaluate.go", `	delete(r.results, job.CheckKey(o.Step))
+`, `	if !plants("verdict-kept") {
+		delete(r.results, job.CheckKey(o.Step))
+	}
 `}},
 	// Each call of a tool has a key of its own.
 	"tool-key-changes": {{"mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,

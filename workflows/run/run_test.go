@@ -663,30 +663,35 @@ func TestSkippedWhileEvaluated(t *testing.T) {
 }
 
 // A run whose models have used up its budget is paused before the next step; each resume gives it as much again.
-func TestBudgetOfTokens(t *testing.T) {
+func TestBudgets(t *testing.T) {
 	t.Parallel()
-	took := returns(`{"invocation":{"input_tokens":90,"output_tokens":20}}`)
-	h := newHarness(t, map[string]agent{"a": took, "b": took})
-	var paused []*job.Ledger
-	for n := range 2 {
-		h.RegisterDelayedCallback(func() {
-			paused = append(paused, h.view(t))
-			h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
-		}, time.Duration(n+1)*time.Hour)
-	}
-	h.start(t, head+`budget: {tokens: 100}
+	for _, budget := range []string{"tokens: 100", "usd: 0.1", "tokens: 1000, usd: 0.1", "tokens: 100, usd: 9"} {
+		t.Run(budget, func(t *testing.T) {
+			t.Parallel()
+			took := returns(`{"invocation":{"input_tokens":90,"output_tokens":20,"usd":0.11}}`)
+			h := newHarness(t, map[string]agent{"a": took, "b": took})
+			var paused []*job.Ledger
+			for n := range 2 {
+				h.RegisterDelayedCallback(func() {
+					paused = append(paused, h.view(t))
+					h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
+				}, time.Duration(n+1)*time.Hour)
+			}
+			h.start(t, head+`budget: {`+budget+`}
 steps:
   a: {task: {type: model, routes: [{provider: north, model: m}]}}
   b: {after: [a], task: {type: model, routes: [{provider: north, model: m}]}}
   c: {after: [b], task: {type: echo}}
 `, "")
-	l := h.outcome(t)
-	require.Equal(t, job.RunCompleted, l.Status, l.Why)
-	require.Equal(t, []int{220, 2}, []int{l.Tokens, l.Budgets})
-	for n, step := range []string{"b", "c"} {
-		require.Equal(t, job.RunPaused, paused[n].Status)
-		require.Contains(t, paused[n].Why, fmt.Sprintf("its models have taken %d tokens", 110*(n+1)))
-		require.Equal(t, job.StepReady, paused[n].Entry(step).Status, "it has not begun")
+			l := h.outcome(t)
+			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, []int{220, 220_000, 2}, []int{l.Tokens, l.MicroUSD, l.Budgets})
+			for n, step := range []string{"b", "c"} {
+				require.Equal(t, job.RunPaused, paused[n].Status)
+				require.Contains(t, paused[n].Why, fmt.Sprintf("its models have taken %d tokens", 110*(n+1)))
+				require.Equal(t, job.StepReady, paused[n].Entry(step).Status, "it has not begun")
+			}
+		})
 	}
 }
 

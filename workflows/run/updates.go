@@ -86,17 +86,15 @@ func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
 func (r *run) heedBudget(ctx workflow.Context, begin []string) {
 	waits := len(begin) > 0 || slices.ContainsFunc(r.open, func(w *work) bool { return w.delivery == nil })
 	if waits && r.ledger.Paused == nil && r.ledger.Cancel == nil && r.ledger.OverBudget(&r.in.Plan) {
-		why := fmt.Sprintf("its models have taken %d tokens, and its budget is used up: resume gives it %d more",
-			r.ledger.Tokens, r.in.Plan.Budget.Tokens)
+		why := fmt.Sprintf("its models have taken %d tokens, and its budget is used up: resume gives it %s more",
+			r.ledger.Tokens, r.in.Plan.Budget)
 		r.pause(ctx, contract.PauseRunRequest{Mode: job.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
 	}
 }
 
 func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
 	r.ledger.Decide(decision(ctx, "resume", req))
-	if r.ledger.OverBudget(&r.in.Plan) {
-		r.ledger.Budgets = r.ledger.Tokens / r.in.Plan.Budget.Tokens
-	}
+	r.ledger.RenewBudget(&r.in.Plan)
 	r.ledger.Paused = nil
 	for _, w := range r.open {
 		if w.delivery != nil {

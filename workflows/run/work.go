@@ -228,7 +228,8 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		kind = w.task.Spec.Type
 	}
 	if kind == mesh.ModelTask {
-		r.ledger.Tokens += mesh.Tokens(state.Result)
+		tokens, microUSD := mesh.Taken(state.Result)
+		r.ledger.Tokens, r.ledger.MicroUSD = r.ledger.Tokens+tokens, r.ledger.MicroUSD+microUSD
 	}
 	switch {
 	case len(state.Result) > int(s.ResultLimit):
