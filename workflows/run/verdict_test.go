@@ -3,12 +3,15 @@ package run_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -114,4 +117,39 @@ func TestVerdictInTime(t *testing.T) {
 	l := h.outcome(t)
 	require.Equal(t, job.RunCompleted, l.Status, l.Why)
 	require.Equal(t, json.RawMessage(`{"n":1}`), l.Entry("a").Output)
+}
+
+// TestVerdictContinuesAsNew: a run that continues as new after a result, and after a verdict, has each made once.
+func TestVerdictContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	slowly := func(answer string) agent {
+		return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+			<-time.After(100 * time.Millisecond)
+			return returns(answer)(ctx, in)
+		}
+	}
+	in, begun, continued := contract.RunInput{}, []string(nil), 0
+	for n := range 6 {
+		h := newHarness(t, map[string]agent{"a": slowly(`{"n":1}`), "a.check": slowly(`{"valid":true}`)})
+		if n < 3 {
+			h.RegisterDelayedCallback(func() { h.SetContinueAsNewSuggested(true) }, time.Millisecond)
+		}
+		h.startWith(t, head+`steps:
+  a: {task: {type: write}, deadline: 1h, check: {task: {type: judge}}}
+  b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
+`, in)
+		begun = append(begun, h.begun...)
+		var again *workflow.ContinueAsNewError
+		if !errors.As(h.GetWorkflowError(), &again) {
+			l := h.outcome(t)
+			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.Equal(t, []string{"a", "a.check", "b"}, begun)
+			require.GreaterOrEqual(t, continued, 2)
+			return
+		}
+		continued++
+		in = contract.RunInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	}
+	t.Fatal("the run does not end")
 }
