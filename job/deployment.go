@@ -158,6 +158,29 @@ func (j *Job) held() bool {
 	return r != nil && r.Status == DeploymentFailed
 }
 
+// overdueAfter is how much later than its deadline a deployment may end: it is a matter of moments.
+const overdueAfter = time.Minute
+
+// Overdue reports whether the deployment of the version in force should have failed and has not.
+func (j *Job) Overdue(now time.Time) bool {
+	r, u := j.rolling(), j.Definition().Updating()
+	return r != nil && u != nil && j.Paused == nil && j.stuck(r, u, now.Add(-overdueAfter)) != ""
+}
+
+// Short reports whether a service has fewer healthy instances than it is to have.
+func (j *Job) Short() bool {
+	if d := j.Definition(); d == nil || d.Type != Service || j.Stopped != nil || j.Paused != nil {
+		return false
+	}
+	passing := map[string]bool{}
+	for n := range j.Instances {
+		if i := &j.Instances[n]; i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing {
+			passing[i.Name] = true
+		}
+	}
+	return len(passing) < j.Count
+}
+
 // MayPromote is why a person cannot promote the canaries now; empty: that is possible.
 func (j *Job) MayPromote() string {
 	switch r := j.rolling(); {
