@@ -55,6 +55,7 @@ export const job = {
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(j.cluster), " / ", h("a", { href: "#/jobs" + query({ cluster: j.cluster }) }, "Jobs")),
       h("header.row", null, h("h1", { tabindex: "-1" }, j.name), j.stopped ? badge("stopped") : j.paused ? badge("paused") : badge(passing < j.has.wanted ? "degraded" : "healthy", `${num(passing)} of ${num(j.has.wanted)} healthy`)),
       [j.stopped, j.paused].map((d) => d && h("p.why", null, d === j.stopped ? "Stopped for " : "Paused for ", ago(d.at, "for"), d.by && ` by ${d.by}`, d.reason && `: ${d.reason}`)),
+      j.has.why && h("p.why", null, `None is started now: ${j.has.why}`),
       current && current.status !== "successful" && h("p.why", null, deploymentBadge(current.status), ` Version ${current.version}: `, counts(current), current.reason && `. ${current.reason}`),
       h("div.actions", null, can(j, current).map((a) => button(onJob[a][0], () => onJob[a][1](j), { key: a, kind: ["stop", "fail", "revert"].includes(a) ? "danger" : ["promote", "resume"].includes(a) ? "primary" : "" })),
         j.type !== "batch" && temporalLink("job/" + j.name)),
