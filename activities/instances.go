@@ -34,6 +34,11 @@ func (a *Control) LookAtInstances(
 		}
 		seen.Agents = job.AgentsFor(&view.Cluster, in.Definition)
 	}
+	if required := in.Definition.Required(); len(required) > 0 {
+		if seen.Missing, err = a.store().Jobs().Unmet(ctx, in.Definition.Tenant, required); err != nil {
+			return seen, fmt.Errorf("look for required services: %w", err)
+		}
+	}
 	ended := make([]bool, len(in.Tasks))
 	parallel.Each(len(in.Tasks), instancesAtOnce, func(i int) {
 		info, err := a.store().Describe(ctx, contract.TaskWorkflowID(in.Tasks[i]))

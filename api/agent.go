@@ -13,6 +13,7 @@ type Agent struct {
 	Status       fleet.AgentStatus `json:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	StatusSince  *time.Time        `json:"status_since,omitempty"`
 	StatusReason string            `json:"status_reason,omitempty"`
+	Connection   fleet.Connection  `json:"connection" enum:"connected,reconnecting,disconnected,offline" doc:"How it stands with its hub, whatever its status: connected; out of touch, and may come back within its grace (reconnecting); its grace is over, and its work is held for it (disconnected); or it was given up or has left (offline)."`
 	State        WorkerState       `json:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining, or in maintenance), or no hub has it (dead)."`
 	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
 	Shards       []int             `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`

@@ -33,6 +33,7 @@ type JobEntry struct {
 	Count     int      `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	// Deployment is where the deployment of the version in force stands.
 	Deployment job.DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
+	Service    string               `json:"service,omitempty" doc:"What its instances are found by: GET /services/{name}."`
 	CreatedAt  *time.Time           `json:"created_at,omitempty"`
 }
 
@@ -60,6 +61,7 @@ type JobInstance struct {
 type JobInstances struct {
 	Wanted     int             `json:"wanted" doc:"How many there are to be; of a job on each agent, how many there are."`
 	Deployment *job.Deployment `json:"deployment,omitempty" doc:"Of a job with update: that of the version in force."`
+	Why        string          `json:"why,omitempty" doc:"Why no instance is started now, though some may be wanted."`
 	Instances  []JobInstance   `json:"instances"`
 }
 

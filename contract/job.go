@@ -73,6 +73,8 @@ type JobNote struct {
 	Count int `json:"count,omitempty"`
 	// Deployment is where the deployment of the version in force stands.
 	Deployment job.DeploymentStatus `json:"deployment,omitempty"`
+	// Service is what its instances are found by.
+	Service string `json:"service,omitempty"`
 }
 
 // ScheduleJob is the input of ScheduleJobActivity.
@@ -128,6 +130,8 @@ type LookAtInstances struct {
 type InstancesSeen struct {
 	job.Agents
 	Ended []string `json:"ended,omitempty"`
+	// Missing are the required services without a healthy instance.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // ChangeInstances says which instances to start and stop. The activity answers the tasks to stop that do not exist.

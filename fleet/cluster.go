@@ -27,6 +27,18 @@ const (
 var AgentStatuses = []AgentStatus{AgentOnline, AgentSuspect, AgentWarning, AgentStopping, AgentOffline, AgentDraining,
 	AgentMaintenance}
 
+// Connection is how an agent stands with its hub. An agent that is lost goes through these in their order; it skips
+// disconnected where nothing holds its work for it.
+type Connection string
+
+// The connections.
+const (
+	Connected    Connection = "connected"
+	Reconnecting Connection = "reconnecting" // it is out of touch, and its grace runs
+	Disconnected Connection = "disconnected" // its grace is over, and its work is held for it
+	GivenUp      Connection = "offline"
+)
+
 // Role is a member's role in its cluster.
 type Role string
 
@@ -89,6 +101,19 @@ type Member struct {
 
 // Serving reports whether the member may get work.
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
+
+// Connection is how the member stands with its hub, which publishes live of it.
+func (m *Member) Connection(live AgentStatus) Connection {
+	switch {
+	case !m.Connected():
+		return GivenUp
+	case m.Status == AgentSuspect || !m.HubLostAt.IsZero():
+		return Disconnected
+	case live == AgentSuspect || live == AgentWarning:
+		return Reconnecting
+	}
+	return Connected
+}
 
 // Can reports whether the member has a capability.
 func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,5 +35,27 @@ func TestClusterStatus(t *testing.T) {
 			require.Equal(t, c.want, cluster.Status())
 			require.Equal(t, c.online, cluster.HealthyCount())
 		})
+	}
+}
+
+func TestConnectionHasPhases(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		m    Member
+		live AgentStatus
+		want Connection
+	}{
+		"it polls":                         {Member{Status: AgentOnline, Hub: "h"}, AgentOnline, Connected},
+		"nothing is published yet":         {Member{Status: AgentOnline, Hub: "h"}, "", Connected},
+		"it finishes what it has":          {Member{Status: AgentOnline, Hub: "h"}, AgentStopping, Connected},
+		"its connection closed":            {Member{Status: AgentOnline, Hub: "h"}, AgentSuspect, Reconnecting},
+		"it is silent":                     {Member{Status: AgentOnline, Hub: "h"}, AgentWarning, Reconnecting},
+		"drained, its connection closed":   {Member{Status: AgentDraining, Hub: "h"}, AgentSuspect, Reconnecting},
+		"the brake holds it":               {Member{Status: AgentSuspect, Hub: "h"}, AgentSuspect, Disconnected},
+		"the brake holds it without a hub": {Member{Status: AgentOnline, Hub: "h", HubLostAt: time.Unix(1, 0)}, "", Disconnected},
+		"it was given up":                  {Member{Status: AgentOffline, Hub: "h"}, AgentSuspect, GivenUp},
+		"it left its maintenance":          {Member{Status: AgentMaintenance}, "", GivenUp},
+	} {
+		require.Equal(t, c.want, c.m.Connection(c.live), name)
 	}
 }

@@ -120,6 +120,8 @@ func (c *checker) job() {
 	}
 	c.check(d.Update == nil || d.Type == job.Service || d.Type == job.System, "update",
 		"belongs to a service or system job: remove it")
+	c.check(d.Requires == nil || d.Type != "" && d.Type != job.Batch, "requires",
+		"belongs to a service, system or sysbatch job: remove it")
 	if d.Instances != nil || d.Type != "" && d.Type != job.Batch {
 		c.instances()
 		return

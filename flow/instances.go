@@ -8,6 +8,9 @@ import (
 	"mainstay.dev/mainstay/job"
 )
 
+// maxRequired bounds the services that a job requires: each costs looks.
+const maxRequired = 8
+
 // instances checks a job whose work is instances.
 func (c *checker) instances() {
 	d := c.definition
@@ -49,6 +52,12 @@ func (c *checker) instances() {
 			"belongs to system and sysbatch jobs: give the agents of the zone a capability, and write capabilities")
 		c.check(p.Affinity == "" || service, "instances.place.affinity",
 			"belongs to a service: a %s job has one instance on each agent", d.Type)
+	}
+	for n, name := range d.Required() {
+		c.invalid("requires.services", fleet.ValidateID("services", name))
+		c.check(n < maxRequired, "requires.services", "has more than %d services", maxRequired)
+		c.check(in.Service == nil || in.Service.Name != name, "requires.services",
+			"has the job's own service %s, which could never start: remove it", name)
 	}
 	c.update()
 	c.instanceTask(in.Task)

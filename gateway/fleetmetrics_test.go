@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
@@ -20,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
 )
 
 // watchedFleet is a fake Temporal whose fleet a gateway tells of.
@@ -196,6 +198,12 @@ func TestFleetMetricsMove(t *testing.T) {
 			fleet.Cluster{}, count("blocked"), 0, 10},
 		{"mainstay_events_quarantined{}", "an event cannot be dispatched", fleet.Cluster{},
 			count("quarantined"), 0, 6},
+		{"mainstay_cluster_deployments{cluster_id=east,status=failed}", "a new version is not healthy",
+			fleet.Cluster{}, keepsService(job.DeploymentFailed), 0, 1},
+		{"mainstay_cluster_deployments_overdue{cluster_id=east}", "nobody ends a deployment", fleet.Cluster{},
+			keepsService(job.DeploymentRunning), 0, 1},
+		{"mainstay_cluster_services_short{cluster_id=east}", "an instance of two passes", fleet.Cluster{},
+			keepsService(job.DeploymentFailed), 0, 1},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
 		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},
@@ -256,6 +264,24 @@ func own(owners ...string) func(*watchedFleet, *fleet.Cluster) {
 
 func wait(f *watchedFleet, _ *fleet.Cluster) {
 	f.backlogs = map[string]map[int32]int64{contract.ClusterLane("east"): {2: 3, 4: 1}}
+}
+
+// keepsService has a service of two with one instance that passes, whose newest deployment began long ago.
+func keepsService(status job.DeploymentStatus) func(*watchedFleet, *fleet.Cluster) {
+	return func(f *watchedFleet, _ *fleet.Cluster) {
+		j := &job.Job{Name: "web"}
+		j.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "east", Update: &job.Update{},
+			Instances: &job.Instances{Count: 2, Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
+		j.Deployment().Status = status
+		j.Instances = []job.Instance{{Name: "0", Health: fleet.InstancePassing}, {Name: "1"}}
+		e := open(contract.JobWorkflowID("web"), contract.JobWorkflow)
+		e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{
+			contract.MemoJob: payload(contract.JobNote{Type: job.Service, Count: 2, Deployment: status})}}
+		e.info.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{
+			contract.AttrCluster.GetName(): payload("east")}}
+		e.query = func() (any, error) { return j, nil }
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+	}
 }
 
 func count(status string) func(*watchedFleet, *fleet.Cluster) {

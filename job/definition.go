@@ -67,7 +67,21 @@ type Definition struct {
 	Budget      *Budget           `json:"budget,omitempty" doc:"What the models that its steps call may take in a run. One that has used it up is paused; each resume gives it as much again."`
 	Steps       map[string]*Step  `json:"steps,omitempty" doc:"Of a batch job: the steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
 	Instances   *Instances        `json:"instances,omitempty" doc:"Of a service, system or sysbatch job: what it has many of."`
+	Requires    *Requires         `json:"requires,omitempty" doc:"Of a service, system or sysbatch job: what must be there before its instances are started."`
 	Update      *Update           `json:"update,omitempty" doc:"Of a service or system job: how a new version takes the place of the one before. Left out: all instances are replaced at a time."`
+}
+
+// Requires is what must be there before instances are started.
+type Requires struct {
+	Services []string `json:"services" maxItems:"8" doc:"Each of these services of the same tenant must have a healthy instance. What runs already goes on when it has none any more."`
+}
+
+// Required are the services that must have a healthy instance before instances of the job are started.
+func (d *Definition) Required() []string {
+	if d == nil || d.Requires == nil {
+		return nil
+	}
+	return d.Requires.Services
 }
 
 // Trigger starts runs by itself. Exactly one of its fields is given.

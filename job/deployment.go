@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -158,6 +159,34 @@ func (j *Job) held() bool {
 	return r != nil && r.Status == DeploymentFailed
 }
 
+// overdueAfter is how much later than its deadline a deployment may end: it is a matter of moments.
+const overdueAfter = time.Minute
+
+// Overdue reports whether the deployment of the version in force should have failed and has not.
+func (j *Job) Overdue(now time.Time) bool {
+	r, u := j.rolling(), j.Definition().Updating()
+	return r != nil && u != nil && !j.waits() && j.stuck(r, u, now.Add(-overdueAfter)) != ""
+}
+
+// Short reports whether a service has fewer healthy instances than it is to have.
+func (j *Job) Short() bool {
+	if d := j.Definition(); d == nil || d.Type != Service || j.Stopped != nil || j.Paused != nil {
+		return false
+	}
+	return j.Passing() < j.Count
+}
+
+// Passing is how many of its instances are healthy, by their names.
+func (j *Job) Passing() int {
+	passing := map[string]bool{}
+	for n := range j.Instances {
+		if i := &j.Instances[n]; i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing {
+			passing[i.Name] = true
+		}
+	}
+	return len(passing)
+}
+
 // MayPromote is why a person cannot promote the canaries now; empty: that is possible.
 func (j *Job) MayPromote() string {
 	switch r := j.rolling(); {
@@ -193,16 +222,48 @@ func (j *Job) FailDeployment(by, reason string, now time.Time) {
 
 // Resume lets a job that was paused or stopped go on. Deadlines of its deployment did not run meanwhile.
 func (j *Job) Resume(now time.Time) {
-	if r := j.rolling(); r != nil && j.Paused != nil {
-		held := now.Sub(j.Paused.At)
-		r.ProgressAt = r.ProgressAt.Add(held)
-		for n := range j.Instances {
-			if i := &j.Instances[n]; !i.Due.IsZero() {
-				i.Due = i.Due.Add(held)
-			}
-		}
+	if j.Paused != nil {
+		j.prolong(now.Sub(j.Paused.At))
 	}
 	j.Paused, j.Stopped = nil, nil
+}
+
+// prolong moves the deadlines of the deployment that is under way.
+func (j *Job) prolong(by time.Duration) {
+	r := j.rolling()
+	if r == nil {
+		return
+	}
+	r.ProgressAt = r.ProgressAt.Add(by)
+	for n := range j.Instances {
+		if i := &j.Instances[n]; !i.Due.IsZero() {
+			i.Due = i.Due.Add(by)
+		}
+	}
+}
+
+// Require records which required services have no healthy instance. While there are some, no instance is started, and
+// deadlines of the deployment do not run.
+func (j *Job) Require(missing []string, now time.Time) {
+	switch had := len(j.Missing) > 0; {
+	case had && len(missing) == 0:
+		j.prolong(now.Sub(j.MissingSince))
+		j.MissingSince = time.Time{}
+	case !had && len(missing) > 0:
+		j.MissingSince = now
+	}
+	j.Missing = missing
+}
+
+// waits reports whether no instance is started now, though some may be wanted.
+func (j *Job) waits() bool { return j.Paused != nil || len(j.Missing) > 0 }
+
+// Waiting is why no instance is started now; empty: nothing is in the way.
+func (j *Job) Waiting() string {
+	if len(j.Missing) == 0 {
+		return ""
+	}
+	return "it waits until a healthy instance of each required service is there: none of " + strings.Join(j.Missing, ", ")
 }
 
 // TakeHealth records what a hub said of an instance's health. It reports whether that is new.

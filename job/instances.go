@@ -173,7 +173,7 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		present[i.Name] = true
-		if !i.Open() && keep[i.Name] && j.due(d, i, now) && j.Paused == nil {
+		if !i.Open() && keep[i.Name] && j.due(d, i, now) && !j.waits() {
 			*i = j.next(*i, j.versionFor(i, 0), now)
 		}
 		switch {
@@ -191,12 +191,12 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 		case !i.Open() || i.Asked:
 		case i.Stopping != "":
 			change.Stop = append(change.Stop, *i)
-		case !i.Started:
+		case !i.Started && len(j.Missing) == 0:
 			change.Start = append(change.Start, *i)
 		}
 	}
 	for nth, name := range wanted {
-		if present[name] || j.Paused != nil {
+		if present[name] || j.waits() {
 			continue
 		}
 		j.Instances = append(j.Instances, j.next(Instance{Name: name}, j.versionFor(&Instance{}, nth), now))
@@ -237,7 +237,7 @@ func (j *Job) dropReplaced() {
 // relieve starts a successor of each instance of a service whose agent is being drained, and stops the one that is not
 // needed any more: the old one when the new one passes, or the new one when the drain was cancelled.
 func (j *Job) relieve(d *Definition, now time.Time) {
-	if d.Type != Service || j.Paused != nil || j.Stopped != nil || j.rolling() != nil {
+	if d.Type != Service || j.waits() || j.Stopped != nil || j.rolling() != nil {
 		return
 	}
 	newest := map[string]int{}
@@ -394,7 +394,7 @@ func (j *Job) AnyOpen() bool {
 // NextStart is when the next instance that has ended is started again, or a deployment gets on; zero: at no time.
 func (j *Job) NextStart() (at time.Time) {
 	d := j.Definition()
-	if j.Paused != nil || j.Stopped != nil || d == nil || d.Type == Sysbatch {
+	if j.waits() || j.Stopped != nil || d == nil || d.Type == Sysbatch {
 		return at
 	}
 	for n := range j.Instances {

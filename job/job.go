@@ -24,6 +24,9 @@ type Job struct {
 	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	Stopped   *Decision  `json:"stopped,omitempty" doc:"Who stopped its instances."`
 	Instances []Instance `json:"instances,omitempty"`
+	// Missing have been so since MissingSince.
+	Missing      []string  `json:"missing,omitempty" doc:"Required services that have no healthy instance: until they have, no instance is started."`
+	MissingSince time.Time `json:"missing_since,omitzero"`
 	// Template is the version that instances must have at least: only their count has changed since.
 	Template    int          `json:"template,omitempty"`
 	Deployments []Deployment `json:"deployments,omitempty" doc:"Of a job with update: how its newest versions took the place of those before, the newest last."`

@@ -83,7 +83,7 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 	case j.Stopped != nil:
 		r.end(DeploymentCancelled, "the job was stopped", now)
 		return false
-	case j.Paused != nil:
+	case j.waits():
 		return false
 	}
 	u := j.Definition().Updating()
@@ -190,7 +190,7 @@ func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
 
 // expect sets by when each new instance of the deployment is to be healthy.
 func (j *Job) expect(wanted []string, now time.Time) {
-	if j.rolling() == nil || j.Paused != nil {
+	if j.rolling() == nil || j.waits() {
 		return
 	}
 	awaited := make(map[string]bool, len(wanted))

@@ -514,3 +514,22 @@ func TestAServiceIsMovedOffAnAgentThatIsDrained(t *testing.T) {
 	require.Equal(t, "0@1 1@1", r.versions())
 	require.Equal(t, 2, r.least)
 }
+
+func TestADeploymentIsOverdueWhenNobodyEndsIt(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 2, soon)
+	require.False(t, r.Short())
+	r.bad[2] = true
+	r.deploy(Service, 2, "2", with(func(u *Update) { u.HealthyWithin = fleet.Duration(20 * time.Second) }))
+	r.steps(5)
+	require.False(t, r.Short(), "the old ones go on")
+	deadline := r.now.Add(20 * time.Second)
+	require.False(t, r.Overdue(deadline))
+	require.True(t, r.Overdue(deadline.Add(overdueAfter)), "nobody planned since then")
+	r.until(DeploymentFailed)
+	require.False(t, r.Overdue(deadline.Add(time.Hour)))
+	r.report(&r.Instances[0], fleet.InstanceFailing)
+	require.True(t, r.Short())
+	r.Paused = &Decision{}
+	require.False(t, r.Short(), "a paused job starts nothing")
+}

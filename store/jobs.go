@@ -133,12 +133,47 @@ func (s Jobs) Page(
 			Stopped:    note.Stopped,
 			Count:      note.Count,
 			Deployment: note.Deployment,
+			Service:    note.Service,
 			Cluster:    contract.Keyword(attributes, contract.AttrCluster),
 			Tenant:     contract.Keyword(attributes, contract.AttrTenant),
 			CreatedAt:  TimeOf(info.GetStartTime()),
 		})
 	}
 	return jobs, next, err
+}
+
+// unmetPage is how many jobs are listed at a time.
+const unmetPage = 500
+
+// Unmet are those of the services that no job of the tenant has a healthy instance of.
+func (s Jobs) Unmet(ctx context.Context, tenant string, services []string) ([]string, error) {
+	query := contract.Equals("WorkflowType", contract.JobWorkflow) + " AND " +
+		contract.Equals("ExecutionStatus", "Running")
+	if tenant != "" {
+		query += " AND " + contract.Equals(contract.AttrTenant.GetName(), tenant)
+	}
+	unmet := slices.Clone(services)
+	for token, more := []byte(nil), true; more && len(unmet) > 0; more = len(token) > 0 {
+		jobs, next, err := s.Page(ctx, query, unmetPage, token)
+		if err != nil {
+			return nil, err
+		}
+		token = next
+		for i := range jobs {
+			at := slices.Index(unmet, jobs[i].Service)
+			if at < 0 || jobs[i].Tenant != tenant || jobs[i].Stopped {
+				continue
+			}
+			j, err := s.Get(ctx, jobs[i].Name)
+			if err != nil && KindOf(err) != NotFound {
+				return nil, err
+			}
+			if err == nil && j.Passing() > 0 {
+				unmet = slices.Delete(unmet, at, at+1)
+			}
+		}
+	}
+	return unmet, nil
 }
 
 // NextTimes are when the schedules of a job start runs next, in order.

@@ -66,7 +66,7 @@ func printAgents(a *app.App, agents []api.Agent) error {
 		header = append(header, "STATE", "CURRENT TASKS")
 	}
 	return app.PrintTable(a, agents, "There are no such agents.", header, func(g *api.Agent) []string {
-		cells := []string{g.ID, g.Cluster, string(g.Status), string(g.Health), string(g.Role), load(g),
+		cells := []string{g.ID, g.Cluster, statusText(g), string(g.Health), string(g.Role), load(g),
 			fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
 		if zones {
 			cells = slices.Insert(cells, 8, g.Zone)
@@ -159,8 +159,17 @@ func getCommand(a *app.App) *cobra.Command {
 	}, printAgent)
 }
 
+// statusText is an agent's status, and how it stands with its hub where the status does not say it.
+func statusText(g *api.Agent) string {
+	switch g.Connection {
+	case "", fleet.Connected, fleet.Connection(g.Status):
+		return string(g.Status)
+	}
+	return fmt.Sprintf("%s (%s)", g.Status, g.Connection)
+}
+
 func printAgent(a *app.App, g *api.Agent) error {
-	status := string(g.Status)
+	status := statusText(g)
 	if since := a.Ago(g.StatusSince); since != "" {
 		status += ", since " + since
 	}

@@ -238,6 +238,9 @@ func printJob(a *app.App, j *api.Job) error {
 			state += ": " + p.Reason
 		}
 	}
+	if why := j.Waiting(); why != "" && j.Stopped == nil && j.Paused == nil {
+		state = why
+	}
 	for i := range min(3, len(j.NextTimes)) {
 		next = append(next, j.NextTimes[i].Format(time.RFC3339))
 	}

@@ -57,7 +57,10 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 		Resources:        m.Resources,
 	}
 	a.Health = m.HealthLevel()
-	if heartbeat := live.Of(m); heartbeat != nil {
+	heartbeat := live.Of(m)
+	published, _, _ := contract.StatusOf(heartbeat)
+	a.Connection = m.Connection(published)
+	if heartbeat != nil {
 		takeLive(&a, heartbeat)
 	}
 	if !m.Connected() {

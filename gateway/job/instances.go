@@ -104,7 +104,7 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 			i.Address = m.Address
 		}
 	})
-	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment()}
+	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment(), Why: j.Waiting()}
 	if d.OnEachAgent() {
 		out.Wanted = len(list)
 	}

@@ -44,6 +44,7 @@ type clusterReading struct {
 	oldest      time.Duration // how long the oldest task has waited
 	deadLetters int64
 	reviews     int64 // with the runs and arrays that wait for a person
+	services    serviceReading
 }
 
 // fleetReader reads the fleet when its metrics are asked for, and not more often than needed.
@@ -125,6 +126,9 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 		}
 	}
 	if reading.held, err = h.Store.Count(ctx, contract.QuarantinedEvents()); err != nil {
+		return nil, err
+	}
+	if err := h.readServices(ctx, reading.clusters, now); err != nil {
 		return nil, err
 	}
 	reading.took = time.Since(now)

@@ -28,6 +28,7 @@ type fleetMetrics struct {
 	live, partitions, orphaned                             *prometheus.Desc
 	desired, minimum, oldest, reviews, paused, brake, lost *prometheus.Desc
 	unread, scalings, scalingBlocked, held                 *prometheus.Desc
+	deployments, overdue, short                            *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of the fleet, which read it when they are asked for.
@@ -102,6 +103,15 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		),
 		scalingBlocked: desc("mainstay_cluster_scaling_blocked",
 			"1 while scaling cannot start wanted agents (up) or stop surplus ones (down).", "cluster_id", "change"),
+		deployments: desc("mainstay_cluster_deployments",
+			"Jobs of the cluster whose newest version is being deployed (running), waits for its promotion (waiting), or could not be deployed (failed).",
+			"cluster_id", "status"),
+		overdue: desc("mainstay_cluster_deployments_overdue",
+			"Deployments of the cluster that have not ended although a deadline of theirs passed a minute ago or more.",
+			"cluster_id"),
+		short: desc("mainstay_cluster_services_short",
+			"Services of the cluster with fewer healthy instances than they are to have. Stopped and paused ones are not counted.",
+			"cluster_id"),
 		held: desc("mainstay_events_quarantined",
 			"Events from outside that could not be dispatched, and wait for a person."),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
@@ -113,7 +123,8 @@ func (m *fleetMetrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader,
 		m.leaseEpoch, m.handovers,
 		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost,
-		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked, m.held}
+		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked, m.held,
+		m.deployments, m.overdue, m.short}
 }
 
 // Describe implements prometheus.Collector.
@@ -209,6 +220,11 @@ func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 	gauge(m.reviews, float64(c.reviews), name)
 	gauge(m.paused, float64(len(c.Pauses)), name)
 	gauge(m.brake, float64(len(c.BrakeHolds)), name)
+	for _, status := range toldDeployments {
+		gauge(m.deployments, float64(c.services.deployments[status]), name, string(status))
+	}
+	gauge(m.overdue, float64(c.services.overdue), name)
+	gauge(m.short, float64(c.services.short), name)
 }
 
 // agents are the connected and the lost agents of all clusters by id: one that is lost in a cluster may have joined

@@ -13,6 +13,7 @@ import { overview, problem } from "./overview.js";
 import { agents, agent, clusters, cluster } from "./fleet.js";
 import { tasks, task, deadLetters, reviews } from "./tasks.js";
 import { runs, run, jobs } from "./runs.js";
+import { job } from "./services.js";
 import { arrays, array } from "./arrays.js";
 import { queue, failovers, failover, drains } from "./work.js";
 import { healing } from "./healing.js";
@@ -21,7 +22,7 @@ import { scaling } from "./scaling.js";
 performance.mark("script"); // a test reads it: by then the first view's reads are under way
 
 const views = { "": overview, agents, clusters, tasks, runs, jobs, arrays, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
-const one = { agents: agent, clusters: cluster, tasks: task, runs: run, arrays: array, failovers: failover };
+const one = { agents: agent, clusters: cluster, tasks: task, runs: run, jobs: job, arrays: array, failovers: failover };
 
 const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j"], ["arrays", "Arrays", "y"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
   ["drains", "Drains", "d"], ["healing", "Healing", "h"], ["scaling", "Scaling", "s"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];

@@ -18,10 +18,13 @@ function roles(a) {
   return a.role === "member" ? "" : badge(a.role);
 }
 
+/** away says how an agent stands with its hub, where its status does not. */
+const away = (a) => a.connection && a.connection !== "connected" && a.connection !== a.status && h("span.quiet", null, " ", a.connection === "offline" ? "not connected" : a.connection);
+
 const agentColumns = (withCluster) => [
   ["Agent", (a) => agentLink(a.id)],
   withCluster && ["Cluster", (a) => clusterLink(a.cluster)],
-  ["Status", (a) => [badge(a.status), a.status !== "online" && h("span.quiet", null, " for ", ago(a.status_since, "for"), a.status_reason && `: ${a.status_reason}`)]],
+  ["Status", (a) => [badge(a.status), away(a), a.status !== "online" && h("span.quiet", null, " for ", ago(a.status_since, "for"), a.status_reason && `: ${a.status_reason}`)]],
   ["Role", roles],
   ["Load", (a) => a.status === "offline" ? "" : load(a)],
   ["Heartbeat", (a) => a.status === "offline" ? "" : ago(a.last_heartbeat)],
@@ -63,7 +66,7 @@ export const agent = {
     const serving = ["online", "suspect", "warning"].includes(a.status);
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(a.cluster), " / ", h("span", null, "agent")),
-      h("header.row", null, h("h1", { tabindex: "-1" }, a.id), badge(a.status), a.role !== "member" && badge(a.role)),
+      h("header.row", null, h("h1", { tabindex: "-1" }, a.id), badge(a.status), away(a), a.role !== "member" && badge(a.role)),
       a.status !== "online" && h("p.why", null, label(a.status), " for ", ago(a.status_since, "for"), a.status_reason && `: ${a.status_reason}`),
       h("div.actions", null,
         serving && button("Drain…", () => act.drain(a.id)),

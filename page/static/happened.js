@@ -27,6 +27,7 @@ const sentences = {
   "drain.ended": (d) => [h("a", { href: "#/drains" }, "Drain"), ` ended: ${label(d.outcome)}`],
   "healing.action": (d) => [h("a", { href: "#/healing" }, "Healing"), d.agent_id && [" of ", agentLink(d.agent_id)], `: ${label(d.outcome)}`],
   "scaling.action": (d) => [h("a", { href: "#/scaling" }, "Scaling"), `: ${label(d.outcome)}`],
+  "job.deployment": (d) => [h("a", { href: "#/jobs/" + encodeURIComponent(d.id) }, `Deployment of ${d.id}`), `: ${label(d.outcome)}`],
   "schedule.failed": (d) => [`Schedule ${d.id} could not make its task`],
   "lane.paused": (d) => [d.lane ? `Lane ${d.lane}` : "The cluster", " was paused"],
   "lane.resumed": (d) => [d.lane ? `Lane ${d.lane}` : "The cluster", " goes on"],

@@ -6,11 +6,11 @@ import { query, seg } from "./address.js";
 
 // What a status looks like: a tone, and a sign for those who do not see the colour.
 const tones = {
-  ok: "online completed healthy succeeded leader pass active on auto manual",
+  ok: "online completed successful passing healthy succeeded leader pass active on auto manual",
   run: "running moving act",
   warn: "suspect stopping degraded warning warn retry_wait review dead_letter no_target_available draining unknown partial blocked skipped reported",
-  bad: "offline critical failed lost fail timed_out error expired missing",
-  wait: "queued pending ready pausing moved waiting standby planned notice maintenance paused dry_run",
+  bad: "offline critical failed failing lost fail timed_out error expired missing",
+  wait: "queued pending starting stopped ready pausing moved waiting standby planned notice maintenance paused dry_run",
   off: "cancelled passed member not_in_cluster",
 };
 const signs = { ok: "●", run: "▶", warn: "▲", bad: "✕", wait: "○", off: "–" };

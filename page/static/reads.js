@@ -35,6 +35,7 @@ export const single = {
   agents: ({ id }) => [`/${seg(id)}`, `/${seg(id)}/health`, "/failovers" + query({ agent: id, page_size: 10 }), "/healing/actions" + query({ agent: id, page_size: 5 })],
   tasks: ({ id }) => [`/tasks/${seg(id)}?include=payload&include=history`],
   arrays: ({ id }) => [`/arrays/${seg(id)}`, ...["review", "dead_letter", "failed"].map((status) => `/arrays/${seg(id)}/elements` + query({ status, page_size: pageSize }))],
+  jobs: ({ id }) => [`/jobs/${seg(id)}`, `/jobs/${seg(id)}/instances`],
   runs: ({ id }) => [`/runs/${seg(id)}?include=plan`],
   failovers: ({ id }) => [`/failovers/${seg(id)}`],
 };

@@ -9,8 +9,11 @@ import { graph } from "./graph.js";
 import { badge, tone, section, table, facts, attemptRow, timeline, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import { ask, because, jsonOf, reason } from "./actions.js";
 import { decide } from "./tasks.js";
+import { deploymentBadge } from "./services.js";
 
 const statuses = ["running", "pausing", "paused", "blocked", "completed", "partial", "failed", "cancelled"];
+const instances = (j) => j.type !== "batch"; // not steps
+const jobLink = (j) => (instances(j) ? h("a", { href: "#/jobs/" + seg(j.name) }, j.name) : ofJob(j.name));
 const ofJob = (name) => h("a", { href: "#/runs" + query({ job: name }), title: "Show the runs of this job" }, name);
 const took = (x) => x.started_at && (x.ended_at ? span(Date.parse(x.ended_at) - Date.parse(x.started_at)) : [ago(x.started_at, "for"), " so far"]);
 const ofSteps = (type, d) => type.startsWith("task.") && d.task_id?.includes("~");
@@ -47,8 +50,8 @@ export const jobs = {
     h("header.row", null, h("h1", { tabindex: "-1" }, "Jobs"), h("span.quiet", { role: "status" }, count(d.jobs.length, "job") + (d.next_page_token ? " on this page" : ""))),
     filters("jobs", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
     table("Jobs", [
-      ["Job", (j) => ofJob(j.name)], ["State", (j) => j.paused && badge("paused")],
-      ["Last run", (j) => lastRun(d.last.get(j.name)) ?? h("span.quiet", null, d.all ? "none" : "not among the newest 200 runs")], ["Version", (j) => j.version, "num"], ["Steps", (j) => num(j.steps), "num"],
+      ["Job", jobLink], ["Type", (j) => j.type], ["State", (j) => [j.stopped ? badge("stopped") : j.paused && badge("paused"), !j.stopped && ["running", "waiting", "failed"].includes(j.deployment) && deploymentBadge(j.deployment)]],
+      ["Last run", (j) => instances(j) ? h("span.quiet", null, j.count ? count(j.count, "instance") : "on each agent") : lastRun(d.last.get(j.name)) ?? h("span.quiet", null, d.all ? "none" : "not among the newest 200 runs")], ["Version", (j) => j.version, "num"], ["Steps", (j) => (instances(j) ? "" : num(j.steps)), "num"],
       ["Schedules", (j) => j.schedules, "num"], ["Cluster", (j) => clusterLink(j.cluster)], ["Since", (j) => ago(j.created_at)]],
     d.jobs, { key: (j) => j.name, empty: Object.keys(p).length ? "No job matches." : "There are no jobs yet. Make one: mainstay job apply FILE" }),
     pager("jobs", p, d),

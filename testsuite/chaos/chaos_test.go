@@ -53,14 +53,17 @@ func TestChaos(t *testing.T) {
 	in := install(t, installOptions{timing: tm, net: network})
 	in.healing = true
 	clusters := []string{clusterAll, clusterLeader, clusterShards}
+	slots := map[string]int{clusterAll: 4 + serviceCount + 2, clusterLeader: 4, clusterShards: 4} // instances use some
 	for _, name := range clusters {
 		in.addCluster(t, name, clusterModes[name])
 	}
 	for i := range *flagAgents {
-		in.addAgent(t, clusters[i%len(clusters)], fmt.Sprintf("agent-%d", i), 4)
+		in.addAgent(t, clusters[i%len(clusters)], fmt.Sprintf("agent-%d", i), slots[clusters[i%len(clusters)]])
 	}
 	in.awaitFleet(t, clusters, 30*time.Second)
 	in.addJob(t, clusterAll)
+	services := in.planServices(clusterAll)
+	in.addServices(t, services)
 	in.hurryHealing(t)
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -74,6 +77,7 @@ func TestChaos(t *testing.T) {
 		both.Go(func() { in.submitAll(ctx, jobs) })
 		both.Go(func() { in.dispatchAll(ctx, runs) })
 		both.Go(func() { in.submitArrays(ctx, arrays) })
+		both.Go(func() { in.rollServices(ctx, services, *flagDuration) })
 		both.Wait()
 		close(submitted)
 	}()
@@ -86,6 +90,7 @@ func TestChaos(t *testing.T) {
 	open := in.settle(ctx, jobs, settleLimit)
 	openRuns := in.settleRuns(ctx, runs, settleLimit)
 	openArrays := in.settleArrays(ctx, arrays, settleLimit, true)
+	in.settleServices(ctx, t, services, settleLimit)
 	settleTime := time.Since(healed)
 	slotsTime := in.awaitSlots(t)
 
@@ -102,7 +107,7 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	actions, err := in.healingActions()
 	require.NoError(t, err)
-	e := evidence{jobs: jobs, runs: runs, arrays: arrays, acked: in.acknowledged(), lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
+	e := evidence{jobs: jobs, runs: runs, arrays: arrays, services: services, instances: in.instancesOf(services, lines), acked: in.acknowledged(), lines: lines, lives: in.lives(), fell: watch.fell, drains: x.drains,
 		away: x.away, illnesses: x.illnesses, looks: x.looks.all(), actions: actions}
 	defer func() {
 		if t.Failed() {
@@ -128,6 +133,7 @@ lost %d · double begins %d · fenced overlaps %d · leaders at once %d · epoch
 begins %d, %d processes of commands · results accepted %d · stale results rejected %d by agents' own late reports, %d of %d replayed (counted: %.0f)
 %s
 %s
+%s
 results delivered twice %d · assignments delivered twice %d · dead letters retried %d
 fenced work after SIGCONT ran on for %s at most · epochs watched %d times
 agent SIGKILL to the next begin elsewhere, idempotent work: %s; with the control plane killed too: %s
@@ -136,7 +142,7 @@ fleet converged %.1f s after the last fault (limit %s), tasks settled after %.1f
 		v.lost, v.doubleBegins, v.overlaps, v.leaderOverlaps, v.epochFaults, v.resultFaults, v.drainFaults,
 		len(x.drains), calm(x.drains), v.healingFaults, v.healingLine(e),
 		len(attemptsOf(lines)), v.leaves, v.accepted, v.stale, refused, refused+accepted, stale,
-		v.runsLine(len(runs)), v.arraysLine(len(arrays)),
+		v.runsLine(len(runs)), v.arraysLine(len(arrays)), v.servicesLine(),
 		doubled, repeated, letters, v.afterThaw.Round(time.Millisecond), watch.looks,
 		spread(quiet), spread(troubled),
 		fleetTime.Seconds(), convergeLimit(tm), settleTime.Seconds(), settleLimit, slotsTime.Seconds())

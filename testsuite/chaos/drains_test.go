@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
+	jobs "mainstay.dev/mainstay/job"
 )
 
 // drained is a time in which an agent was out of service: from when the API said that its drain was done until the
@@ -22,7 +23,8 @@ type drained struct {
 	calm bool
 }
 
-// judgeDrains is I7: a finished drain leaves nothing in flight, and nothing arrives after it.
+// judgeDrains is I7: a finished drain leaves nothing in flight but instances of system jobs, and nothing arrives after
+// it.
 func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 	for _, d := range e.drains {
 		for _, a := range attempts {
@@ -35,7 +37,7 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 			}
 			gone := e.lives[a.pid].gone
 			open := a.begin < d.from && (a.end == 0 || a.end > d.from) && (gone == 0 || gone > d.from)
-			if open && d.calm && !e.gaveUp(a) {
+			if open && d.calm && !e.gaveUp(a) && !e.ofSystem(a.task) {
 				v.blame(&v.drainFaults, "attempt %d of %s was in flight on %s when its drain was done: %s", a.number,
 					a.task, d.agent, told([]ran{a}))
 			}
@@ -46,11 +48,16 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 // gaveUp reports whether the control plane gave an attempt's agent up while the attempt ran: then its drain had nothing
 // more to wait for.
 func (e *evidence) gaveUp(a ran) bool {
-	return slices.ContainsFunc(e.jobs, func(j *job) bool {
+	return slices.ContainsFunc(slices.Concat(e.jobs, e.instances), func(j *job) bool {
 		return j.id == a.task && slices.ContainsFunc(j.task.Attempts, func(of fleet.Attempt) bool {
 			return of.Number == a.number && of.Outcome == fleet.AttemptLost
 		})
 	})
+}
+
+// ofSystem reports whether a task is an instance that a drain leaves alone.
+func (e *evidence) ofSystem(task string) bool {
+	return slices.ContainsFunc(e.services, func(s *served) bool { return s.kind == jobs.System && s.owns(task) })
 }
 
 // calm counts the drains during which the control plane was whole.

@@ -68,11 +68,14 @@ type evidence struct {
 	jobs   []*job
 	runs   []*jobRun
 	arrays []*arrayWork
-	acked  map[string]int64 // when hubs acknowledged that elements of arrays completed
-	lines  []line
-	lives  map[int]life
-	fell   []string // epochs that fell, as the watcher saw
-	drains []drained
+	// services are jobs with instances, and instances their tasks.
+	services  []*served
+	instances []*job
+	acked     map[string]int64 // when hubs acknowledged that elements of arrays completed
+	lines     []line
+	lives     map[int]life
+	fell      []string // epochs that fell, as the watcher saw
+	drains    []drained
 
 	away      []span // when processes of the control plane were missing
 	illnesses []illness
@@ -87,7 +90,10 @@ type verdict struct {
 	acknowledged, leaves                                                                                int
 	stepOrder, stepsAgain, stepOutputs, runEnds, steps                                                  int
 	elementsAgain, elementResults, elementEnds, elements                                                int
+	serviceFaults, instances                                                                            int
 	accepted, stale                                                                                     int
+	// the longest that a service had fewer instances than asked for
+	short time.Duration
 	// the longest that fenced work ran on after SIGCONT
 	afterThaw time.Duration
 	outcomes  map[fleet.TaskStatus]int
@@ -130,6 +136,9 @@ func judge(e evidence) *verdict {
 	}
 	for _, a := range e.arrays {
 		v.judgeArray(a, byTask, e.lives, e.acked)
+	}
+	for _, s := range e.services {
+		v.judgeServed(s, attempts, e.lives)
 	}
 	v.judgeLeaders(unpinned(attempts, e.jobs), e.lines, e.lives)
 	v.judgeEpochs(e)

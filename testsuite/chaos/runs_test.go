@@ -137,7 +137,7 @@ func runDefinition(cluster string) map[string]any {
 func (in *installation) addJob(t testing.TB, cluster string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		status, err := in.call(0, http.MethodPut, "/api/v1/agents/jobs/"+runJob, runDefinition(cluster), nil)
+		status, err := in.call(0, http.MethodPut, jobsPath+runJob, runDefinition(cluster), nil)
 		return err == nil && status < 300
 	}, 20*time.Second, 200*time.Millisecond, "the job is applied")
 }
@@ -191,7 +191,7 @@ func (in *installation) dispatchAll(ctx context.Context, runs []*jobRun) {
 func (in *installation) dispatch(ctx context.Context, r *jobRun, first int) {
 	body := map[string]any{"idempotency_key": r.key, "inputs": map[string]any{"ms": r.ms, "fail": r.fail}}
 	for try := first; ctx.Err() == nil; try++ {
-		status, err := in.call(try, http.MethodPost, "/api/v1/agents/jobs/"+runJob+"/dispatch", body, &r.seen)
+		status, err := in.call(try, http.MethodPost, jobsPath+runJob+"/dispatch", body, &r.seen)
 		if err == nil && status < 300 && r.seen.ID != "" {
 			r.id = r.seen.ID
 			return

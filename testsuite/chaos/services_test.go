@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,7 +22,7 @@ import (
 const (
 	serviceJob   = "served"
 	serviceCount = 2
-	servicePath  = "/api/v1/agents/jobs/" + serviceJob
+	jobsPath     = "/api/v1/agents/jobs/"
 	// patient is by when a good version is to be healthy. A machine with much to do takes long for it.
 	patient = "60s"
 )
@@ -34,19 +35,32 @@ func (g *stage) serve(t *testing.T, version, within, place string) {
 		"task": {"type": "work", "payload": {"ms": 86400000, "nonce": %q}}, "place": {%s}},
 		"update": {"healthy_after": "200ms", "healthy_within": %q, "revert": true}}`, serviceJob, clusterAll,
 		serviceCount, version, place, within))
-	require.Eventually(t, func() bool {
-		status, err := g.call(0, http.MethodPut, servicePath, definition, nil)
-		return err == nil && status < 300
-	}, 20*time.Second, 200*time.Millisecond, "version %s is applied", version)
+	require.True(t, g.apply(g.ctx, serviceJob, definition, 20*time.Second), "version %s is applied", version)
+}
+
+// apply puts a definition in force, again until that is acknowledged.
+func (in *installation) apply(ctx context.Context, job string, definition any, limit time.Duration) bool {
+	for try, end := 0, time.Now().Add(limit); time.Now().Before(end); try++ {
+		status, err := in.call(try, http.MethodPut, jobsPath+job, definition, nil)
+		if err == nil && status < 300 {
+			return true
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			break
+		}
+	}
+	return false
 }
 
 // deployed waits until a version is deployed. It returns all deployments, and what is wrong where it is not in time, or
 // has ended in another way.
-func (g *stage) deployed(version int, limit time.Duration) (all []jobs.Deployment, problem string) {
+func (in *installation) deployed(ctx context.Context, job string, version int, limit time.Duration) (
+	all []jobs.Deployment, problem string,
+) {
 	last := jobs.Deployment{}
-	for end := time.Now().Add(limit); time.Now().Before(end) && pause(g.ctx, 50*time.Millisecond); {
+	for end := time.Now().Add(limit); time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
 		var seen struct{ Deployments []jobs.Deployment }
-		answered, err := g.call(0, http.MethodGet, servicePath, nil, &seen)
+		answered, err := in.call(0, http.MethodGet, jobsPath+job, nil, &seen)
 		if err != nil || answered != http.StatusOK || len(seen.Deployments) == 0 {
 			continue
 		}
@@ -122,12 +136,12 @@ func (g *stage) short(t *testing.T, since int64) []string {
 // control plane is killed. No instance is missing all the time.
 func rollout(t *testing.T, g *stage) []string {
 	g.serve(t, "one", patient, "")
-	if _, problem := g.deployed(1, 30*time.Second); problem != "" {
+	if _, problem := g.deployed(g.ctx, serviceJob, 1, 30*time.Second); problem != "" {
 		return []string{problem}
 	}
 	begun := monotonic()
 	g.serve(t, "two", "1s", `"capabilities": ["none-has"]`)
-	all, problem := g.deployed(3, 15*time.Second)
+	all, problem := g.deployed(g.ctx, serviceJob, 3, 15*time.Second)
 	switch {
 	case problem != "":
 		return append(g.short(t, begun), "version 2 was not put back: "+problem)
@@ -146,7 +160,7 @@ func rollout(t *testing.T, g *stage) []string {
 	g.planes[0].current().kill()
 	g.planes[0].up()
 	g.awaitReady(t, 0)
-	if _, problem := g.deployed(4, 60*time.Second); problem != "" {
+	if _, problem := g.deployed(g.ctx, serviceJob, 4, 60*time.Second); problem != "" {
 		return []string{problem}
 	}
 	require.Eventually(t, func() bool {

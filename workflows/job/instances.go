@@ -20,6 +20,10 @@ const (
 	lookSpacing = 500 * time.Millisecond
 	// lookEvery is how often a job looks without having been told that something has changed.
 	lookEvery = 30 * time.Minute
+	// A job whose required services are missing looks for them again after a quarter of the time that it has done so.
+	requiredSoon, requiredLate, requiredShare = 2 * time.Second, time.Minute, 4
+	// requiredFresh is how old the look at required services may be when an instance is started.
+	requiredFresh = 10 * time.Second
 	// tryAgain is how long a job waits after instances could not be started or stopped.
 	tryAgain = 5 * time.Second
 )
@@ -36,6 +40,7 @@ type instances struct {
 	all          bool                         // the look is also for instances that ended without a word
 	tryAt        time.Time                    // nothing is started or stopped before then
 	planned      bool                         // nothing has changed since the last plan
+	lookedAt     time.Time                    // the last look that succeeded
 }
 
 func (e *entity) openInstances(ctx workflow.Context) {
@@ -112,11 +117,16 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 	}
 	e.planned = true
 	version := e.job.Version
+	e.require(now)
 	change := e.job.Plan(e.agents, now.UTC())
 	e.look = e.look || e.job.Version != version // the version before may be for other agents
 	e.announce(ctx)
 	if len(change.Start)+len(change.Stop) == 0 {
 		return any
+	}
+	if len(change.Start) > 0 && len(d.Required()) > 0 && now.Sub(e.lookedAt) > requiredFresh {
+		e.look, e.lookAt, e.planned = true, now, false
+		return true // the look says whether they may be started
 	}
 	gone, err := contract.ChangeInstancesActivity.Execute(activity(ctx, time.Minute, "start and stop instances"),
 		contract.ChangeInstances{Job: e.job.Name, Definition: e.job.Definition(), Others: e.others(change.Start),
@@ -129,6 +139,17 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 	}
 	e.job.Done(change, gone, workflow.Now(ctx).UTC())
 	return true
+}
+
+// require takes required services for missing until the job has looked for them.
+func (e *entity) require(now time.Time) {
+	required := e.job.Definition().Required()
+	switch {
+	case len(required) == 0:
+		e.job.Require(nil, now.UTC())
+	case e.lookedAt.IsZero():
+		e.job.Require(required, now.UTC())
+	}
 }
 
 // others are the earlier versions that instances are started with.
@@ -168,7 +189,8 @@ func (e *entity) announce(ctx workflow.Context) {
 }
 
 func (e *entity) lookDue(now time.Time) bool {
-	return e.look && !now.Before(e.lookAt) && (e.all || e.job.Definition().OnEachAgent())
+	d := e.job.Definition()
+	return e.look && !now.Before(e.lookAt) && (e.all || d.OnEachAgent() || len(d.Required()) > 0)
 }
 
 func (e *entity) startDue(now time.Time) bool {
@@ -192,7 +214,13 @@ func (e *entity) lookAtInstances(ctx workflow.Context) {
 		e.look, e.lookAt = true, now.Add(tryAgain)
 		return
 	}
-	e.agents = &seen.Agents
+	e.agents, e.lookedAt = &seen.Agents, now
+	e.job.Require(seen.Missing, now.UTC())
+	e.planned = e.planned && len(in.Definition.Required()) == 0
+	if len(seen.Missing) > 0 {
+		pause := min(max(now.Sub(e.job.MissingSince)/requiredShare, requiredSoon), requiredLate)
+		e.look, e.lookAt = true, now.Add(pause)
+	}
 	for _, task := range seen.Ended {
 		e.job.EndInstance(task, "", "its task ended without a word", now)
 	}

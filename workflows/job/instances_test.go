@@ -29,13 +29,16 @@ type instanceScenario struct {
 	sick    map[int]bool // versions whose instances do not pass
 	defined []string     // the payloads of the instances that were started
 	events  []fleet.Event
+	missing []string // required services without a healthy instance
+	looks   int
 }
 
 func newInstances(t *testing.T) *instanceScenario {
 	t.Helper()
 	s := &instanceScenario{scenario: newScenario(t), running: map[string]string{}}
 	s.env.RegisterActivityWithOptions(func(in contract.LookAtInstances) (contract.InstancesSeen, error) {
-		seen := contract.InstancesSeen{Agents: s.agents}
+		seen := contract.InstancesSeen{Agents: s.agents, Missing: s.missing}
+		s.looks++
 		for _, task := range in.Tasks {
 			if slices.Contains(s.ended, task) {
 				seen.Ended = append(seen.Ended, task)
@@ -214,4 +217,36 @@ func TestAJobWithStepsHasNoInstances(t *testing.T) {
 	s.execute()
 	require.ErrorContains(t, stopped.Err, "has steps")
 	require.ErrorContains(t, other.Err, "cannot become one with instances")
+}
+
+func TestInstancesWaitForRequiredServices(t *testing.T) {
+	t.Parallel()
+	s := newInstances(t)
+	s.missing = []string{"db"}
+	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Requires: &job.Requires{Services: []string{"db"}},
+		Update:    &job.Update{HealthyAfter: fleet.Duration(time.Second), HealthyWithin: fleet.Duration(time.Minute)},
+		Instances: &job.Instances{Count: 1, Task: &fleet.TaskSpec{Type: "serve"}}}
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
+	s.at += time.Hour
+	s.then(func() {
+		require.Empty(t, s.changes)
+		require.Less(t, s.looks, 100, "it looks less and less often")
+		s.missing = nil
+	})
+	s.then(func() {})
+	s.then(func() {
+		require.Equal(t, "+0", s.changed())
+		s.missing = []string{"db"}
+		s.endSoon(s.running["0"], fleet.TaskFailed)
+	})
+	s.at += time.Hour
+	s.then(func() {
+		require.Equal(t, "+0", s.changed(), "it is not started anew without the service")
+		s.missing = nil
+	})
+	s.then(func() {})
+	s.then(func() {})
+	s.execute()
+	require.Equal(t, "+0 +0", s.changed())
+	require.Contains(t, s.events[len(s.events)-1].Outcome, "successful", "deadlines do not run meanwhile")
 }

@@ -111,7 +111,7 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 	if !put(in.Definition, in.By, workflow.Now(ctx).UTC()) {
 		return *e.job, nil
 	}
-	e.look, e.planned = true, false
+	e.look, e.planned, e.lookedAt = true, false, time.Time{}
 	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.Schedules()) > 0
 	return *e.job, e.publish(ctx)
 }
@@ -146,6 +146,9 @@ func (e *entity) publish(ctx workflow.Context) error {
 		Stopped: e.job.Stopped != nil, Count: e.job.Count}
 	if r := e.job.Deployment(); r != nil {
 		note.Deployment = r.Status
+	}
+	if d.HasInstances() && d.Instances.Service != nil {
+		note.Service = d.Instances.Service.Name
 	}
 	attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster)}
 	if len(note.Events)+len(e.job.Events) > 0 { // events find the job by these

@@ -1,0 +1,53 @@
+package replay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/flow"
+	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/testsuite/plane"
+)
+
+// TestRecordRequires records a service that waits until another is there. It only runs when asked.
+func TestRecordRequires(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "requires", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "requires"})
+	defer runAgent(t, node, cluster, "r-1", map[string]agent.Handler{"serve": untilStopped})()
+	jobs := (store.Store{Client: c, Namespace: client.DefaultNamespace}).Jobs()
+	apply := func(name, more string) string {
+		definition, _, err := flow.Read("job.yaml", []byte("job: "+name+"\ntype: service\ncluster: requires\n"+more))
+		require.NoError(t, err)
+		_, err = jobs.Apply(t.Context(), name, contract.ApplyJob{Definition: *definition, By: "ada"})
+		require.NoError(t, err)
+		return contract.JobWorkflowID(name)
+	}
+	becomes := func(id string, is func(*job.Job) bool) {
+		require.Eventually(t, func() bool {
+			j, err := contract.JobQuery.Ask(t.Context(), c, id)
+			return err == nil && is(&j)
+		}, time.Minute, 50*time.Millisecond, id)
+	}
+	web := apply("recorded-web", "instances: {task: {type: serve}}\nrequires: {services: [recorded-db]}\nupdate: {healthy_after: 200ms}")
+	becomes(web, func(j *job.Job) bool { return len(j.Missing) == 1 && len(j.Instances) == 0 && j.Waiting() != "" })
+	db := apply("recorded-store", "instances: {task: {type: serve}, service: {name: recorded-db}}")
+	becomes(web, func(j *job.Job) bool { return j.Passing() == 1 && j.Waiting() == "" })
+	becomes(web, func(j *job.Job) bool { return j.Deployment().Status == job.DeploymentSuccessful })
+	for _, id := range []string{web, db} {
+		update(t, c, id, contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada", Reason: "recorded"})
+		closed(t, c, id)
+	}
+	save(t, c, contract.JobWorkflow, "requires", web)
+}
