@@ -242,14 +242,13 @@ var plantedBugs = map[string][]edit{
 		data = bytes`}},
 	// A call of a tool is repeated with a new session.
 	"tool-repeated": {{"mcptool/mcptool.go", `	if err != nil {
-		c.drop(session)`, `	if err != nil && plants("tool-repeated") {
-		c.drop(session)
+		if again`, `	if err != nil && plants("tool-repeated") {
 		if session, err = c.open(ctx); err == nil {
 			answer, err = session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments})
 		}
 	}
 	if err != nil {
-		c.drop(session)`}},
+		if again`}},
 	// The verdict on one result is not forgotten when the next is checked.
 	"verdict-kept": {{"job/correction.go", `	if e.Verdict != nil {
 `, `	if e.Verdict != nil && !plants("verdict-kept") {
