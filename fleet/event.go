@@ -241,14 +241,13 @@ func (l *EventLog) Add(e Event, limit int) {
 
 // After returns the events after a number, and how many of these were dropped.
 func (l *EventLog) After(seq int64) (events []Event, missing int64) {
-	oldest := l.Seq - int64(len(l.Events)) // the number before the oldest that is kept
-	if seq < oldest {
-		missing, seq = oldest-seq, oldest
-	}
 	if seq >= l.Seq {
-		return nil, missing
+		return nil, 0
 	}
-	return slices.Clone(l.Events[seq-oldest:]), missing
+	if i := slices.IndexFunc(l.Events, func(e Event) bool { return e.Seq > seq }); i >= 0 {
+		events = slices.Clone(l.Events[i:])
+	}
+	return events, l.Seq - seq - int64(len(events))
 }
 
 // Since returns the events since a time, and whether older ones of that time may be missing.
@@ -258,7 +257,8 @@ func (l *EventLog) Since(t time.Time) (events []Event, missing bool) {
 	if i < 0 {
 		return nil, full && len(l.Events) == 0
 	}
-	return slices.Clone(l.Events[i:]), i == 0 && full
+	events = slices.Clone(l.Events[i:])
+	return events, i == 0 && full || l.Seq-events[0].Seq >= int64(len(events)) // some were dropped between
 }
 
 // ClusterSnapshot has the parts of a cluster's state whose changes are events.
