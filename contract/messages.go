@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/job"
 )
 
 // None stands for an argument or an answer that a message does not have. It is never encoded.
@@ -247,6 +249,7 @@ func unpack(data []byte, message any) error {
 type (
 	plainClusterInput ClusterInput
 	plainClusterView  ClusterView
+	plainRunInput     RunInput
 )
 
 // MarshalJSON compresses a large state.
@@ -262,3 +265,18 @@ func (v ClusterView) MarshalJSON() ([]byte, error) { return pack(plainClusterVie
 
 // UnmarshalJSON reads a view, compressed or not.
 func (v *ClusterView) UnmarshalJSON(data []byte) error { return unpack(data, (*plainClusterView)(v)) }
+
+// MarshalJSON compresses a large input.
+func (in RunInput) MarshalJSON() ([]byte, error) { return pack(plainRunInput(in)) }
+
+// UnmarshalJSON reads an input, compressed or not.
+func (in *RunInput) UnmarshalJSON(data []byte) error { return unpack(data, (*plainRunInput)(in)) }
+
+// RunLedger is a run's ledger as a message.
+type RunLedger struct{ job.Ledger }
+
+// MarshalJSON compresses a large ledger.
+func (l RunLedger) MarshalJSON() ([]byte, error) { return pack(l.Ledger) }
+
+// UnmarshalJSON reads a ledger, compressed or not.
+func (l *RunLedger) UnmarshalJSON(data []byte) error { return unpack(data, &l.Ledger) }

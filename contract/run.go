@@ -113,12 +113,12 @@ type RunCarried struct {
 // Messages of the Run workflow. It takes a task's updates too, with the task's key.
 var (
 	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.
-	LedgerQuery     = Query[job.Ledger]{"ledger"}
+	LedgerQuery     = Query[RunLedger]{"ledger"}
 	StepTaskQuery   = QueryWith[string, TaskState]{"status"}
-	PauseRunUpdate  = Update[PauseRunRequest, job.Ledger]{"pause-run"}
-	ResumeRunUpdate = Update[RunRequest, job.Ledger]{"resume-run"}
-	CancelRunUpdate = Update[RunRequest, job.Ledger]{"cancel-run"}
-	StepUpdate      = Update[StepRequest, job.Ledger]{"step"}
+	PauseRunUpdate  = Update[PauseRunRequest, RunLedger]{"pause-run"}
+	ResumeRunUpdate = Update[RunRequest, RunLedger]{"resume-run"}
+	CancelRunUpdate = Update[RunRequest, RunLedger]{"cancel-run"}
+	StepUpdate      = Update[StepRequest, RunLedger]{"step"}
 	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
 	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
 	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded.

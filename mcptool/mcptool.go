@@ -232,16 +232,16 @@ func (c *connection) transport() mcp.Transport {
 	client := &http.Client{}
 	if c.TokenEnv != "" {
 		own, _ := url.Parse(c.URL) // Read has checked it
-		client.Transport = bearer{own.Host, os.Getenv(c.TokenEnv)}
+		client.Transport = bearer{own.Scheme, own.Host, os.Getenv(c.TokenEnv)}
 	}
 	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: client, DisableStandaloneSSE: true}
 }
 
 // bearer sends a token with each request to a host, and not where that may redirect it.
-type bearer struct{ host, token string }
+type bearer struct{ scheme, host, token string }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host == b.host {
+	if r.URL.Scheme == b.scheme && r.URL.Host == b.host {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}

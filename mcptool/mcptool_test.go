@@ -210,7 +210,7 @@ func TestATokenGoesToItsServerOnly(t *testing.T) {
 	t.Cleanup(server.Close)
 	u, err := url.Parse(server.URL)
 	require.NoError(t, err)
-	client := &http.Client{Transport: bearer{u.Host, "secret"}}
+	client := &http.Client{Transport: bearer{u.Scheme, u.Host, "secret"}}
 	answer, err := client.Get(server.URL)
 	require.NoError(t, err)
 	_ = answer.Body.Close()

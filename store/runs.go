@@ -92,7 +92,7 @@ func (s Runs) Describe(ctx context.Context, id string) (run api.Run, digest stri
 // Complete adds to a described run its ledger: from its workflow, or from what that left. known is false where there is
 // none, and the run's Why says that.
 func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error) {
-	var ledger job.Ledger
+	var ledger contract.RunLedger
 	if !run.Status.Final() {
 		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 		defer cancel()
@@ -100,7 +100,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 			run.Why = "no worker answered for the run; only what Temporal itself knows is shown"
 			return false, nil
 		}
-		run.Ledger = ledger
+		run.Ledger = ledger.Ledger
 		s.takeDeliveries(ctx, run)
 		return true, nil
 	}
@@ -112,7 +112,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 		run.Why = end.Why()
 		return false, nil
 	}
-	run.Ledger = ledger
+	run.Ledger = ledger.Ledger
 	return true, nil
 }
 

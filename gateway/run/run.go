@@ -234,7 +234,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 
 // act runs an update on an open run and answers the run as it stands afterwards.
 func act[In any](
-	ctx context.Context, h *Handlers, id string, update contract.Update[In, job.Ledger], in In,
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, contract.RunLedger], in In,
 ) (api.Run, error) {
 	run, err := h.describe(ctx, id)
 	if err != nil {
@@ -244,7 +244,7 @@ func act[In any](
 	if store.KindOf(err) == store.NotFound {
 		return run, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
 	}
-	run.Ledger = ledger
+	run.Ledger = ledger.Ledger
 	offer(&run)
 	return run, h.Answer(err, "update a run", protocol.CodeUnknownRun)
 }

@@ -34,7 +34,7 @@ const (
 
 // Workflow carries out one run. A run that completed, in part or whole, returns its ledger. Any other end is the
 // workflow's failure (or cancellation) with the ledger as its detail.
-func Workflow(ctx workflow.Context, in contract.RunInput) (*job.Ledger, error) {
+func Workflow(ctx workflow.Context, in contract.RunInput) (*contract.RunLedger, error) {
 	id, _ := contract.RunOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{}}
 	r.begin(ctx)
@@ -107,7 +107,7 @@ func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over fu
 }
 
 // loop begins steps until the run has ended.
-func (r *run) loop(ctx workflow.Context) (*job.Ledger, error) {
+func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 	r.awaitStart(ctx)
 	if err := r.admit(ctx); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 }
 
 // end cancels what is still open, waits for it, and closes the workflow as the run ended.
-func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*job.Ledger, error) {
+func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*contract.RunLedger, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	for _, w := range r.open {
@@ -224,14 +224,15 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*job.
 	r.show(ctx)
 	r.leave(ctx)
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	left := contract.RunLedger{Ledger: *r.ledger}
 	switch status {
 	case job.RunCompleted, job.RunPartial:
-		return r.ledger, nil
+		return &left, nil
 	case job.RunCancelled:
-		return nil, temporal.NewCanceledError(*r.ledger)
+		return nil, temporal.NewCanceledError(left)
 	}
 	return nil, temporal.NewApplicationErrorWithOptions("run failed: "+why, string(status),
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{*r.ledger}})
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{left}})
 }
 
 // delivering reports whether a task is being delivered, or an array is at work.
@@ -378,10 +379,10 @@ func (r *run) handle(ctx workflow.Context) error {
 }
 
 // view is the ledger as it stands now.
-func (r *run) view() job.Ledger {
+func (r *run) view() contract.RunLedger {
 	l := r.ledger.Clone()
 	r.refresh(l)
-	return *l
+	return contract.RunLedger{Ledger: *l}
 }
 
 // task is an open task of the run as its delivery knows it; nothing of any other.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -117,7 +118,7 @@ func (h *harness) startWith(t *testing.T, definition string, in contract.RunInpu
 func (h *harness) outcome(t *testing.T) *job.Ledger {
 	t.Helper()
 	require.True(t, h.IsWorkflowCompleted())
-	var ledger job.Ledger
+	var ledger contract.RunLedger
 	err := h.GetWorkflowError()
 	var failed *temporal.ApplicationError
 	var cancelled *temporal.CanceledError
@@ -132,7 +133,7 @@ func (h *harness) outcome(t *testing.T) *job.Ledger {
 	default:
 		t.Fatalf("the workflow ended with %v", err)
 	}
-	return &ledger
+	return &ledger.Ledger
 }
 
 // statuses are the steps' statuses as "a completed, b failed".
@@ -149,9 +150,9 @@ func (h *harness) view(t *testing.T) *job.Ledger {
 	t.Helper()
 	value, err := h.QueryWorkflow(contract.LedgerQuery.Name)
 	require.NoError(t, err)
-	var l job.Ledger
+	var l contract.RunLedger
 	require.NoError(t, value.Get(&l))
-	return &l
+	return &l.Ledger
 }
 
 func (h *harness) update(name string, in any) *workflowtest.Answer {
@@ -176,6 +177,36 @@ func fails(n int) agent {
 		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
 			Begun: true, Reason: "disk full"})
 	}
+}
+
+// Agents may say much of why an attempt failed. The ledger of a run must fit into a message of Temporal's all the same.
+func TestALedgerFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	noise := rand.New(rand.NewPCG(1, 1))
+	long := func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
+		reason := make([]byte, 8<<10)
+		for i := range reason {
+			reason[i] = '!' + byte(noise.IntN(90)) // it is not to be compressed
+		}
+		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
+			Begun: true, Reason: string(reason)})
+	}
+	byKey, definition := map[string]agent{}, head+"steps:\n"
+	for n := range 60 {
+		byKey[fmt.Sprintf("s%d", n)] = long
+		definition += fmt.Sprintf("  s%d: {task: {type: echo}, retry: {max_attempts: 20, initial_interval: 10ms}}\n", n)
+	}
+	h := newHarness(t, byKey)
+	h.start(t, definition, `{}`)
+	ledger := h.outcome(t)
+	require.Equal(t, job.RunFailed, ledger.Status)
+	require.Greater(t, len(ledger.Steps[0].Attempts), 10)
+	message, err := json.Marshal(contract.RunLedger{Ledger: *ledger})
+	require.NoError(t, err)
+	require.Less(t, len(message), 1<<20)
+	var read contract.RunLedger
+	require.NoError(t, json.Unmarshal(message, &read))
+	require.Equal(t, *ledger, read.Ledger)
 }
 
 // lost loses the first attempt's agent.

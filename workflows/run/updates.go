@@ -18,7 +18,7 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 	return errors.Join(
 		contract.PauseRunUpdate.Handle(ctx, func(
 			ctx workflow.Context, req contract.PauseRunRequest,
-		) (job.Ledger, error) {
+		) (contract.RunLedger, error) {
 			r.pause(ctx, req)
 			return r.view(), nil
 		}, func(req contract.PauseRunRequest) error {
@@ -27,7 +27,7 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.mayAct()
 		}),
-		contract.ResumeRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (job.Ledger, error) {
+		contract.ResumeRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (contract.RunLedger, error) {
 			r.resume(ctx, req)
 			return r.view(), nil
 		}, func(contract.RunRequest) error {
@@ -36,11 +36,11 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.mayAct()
 		}),
-		contract.CancelRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (job.Ledger, error) {
+		contract.CancelRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (contract.RunLedger, error) {
 			r.cancel(ctx, req.By, req.Reason)
 			return r.view(), nil
 		}, func(contract.RunRequest) error { return r.mayAct() }),
-		contract.StepUpdate.Handle(ctx, func(ctx workflow.Context, req contract.StepRequest) (job.Ledger, error) {
+		contract.StepUpdate.Handle(ctx, func(ctx workflow.Context, req contract.StepRequest) (contract.RunLedger, error) {
 			r.act(ctx, req)
 			return r.view(), nil
 		}, func(req contract.StepRequest) error {

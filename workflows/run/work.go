@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -155,6 +156,9 @@ func (r *run) deliver(ctx workflow.Context, w *work) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if ended := w.delivery.Run(ctx); !ended {
 			w.task = w.delivery.Task()
+			if w.task.Carried != nil {
+				w.task.Carried.Attempts = r.brief(w.task.Carried.Attempts)
+			}
 		}
 		w.over, r.changed = true, true
 	})
@@ -182,8 +186,9 @@ func (r *run) take(w *work, now time.Time) {
 	state := w.delivery.State()
 	e, s := r.ledger.Entry(w.step), r.in.Plan.Step(w.step)
 	at := w.work(r.ledger)
-	at.Attempts, at.NextAt, at.PolicyState = state.Attempts, nil, state.PolicyState
+	at.Attempts, at.NextAt, at.PolicyState = r.brief(state.Attempts), nil, state.PolicyState
 	result, problem := r.result(w, s, state)
+	problem = fleet.Shorten(problem, maxWhy)
 	switch {
 	case problem == "":
 		r.results[w.key] = result
@@ -206,6 +211,26 @@ func (r *run) take(w *work, now time.Time) {
 	if e.EndElements(s, now); e.Status.Final() && e.Status.Through() {
 		r.ended = append(r.ended, w.step)
 	}
+}
+
+const (
+	// maxWhy bounds in bytes why a task has ended, and maxReason why each of its attempts has. Agents may say much more.
+	maxWhy, maxReason = 1 << 10, 200
+	// attemptsKept is how many attempts a run keeps of all its tasks, but at least the newest of each.
+	attemptsKept = 4000
+)
+
+// brief is what the run keeps of a task's attempts: so much that its ledger fits into a message of Temporal's.
+func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
+	tasks := len(r.ledger.Steps)
+	for i := range r.ledger.Steps {
+		tasks += len(r.ledger.Steps[i].Elements)
+	}
+	attempts = slices.Clone(attempts[max(0, len(attempts)-max(1, attemptsKept/tasks)):])
+	for i := range attempts {
+		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, maxReason)
+	}
+	return attempts
 }
 
 // result is what a task returned, and why that is a failure of its step; "" if it is none.
@@ -260,7 +285,8 @@ func (w *work) refresh(l *job.Ledger) {
 		return
 	}
 	state, at := w.delivery.State(), w.work(l)
-	at.Attempts, at.Why, at.NextAt, at.PolicyState = state.Attempts, state.Why, state.NextAttempt, state.PolicyState
+	at.Attempts, at.Why = w.run.brief(state.Attempts), fleet.Shorten(state.Why, maxWhy)
+	at.NextAt, at.PolicyState = state.NextAttempt, state.PolicyState
 	switch state.Status {
 	case fleet.TaskRetryWait:
 		at.Status = job.StepRetryWait
