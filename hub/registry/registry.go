@@ -22,8 +22,8 @@ const (
 	settle = 100 * time.Millisecond
 )
 
-// parts is how many publications an interval has. Each takes a part of the sessions, so that a large fleet does not hold
-// up the work of others.
+// parts is how many publications an interval has. Each takes a part of the sessions, so that a large fleet does not
+// hold up the work of others.
 const parts = 10
 
 // Publisher keeps the worker registry up to date: each session once in an interval, and soon after it changed. The

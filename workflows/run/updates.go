@@ -27,7 +27,9 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.mayAct()
 		}),
-		contract.ResumeRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (contract.RunLedger, error) {
+		contract.ResumeRunUpdate.Handle(ctx, func(
+			ctx workflow.Context, req contract.RunRequest,
+		) (contract.RunLedger, error) {
 			r.resume(ctx, req)
 			return r.view(), nil
 		}, func(contract.RunRequest) error {
@@ -36,11 +38,15 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.mayAct()
 		}),
-		contract.CancelRunUpdate.Handle(ctx, func(ctx workflow.Context, req contract.RunRequest) (contract.RunLedger, error) {
+		contract.CancelRunUpdate.Handle(ctx, func(
+			ctx workflow.Context, req contract.RunRequest,
+		) (contract.RunLedger, error) {
 			r.cancel(ctx, req.By, req.Reason)
 			return r.view(), nil
 		}, func(contract.RunRequest) error { return r.mayAct() }),
-		contract.StepUpdate.Handle(ctx, func(ctx workflow.Context, req contract.StepRequest) (contract.RunLedger, error) {
+		contract.StepUpdate.Handle(ctx, func(
+			ctx workflow.Context, req contract.StepRequest,
+		) (contract.RunLedger, error) {
 			r.act(ctx, req)
 			return r.view(), nil
 		}, func(req contract.StepRequest) error {

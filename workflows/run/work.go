@@ -214,7 +214,7 @@ func (r *run) take(w *work, now time.Time) {
 }
 
 const (
-	// maxWhy bounds in bytes why a task has ended, and maxReason why each of its attempts has. Agents may say much more.
+	// maxWhy bounds in bytes why a task has ended, and maxReason why each of its attempts has. Agents may say more.
 	maxWhy, maxReason = 1 << 10, 200
 	// attemptsKept is how many attempts a run keeps of all its tasks, but at least the newest of each.
 	attemptsKept = 4000
