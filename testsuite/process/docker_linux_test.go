@@ -54,6 +54,9 @@ func startEngine(t *testing.T) *engine {
 	e.dir, err = os.MkdirTemp("", "mainstay-docker-") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() {
+		// An engine that is stopped while it makes a container leaves the container's keeper, and what that has begun.
+		_ = exec.Command("sh", "-c", `for p in $(pgrep -f "$0"); do pkill -KILL -P $p; kill -KILL $p; done`,
+			"[c]ontainerd-shim.*"+e.dir).Run()
 		_ = syscall.Unmount(filepath.Join(e.dir, "exec/netns/default"), syscall.MNT_DETACH) // dockerd leaves it
 		require.NoError(t, os.RemoveAll(e.dir))
 	})
