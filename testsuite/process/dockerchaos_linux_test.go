@@ -34,9 +34,8 @@ const (
 )
 
 // TestContainersUnderChaos ends containers, the spawner and the engine at random while tasks come in. Afterwards there
-// are as many containers as are wanted, and each task was done; those that must not run twice began at most once. It is
-// not part of every run: on an overloaded machine an agent whose registration had no answer stays online without a
-// container.
+// are as many containers as are wanted, and each task was done; those that must not run twice began at most once. It takes
+// too long to be part of every run.
 func TestContainersUnderChaos(t *testing.T) {
 	if *containerChaos == 0 {
 		t.Skip("it runs only when asked: -args -containers.chaos=10m")
