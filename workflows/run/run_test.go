@@ -182,11 +182,10 @@ func fails(n int) agent {
 // Agents may say much of why an attempt failed. The ledger of a run must fit into a message of Temporal's all the same.
 func TestALedgerFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
-	noise := rand.New(rand.NewPCG(1, 1))
 	long := func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
 		reason := make([]byte, 8<<10)
 		for i := range reason {
-			reason[i] = '!' + byte(noise.IntN(90)) // it is not to be compressed
+			reason[i] = '!' + byte(rand.IntN(90)) //nolint:gosec // only not to be compressed
 		}
 		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
 			Begun: true, Reason: string(reason)})
