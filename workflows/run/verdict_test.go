@@ -122,18 +122,20 @@ func TestVerdictInTime(t *testing.T) {
 // TestVerdictContinuesAsNew: a run that continues as new after a result, and after a verdict, has each made once.
 func TestVerdictContinuesAsNew(t *testing.T) {
 	t.Parallel()
-	slowly := func(answer string) agent {
-		return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
-			<-time.After(100 * time.Millisecond)
-			return returns(answer)(ctx, in)
-		}
-	}
 	in, begun, continued := contract.RunInput{}, []string(nil), 0
 	for n := range 6 {
-		h := newHarness(t, map[string]agent{"a": slowly(`{"n":1}`), "a.check": slowly(`{"valid":true}`)})
-		if n < 3 {
-			h.RegisterDelayedCallback(func() { h.SetContinueAsNewSuggested(true) }, time.Millisecond)
+		suggested := make(chan struct{})
+		later := func(answer string) agent {
+			return func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+				<-suggested
+				return returns(answer)(ctx, in)
+			}
 		}
+		h := newHarness(t, map[string]agent{"a": later(`{"n":1}`), "a.check": later(`{"valid":true}`)})
+		h.RegisterDelayedCallback(func() {
+			h.SetContinueAsNewSuggested(n < 3)
+			close(suggested)
+		}, time.Millisecond)
 		h.startWith(t, head+`steps:
   a: {task: {type: write}, deadline: 1h, check: {task: {type: judge}}}
   b: {after: [a], task: {type: echo, payload: "${steps.a.output.n}"}}
