@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"time"
@@ -78,15 +79,14 @@ type servicePorts struct{ history, matching, worker, internal int }
 // choosePorts finds distinct ports, a free one where none is chosen: all are held open until the last is found. Its
 // error is a *PortInUseError when the frontend's port is taken.
 func choosePorts(o *Options) (ports servicePorts, err error) {
-	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
-	frontend, err := net.Listen("tcp", address)
+	frontend, err := listen(o.Host, o.Port)
 	if err != nil {
-		return ports, &PortInUseError{Address: address, Err: err}
+		return ports, &PortInUseError{Address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), Err: err}
 	}
 	defer frontend.Close()
 	o.Port = frontend.Addr().(*net.TCPAddr).Port
 	for _, port := range []*int{&ports.history, &ports.matching, &ports.worker, &ports.internal} {
-		l, err := net.Listen("tcp", net.JoinHostPort(internalHost, "0"))
+		l, err := listen(internalHost, 0)
 		if err != nil {
 			return ports, fmt.Errorf("find a free port on %s: %w", internalHost, err)
 		}
@@ -94,6 +94,24 @@ func choosePorts(o *Options) (ports servicePorts, err error) {
 		*port = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
+}
+
+// lowPorts are below those that systems give to connections (Linux: from 32768). One of these could be taken by any
+// connection between now and when Temporal listens on it, which ends the process.
+const lowPorts, lowPortsEnd = 20000, 32768
+
+// listen listens on a port, with 0 on a free one.
+func listen(host string, port int) (l net.Listener, err error) {
+	if port != 0 {
+		return net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	}
+	for range 100 {
+		port = lowPorts + rand.IntN(lowPortsEnd-lowPorts) //nolint:gosec // any will do
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
 }
 
 // tuning is the dynamic configuration of the embedded server. docs/TEMPORAL.md tells operators of other servers which
