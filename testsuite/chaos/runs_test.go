@@ -73,7 +73,20 @@ type apiRun struct {
 	Steps  []jobs.Entry `json:"steps"`
 }
 
-func (r *apiRun) settled() bool { return r.Status.Final() || r.Status == jobs.RunBlocked }
+// settled reports whether nothing more happens to the run by itself. Where one step is blocked, others may go on.
+func (r *apiRun) settled() bool {
+	return r.Status.Final() || r.Status == jobs.RunBlocked && !slices.ContainsFunc(r.Steps, func(e jobs.Entry) bool {
+		return goesOn(&e.Work) || slices.ContainsFunc(e.Elements, func(w jobs.Work) bool { return goesOn(&w) })
+	})
+}
+
+func goesOn(w *jobs.Work) bool {
+	switch w.Status {
+	case jobs.StepReady, jobs.StepQueued, jobs.StepRunning, jobs.StepRetryWait:
+		return true
+	}
+	return false
+}
 
 func (r *apiRun) step(id string) jobs.Entry {
 	if i := slices.IndexFunc(r.Steps, func(e jobs.Entry) bool { return e.Step == id }); i >= 0 {
