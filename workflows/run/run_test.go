@@ -193,13 +193,20 @@ func TestALedgerFitsIntoAMessage(t *testing.T) {
 	byKey, definition := map[string]agent{}, head+"steps:\n"
 	for n := range 60 {
 		byKey[fmt.Sprintf("s%d", n)] = long
-		definition += fmt.Sprintf("  s%d: {task: {type: echo}, retry: {max_attempts: 20, initial_interval: 10ms}}\n", n)
+		definition += fmt.Sprintf("  s%d: {on_failure: skip, task: {type: echo}, "+
+			"retry: {max_attempts: 20, initial_interval: 10ms}}\n", n)
 	}
+	for n := range job.MaxInline {
+		byKey[job.ElementKey("each", n)] = long
+	}
+	definition += fmt.Sprintf("  each: {for_each: {count: %d}, on_failure: skip, task: {type: echo}, "+
+		"retry: {max_attempts: 3, initial_interval: 10ms}}\n", job.MaxInline)
 	h := newHarness(t, byKey)
 	h.start(t, definition, `{}`)
 	ledger := h.outcome(t)
-	require.Equal(t, job.RunFailed, ledger.Status)
-	require.Greater(t, len(ledger.Steps[0].Attempts), 10)
+	require.True(t, ledger.Status.Final())
+	require.Len(t, ledger.Entry("each").Elements[job.MaxInline-1].Attempts, 3)
+	require.Greater(t, len(ledger.Entry("s0").Attempts), 10)
 	message, err := json.Marshal(contract.RunLedger{Ledger: *ledger})
 	require.NoError(t, err)
 	require.Less(t, len(message), 1<<20)

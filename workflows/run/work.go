@@ -188,7 +188,7 @@ func (r *run) take(w *work, now time.Time) {
 	at := w.work(r.ledger)
 	at.Attempts, at.NextAt, at.PolicyState = r.brief(state.Attempts), nil, state.PolicyState
 	result, problem := r.result(w, s, state)
-	problem = fleet.Shorten(problem, maxWhy)
+	problem = r.briefly(problem)
 	switch {
 	case problem == "":
 		r.results[w.key] = result
@@ -216,19 +216,29 @@ func (r *run) take(w *work, now time.Time) {
 const (
 	// maxWhy bounds in bytes why a task has ended, and maxReason why each of its attempts has. Agents may say more.
 	maxWhy, maxReason = 1 << 10, 200
-	// attemptsKept is how many attempts a run keeps of all its tasks, but at least the newest of each.
-	attemptsKept = 4000
+	// attemptsKept is how many attempts a run keeps of all its tasks, but at least the newest of each, and textKept how
+	// many bytes of what all say: its ledger is to fit into a message of Temporal's.
+	attemptsKept, textKept = 4000, 512 << 10
 )
 
-// brief is what the run keeps of a task's attempts: so much that its ledger fits into a message of Temporal's.
-func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
-	tasks := len(r.ledger.Steps)
+// tasks is how many tasks the ledger has.
+func (r *run) tasks() int {
+	n := len(r.ledger.Steps)
 	for i := range r.ledger.Steps {
-		tasks += len(r.ledger.Steps[i].Elements)
+		n += len(r.ledger.Steps[i].Elements)
 	}
-	attempts = slices.Clone(attempts[max(0, len(attempts)-max(1, attemptsKept/tasks)):])
+	return n
+}
+
+// briefly is what the run keeps of why a task has ended.
+func (r *run) briefly(why string) string { return fleet.Shorten(why, min(maxWhy, textKept/r.tasks())) }
+
+// brief is what the run keeps of a task's attempts.
+func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
+	kept := max(1, attemptsKept/r.tasks())
+	attempts = slices.Clone(attempts[max(0, len(attempts)-kept):])
 	for i := range attempts {
-		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, maxReason)
+		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, min(maxReason, textKept/(kept*r.tasks())))
 	}
 	return attempts
 }
@@ -285,7 +295,7 @@ func (w *work) refresh(l *job.Ledger) {
 		return
 	}
 	state, at := w.delivery.State(), w.work(l)
-	at.Attempts, at.Why = w.run.brief(state.Attempts), fleet.Shorten(state.Why, maxWhy)
+	at.Attempts, at.Why = w.run.brief(state.Attempts), w.run.briefly(state.Why)
 	at.NextAt, at.PolicyState = state.NextAttempt, state.PolicyState
 	switch state.Status {
 	case fleet.TaskRetryWait:
