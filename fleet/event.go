@@ -190,27 +190,6 @@ const maxEventReason = 300
 // MaxEventsKept is how many events of a cluster are kept for later readers.
 const MaxEventsKept = 512
 
-// makeRoom drops the oldest event of a type that has its share of the log.
-func (l *EventLog) makeRoom(of EventType) {
-	first, n := 0, 0
-	for i := len(l.Events) - 1; i >= 0; i-- {
-		if l.Events[i].Type == of {
-			first, n = i, n+1
-		}
-	}
-	if n >= maxTenantEvents {
-		l.Events = slices.Delete(l.Events, first, first+1)
-	}
-}
-
-// Shorten cuts the end of a text that has more than limit bytes.
-func Shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
-}
-
 // tenantEvents are the types that one tenant can cause many of. A log keeps the newest maxTenantEvents of each, so that
 // they leave room for what concerns all.
 var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventDeployment}
@@ -236,6 +215,19 @@ func (l *EventLog) Add(e Event, limit int) {
 	if extra := len(l.Events) - limit; extra > 0 {
 		clear(l.Events[:extra]) // what they hold may be freed; the rest stays where it is until append moves it
 		l.Events = l.Events[extra:]
+	}
+}
+
+// makeRoom drops the oldest event of a type that has its share of the log.
+func (l *EventLog) makeRoom(of EventType) {
+	first, n := 0, 0
+	for i := len(l.Events) - 1; i >= 0; i-- {
+		if l.Events[i].Type == of {
+			first, n = i, n+1
+		}
+	}
+	if n >= maxTenantEvents {
+		l.Events = slices.Delete(l.Events, first, first+1)
 	}
 }
 
@@ -539,4 +531,12 @@ func (d *clusterChanges) reductions() {
 			d.add(EventLoadRestored, EventData{AgentID: agent})
 		}
 	}
+}
+
+// Shorten cuts the end of a text that has more than limit bytes.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

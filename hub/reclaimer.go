@@ -152,7 +152,7 @@ func (l *look) cluster(ctx context.Context, tasks store.Tasks, view *contract.Cl
 	lease := l.hub.config.Timing.For(math.MaxInt).Lease(view.Config.ReplicationMode,
 		view.Config.RoleLease.Std())
 	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
-	n, err := tasks.EndHeld(ctx, lost, l.hub.identity(), "its hub was restarted and no agent brought it back", &left)
+	n, err := tasks.EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
 	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", view.Config.Name),
 		zap.Int("attempts", n))
 	l.hub.metrics.lost.Add(float64(n))

@@ -157,7 +157,7 @@ func (r *run) deliver(ctx workflow.Context, w *work) {
 		if ended := w.delivery.Run(ctx); !ended {
 			w.task = w.delivery.Task()
 			if w.task.Carried != nil {
-				w.task.Carried.Attempts = r.brief(w.task.Carried.Attempts)
+				w.task.Carried.Attempts = r.cut(w.task.Carried.Attempts) // all: policies count them
 			}
 		}
 		w.over, r.changed = true, true
@@ -233,12 +233,18 @@ func (r *run) tasks() int {
 // briefly is what the run keeps of why a task has ended.
 func (r *run) briefly(why string) string { return fleet.Shorten(why, min(maxWhy, textKept/r.tasks())) }
 
-// brief is what the run keeps of a task's attempts.
+// brief is what the ledger keeps of a task's attempts.
 func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
 	kept := max(1, attemptsKept/r.tasks())
-	attempts = slices.Clone(attempts[max(0, len(attempts)-kept):])
+	return r.cut(attempts[max(0, len(attempts)-kept):])
+}
+
+// cut is attempts with the beginning of why they have ended.
+func (r *run) cut(attempts []fleet.Attempt) []fleet.Attempt {
+	attempts = slices.Clone(attempts)
+	limit := min(maxReason, textKept/(max(1, len(attempts))*r.tasks()))
 	for i := range attempts {
-		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, min(maxReason, textKept/(kept*r.tasks())))
+		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, limit)
 	}
 	return attempts
 }
