@@ -177,13 +177,15 @@ func (y *yard) has(t *testing.T, want int) {
 	}, patience, 100*time.Millisecond)
 }
 
-// running is the container of one agent.
+// running is the oldest container and its agent. The end of a younger one may be the failure of a start that is still
+// under way, not the end of an agent.
 func (y *yard) running(t *testing.T) (id, agent string) {
 	t.Helper()
 	list, err := y.ContainerList(t.Context(), moby.ContainerListOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, list.Items)
-	return list.Items[0].ID, list.Items[0].Labels["dev.mainstay.spawn-id"]
+	oldest := list.Items[len(list.Items)-1] // the engine lists the newest first
+	return oldest.ID, oldest.Labels["dev.mainstay.spawn-id"]
 }
 
 // endOf waits until the spawner shows how an agent ended, and returns that.
