@@ -79,6 +79,12 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return contract.Evaluated{}, err
 		}
+		if i > 0 && answer.Bytes()+output.Bytes() > job.MaxBeginBytes { // the rest ends with the next evaluation
+			for _, later := range in.Ended[i:] {
+				e.failed[later.Step] = true
+			}
+			break
+		}
 		answer.Outputs = append(answer.Outputs, output)
 	}
 	if len(in.Ended) > 0 { // what begins sees their outputs
@@ -113,7 +119,7 @@ type evaluation struct {
 	*Evaluator
 	in     *contract.EvaluateInput
 	facts  flow.Facts
-	failed map[string]bool // steps whose output could not be evaluated
+	failed map[string]bool // steps whose output could not be evaluated, or not yet
 
 	defaults *fleet.TaskDefaults // of the cluster, once a task was placed in it
 }

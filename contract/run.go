@@ -187,13 +187,19 @@ type Evaluated struct {
 func (e *Evaluated) Bytes() int {
 	bytes := 0
 	for i := range e.Outputs {
-		bytes += len(e.Outputs[i].Output) + len(e.Outputs[i].Completes)
-		if check := e.Outputs[i].Check; check != nil {
-			bytes += len(check.Spec.Payload)
-		}
+		bytes += e.Outputs[i].Bytes()
 	}
 	for i := range e.Begin {
 		bytes += e.Begin[i].Bytes()
+	}
+	return bytes
+}
+
+// Bytes are those of the output and of the payload of its check.
+func (o *StepOutput) Bytes() int {
+	bytes := len(o.Output) + len(o.Completes)
+	if o.Check != nil {
+		bytes += len(o.Check.Spec.Payload)
 	}
 	return bytes
 }

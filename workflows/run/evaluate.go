@@ -37,7 +37,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	for _, o := range answer.Outputs {
 		r.takeOutput(ctx, o)
 	}
-	r.ended = nil
+	r.ended = r.ended[len(answer.Outputs):]
 	for i := range answer.Begin {
 		if decided := r.ledger.Entry(answer.Begin[i].Step).Status.Final(); decided &&
 			workflow.GetVersion(ctx, "decided-while-evaluated", workflow.DefaultVersion, 1) == 1 {

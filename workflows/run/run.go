@@ -217,7 +217,9 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 	_ = workflow.Await(ctx, func() bool { return !r.delivering() })
 	r.collect(workflow.Now(ctx))
 	r.collectArrays(workflow.Now(ctx))
-	if len(r.ended) > 0 && workflow.GetVersion(ctx, "outputs-at-the-end", workflow.DefaultVersion, 1) == 1 {
+	for left := 0; len(r.ended) > 0 && len(r.ended) != left &&
+		workflow.GetVersion(ctx, "outputs-at-the-end", workflow.DefaultVersion, 1) == 1; {
+		left = len(r.ended)
 		r.evaluate(ctx, nil) // a run that repeats this one takes their outputs over
 	}
 	r.ledger.Close(status, why, workflow.Now(ctx))

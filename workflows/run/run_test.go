@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -76,7 +77,9 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 		h.mu.Lock()
 		h.evaluations++
 		h.mu.Unlock()
-		return evaluator.Evaluate(ctx, in)
+		answer, err := evaluator.Evaluate(ctx, in)
+		assert.LessOrEqual(t, answer.Bytes(), job.MaxBeginBytes, "more than a message of Temporal's may have")
+		return answer, err
 	}, activity.RegisterOptions{Name: contract.EvaluateActivity.Name})
 	return h
 }
@@ -459,6 +462,8 @@ func TestLimits(t *testing.T) {
 		"elements":            {many(1, `{for_each: {count: 24}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), ""},
 		"elements past it":    {many(1, `{for_each: {count: 25}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), "the payloads of its 25 tasks have 1638400 bytes in all, and at most 1572864 may begin together" + reference},
 		"many elements":       {many(6, `{for_each: {count: 24}, task: {type: echo, payload: "${inputs.v}"}}`), text(64 << 10), returns(`1`), ""},
+		"checks together":     {many(9, `{result_limit: 1MiB, task: {type: echo}, check: {task: {type: judge, payload: "${result}"}}}`), `1`, returns(text(700 << 10)), ""},
+		"complete_runs":       {many(9, "{terminal_sink: true, result_limit: 1MiB, task: {type: echo}}"), `1`, returns(`{"complete_run":` + text(256<<10) + `}`), ""},
 		"complete_run":        {many(1, "{terminal_sink: true, result_limit: 1MiB, task: {type: echo}}"), `1`, returns(`{"complete_run":` + text(256<<10) + `}`), ""},
 		"complete_run beyond": {many(1, "{terminal_sink: true, result_limit: 1MiB, task: {type: echo}}"), `1`, returns(`{"complete_run":` + text(256<<10+1) + `}`), "complete_run has 262145 bytes, and at most 256 KiB are kept: return where the data is, as a path or a key, instead of the data"},
 	} {
@@ -467,6 +472,7 @@ func TestLimits(t *testing.T) {
 			agents := map[string]agent{}
 			for i := range 65 {
 				agents[fmt.Sprintf("s%03d", i)] = c.agent
+				agents[fmt.Sprintf("s%03d.check", i)] = returns(`{"valid": true}`)
 			}
 			h := newHarness(t, agents)
 			h.start(t, head+"steps:\n"+c.steps, `{"v": `+c.input+`}`)
