@@ -47,6 +47,7 @@ const (
 	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
 	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
 
+	EventStepCorrected EventType = EventPrefix + "step.corrected"
 	EventStepEscalated EventType = EventPrefix + "step.escalated"
 	EventDeployment    EventType = EventPrefix + "job.deployment"
 
@@ -109,6 +110,8 @@ var EventTypes = []EventMeaning{
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, and waits for a person; reason says why"},
+	{EventStepCorrected, "the result of a run's step (task_id) was not valid for the count-th time, and it runs again; " +
+		"reason says what is wrong"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
 	{EventDeployment, "a version of a job (id) takes the place of the one before; outcome says where that stands"},
 	{EventClusterCreated, "a cluster was created"},
@@ -137,6 +140,7 @@ var EventAliases = map[string][]string{
 	"AgentExecutionStarted": {"task.running"},
 	"AgentTaskFailed":       {"task.failed", "task.dead_letter"},
 	"AgentHealthChanged":    {"agent.health"},
+	"CorrectionAttempted":   {"step.corrected"},
 	"ModelInvoked":          {"task.completed@model"},
 	"ToolInvoked":           {"task.completed@mcp-tool"},
 }

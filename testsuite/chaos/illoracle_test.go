@@ -208,8 +208,8 @@ func slotsAt(looks []fleetLook, agent string, at int64) int {
 	return before.Slots
 }
 
-// judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision
-// must allow it, together with what the same cycle took before.
+// judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision,
+// or the first one after it, must allow it, together with what the same cycle took before.
 func (v *verdict) judgeLimits(e evidence) {
 	taken := map[[2]string]int{} // by cycle and cluster
 	for i := len(e.actions) - 1; i >= 0; i-- {
@@ -227,12 +227,17 @@ func (v *verdict) judgeLimits(e evidence) {
 		looked, allowed := 0, false
 		for j := range e.looks {
 			l := &e.looks[j]
-			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) ||
-				l.wall.After(a.DecidedAt.Add(lookEvery)) {
+			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) {
 				continue
+			}
+			if l.wall.After(a.DecidedAt.Add(factsAge)) {
+				break
 			}
 			looked++
 			allowed = allowed || l.permits(a.Cluster, taken[key], worst)
+			if l.wall.After(a.DecidedAt.Add(lookEvery)) { // the first that the API answered after the decision
+				break
+			}
 		}
 		if looked > 0 && !allowed {
 			v.blame(&v.healingFaults, "healing took %s away from %s (%s at %s) although that cannot spare it",

@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -178,18 +179,23 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	}
 }
 
-// correct has a step whose check did not accept its result run again, or wait for a person, which is an event.
+// correct has a step whose check did not accept its result run again, or wait for a person. Both are events.
 func (r *run) correct(
 	ctx workflow.Context, s *job.PlannedStep, o *contract.StepOutput, result json.RawMessage,
 ) {
-	if !r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)) {
-		return
+	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
+	what, why := fleet.EventStepEscalated, e.Why
+	if !escalated {
+		if e.Status != job.StepPending ||
+			workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return
+		}
+		what, why = fleet.EventStepCorrected, strings.Join(o.Wrong, "; ")
 	}
-	e := r.ledger.Entry(s.ID)
 	contract.AnnounceSignal.SendFrom(ctx, contract.ClusterWorkflowID(r.in.Plan.Cluster), "",
-		contract.Announcement{Events: []fleet.Event{{Type: fleet.EventStepEscalated, Time: workflow.Now(ctx).UTC(),
+		contract.Announcement{Events: []fleet.Event{{Type: what, Time: workflow.Now(ctx).UTC(),
 			EventData: fleet.EventData{Cluster: r.in.Plan.Cluster, Tenant: r.in.Plan.Tenant, ID: r.id, TaskID: e.TaskID,
-				Count: len(e.Corrections), Reason: e.Why}}}})
+				Count: len(e.Corrections), Reason: fleet.Shorten(why, maxWhy)}}}})
 }
 
 // beginStep begins a step with what its expressions gave.
