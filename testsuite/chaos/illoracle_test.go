@@ -43,17 +43,18 @@ func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 	v.judgeOuts(e, attempts)
 }
 
-// permits says whether healing may take so many agents away from a cluster by what one look shows: half must be left,
-// and one that is fit for the work (worst: the worst level at which it is).
-func (l *fleetLook) permits(cluster string, takes int, worst fleet.HealthLevel) bool {
+// permits says whether healing may take these agents away from a cluster by what one look shows, which may show them as
+// taken: half must be left, and another that is fit for the work (worst: the worst level at which it is).
+func (l *fleetLook) permits(cluster string, takes []string, worst fleet.HealthLevel) bool {
 	members, serving, fit := 0, 0, 0
 	for i := range l.agents {
 		a := &l.agents[i]
-		if a.Cluster != cluster || a.Status == fleet.AgentOffline || a.Hub == "" || a.out(false) {
+		taken := slices.Contains(takes, a.ID)
+		if a.Cluster != cluster || a.Status == fleet.AgentOffline || a.Hub == "" || a.out(false) && !taken {
 			continue
 		}
 		members++
-		if a.Status != fleet.AgentOnline {
+		if taken || a.Status != fleet.AgentOnline {
 			continue
 		}
 		serving++
@@ -61,7 +62,7 @@ func (l *fleetLook) permits(cluster string, takes int, worst fleet.HealthLevel) 
 			fit++
 		}
 	}
-	return serving-takes >= max(1, (members+1)/2) && fit >= 1
+	return serving >= max(1, (members+1)/2) && fit >= 1
 }
 
 // judgeTreatment looks for a time as long as healing needs in which an agent was ill, nothing was in the way, and
@@ -93,7 +94,7 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 		}
 		a := l.of(ill.agent)
 		free := a != nil && a.Status == fleet.AgentOnline && !a.treated() && !nearAway(e.away, l.at) &&
-			(ill.level == fleet.HealthWarning || l.permits(ill.cluster, 1, fleet.HealthHealthy))
+			(ill.level == fleet.HealthWarning || l.permits(ill.cluster, []string{ill.agent}, fleet.HealthHealthy))
 		switch {
 		case !free:
 			since = 0
@@ -211,7 +212,7 @@ func slotsAt(looks []fleetLook, agent string, at int64) int {
 // judgeLimits is that healing takes no agent away that its cluster cannot spare: some look shortly before the decision,
 // or the first one after it, must allow it, together with what the same cycle took before.
 func (v *verdict) judgeLimits(e evidence) {
-	taken := map[[2]string]int{} // by cycle and cluster
+	taken := map[[2]string][]string{} // by cycle and cluster
 	for i := len(e.actions) - 1; i >= 0; i-- {
 		a := &e.actions[i]
 		if (a.Type != fleet.HealDrain && a.Type != fleet.HealFailover) || a.Status == fleet.HealingSkipped ||
@@ -219,7 +220,7 @@ func (v *verdict) judgeLimits(e evidence) {
 			continue
 		}
 		key := [2]string{a.Cycle, a.Cluster}
-		taken[key]++
+		taken[key] = append(taken[key], a.TargetID)
 		worst := fleet.HealthHealthy
 		if a.Type == fleet.HealFailover {
 			worst = fleet.HealthWarning
