@@ -17,7 +17,8 @@ import (
 )
 
 // TestRecordRecovery records a task with a recovery whose agents are lost twice: its first attempt elsewhere begins at
-// once, the second waits. In lost-waits.json, which an earlier program made, both wait. It only runs when asked.
+// once, the second waits. In lost-waits.json, which an earlier program made, both wait. Another task is lost twice on
+// its way to the only agent that may have it. It only runs when asked.
 func TestRecordRecovery(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")
@@ -35,22 +36,32 @@ func TestRecordRecovery(t *testing.T) {
 	for _, id := range []string{"r-1", "r-2", "r-3"} {
 		defer runAgent(t, node, cluster, id, handlers)()
 	}
-	spec := fleet.TaskSpec{Type: "hold", Cluster: cluster, Recovery: &fleet.Recovery{Reschedule: &fleet.RecoveryPolicy{
-		Attempts: new(2), Delay: fleet.Duration(time.Second)}}}
-	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("lost"),
-		TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: "lost", Spec: spec,
-		Lane: contract.Lane(&spec, 0), RanOn: true})
-	require.NoError(t, err)
-	tasks := (store.Store{Client: c, Namespace: client.DefaultNamespace}).Tasks()
-	for attempt := 1; attempt <= 2; attempt++ {
-		require.Eventually(t, func() bool {
-			started(t, c, "lost")
-			ended, err := tasks.EndAttempt(t.Context(), "lost", "", attempt, "recorder", contract.AttemptReport{
-				Outcome: fleet.AttemptLost, Begun: true, AgentID: "r-1", Reason: "lost for the recording"})
-			return err == nil && ended
-		}, time.Minute, 50*time.Millisecond)
+	elsewhere := fleet.Recovery{Reschedule: &fleet.RecoveryPolicy{Attempts: new(2), Delay: fleet.Duration(time.Second)}}
+	for id, spec := range map[string]fleet.TaskSpec{
+		"lost":        {Recovery: &elsewhere},
+		"lost-pinned": {Recovery: &fleet.Recovery{Mode: fleet.LocalRestart}, Agent: "r-2"},
+	} {
+		spec.Type, spec.Cluster = "hold", cluster
+		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
+			TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec,
+			Lane: contract.Lane(&spec, 0), RanOn: true})
+		require.NoError(t, err)
+		report := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, AgentID: "r-1",
+			Reason: "lost for the recording"}
+		if spec.Agent != "" {
+			report.AgentID = ""
+		}
+		tasks := (store.Store{Client: c, Namespace: client.DefaultNamespace}).Tasks()
+		for attempt := 1; attempt <= 2; attempt++ {
+			require.Eventually(t, func() bool {
+				started(t, c, id)
+				ended, err := tasks.EndAttempt(t.Context(), id, "", attempt, "recorder", report)
+				return err == nil && ended
+			}, time.Minute, 50*time.Millisecond)
+		}
+		closed(t, c, contract.TaskWorkflowID(id))
+		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
 	}
-	closed(t, c, contract.TaskWorkflowID("lost"))
-	save(t, c, contract.TaskWorkflow, "lost", contract.TaskWorkflowID("lost"))
 	recorded(t, contract.TaskWorkflow, "lost", "first-loss-at-once")
+	recorded(t, contract.TaskWorkflow, "lost-pinned", "lost-on-its-own-agent")
 }

@@ -102,6 +102,10 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		end.At, end.Paused = workflow.Now(ctx), d.suspended
 		end.AtOnce = end.Outcome.Gone() && d.task.Spec.EffectiveRecovery() != nil &&
 			workflow.GetVersion(ctx, "first-loss-at-once", workflow.DefaultVersion, 1) == 1
+		if own := d.task.Spec.Agent; own != "" && end.AgentID == "" && end.AtOnce &&
+			workflow.GetVersion(ctx, "lost-on-its-own-agent", workflow.DefaultVersion, 1) == 1 {
+			end.AgentID = own // no other may have had it
+		}
 		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
 		next = mesh.Reroute(&d.task.Spec, d.routed(), next, end.At)
 		d.carried.Tally = next.Tally

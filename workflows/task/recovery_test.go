@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -55,6 +56,20 @@ func TestRecoveryPlacesAttempts(t *testing.T) {
 			require.Equal(t, "a-1", state.PolicyState.Agent)
 		})
 	}
+}
+
+// TestLostOnItsWayToItsOwnAgent: a delivery that is lost before any agent has it says no agent's name. One to a single
+// agent goes there again.
+func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{func(contract.RunTaskInput) (contract.AttemptReport, error) {
+		return contract.AttemptReport{}, temporal.NewNonRetryableApplicationError("attempt", contract.AttemptFailure, nil,
+			contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its hub died"})
+	}, completed("1")})
+	run.start(fleet.TaskSpec{Agent: "a-1", RetrySafety: fleet.Fenced, Recovery: &fleet.Recovery{Mode: fleet.LocalRestart}})
+	state := run.outcome(t)
+	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
+	require.Equal(t, "lane/agent/a-1", run.queues[1])
 }
 
 // TestServiceBeginsAgain: work without end begins again when it ends, on its agent, for as long as it takes.
