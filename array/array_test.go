@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,6 +317,9 @@ func TestOnlyThePoisonElementIsBlamed(t *testing.T) {
 		dead, _ := s.Elements("a", array.DeadLetter, 0, 10)
 		if len(dead) != 1 || dead[0].Number != poison || losses > 5 || s.Counts.Completed != d.Count-1 {
 			t.Fatalf("seed %d: poison %d, %d agents lost, dead %+v, %+v", seed, poison, losses, dead, s.Counts)
+		}
+		if why := dead[0].Why; !strings.Contains(why, fmt.Sprintf("in %d attempts", losses)) {
+			t.Fatalf("seed %d: %d agents lost, and it says: %s", seed, losses, why)
 		}
 	}
 }

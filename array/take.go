@@ -185,6 +185,10 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 		s.end(n, Review, next.Why, end.ErrorType)
 		return
 	case fleet.TaskDeadLetter:
+		if t.Suspect && t.Tally.Losses > maxTransfers(d) { // that was set, not counted
+			next.Why = fmt.Sprintf("lost with its agent again and again, at last alone, in %d attempts: it is taken for the "+
+				"cause; last: %s", t.Attempts, end.Reason)
+		}
 		s.end(n, DeadLetter, next.Why, end.ErrorType)
 		return
 	case fleet.TaskFailed:

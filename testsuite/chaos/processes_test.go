@@ -363,9 +363,12 @@ func (m *member) current() *process {
 
 // call sends one request to a process of the control plane and decodes the answer.
 func (in *installation) call(i int, method, path string, body, into any) (int, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return 0, err
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return 0, err
+		}
 	}
 	request, err := http.NewRequest(method, in.planes[i%len(in.planes)].url+path, bytes.NewReader(text))
 	if err != nil {
