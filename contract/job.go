@@ -2,6 +2,7 @@ package contract
 
 import (
 	"strings"
+	"time"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -116,6 +117,8 @@ type InstanceEnded struct {
 	Task   string           `json:"task"`
 	Status fleet.TaskStatus `json:"status"`
 	Why    string           `json:"why,omitempty"`
+	// GoesOnUntil is when an agent has certainly stopped it; in the past: it has already.
+	GoesOnUntil time.Time `json:"goes_on_until,omitzero"`
 }
 
 // LookAtInstances asks for the agents that may have an instance of a job.

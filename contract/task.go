@@ -38,6 +38,8 @@ type TaskCarried struct {
 	WaitingSince time.Time `json:"waiting_since"`
 	// LostAt is when the loss of the last attempt's agent was noticed.
 	LostAt *time.Time `json:"lost_at,omitempty"`
+	// GoesOnUntil is when the agents of earlier attempts have certainly stopped fenced work.
+	GoesOnUntil time.Time `json:"goes_on_until,omitzero"`
 	// Target is the agent that a failover by hand chose for the next attempt.
 	Target string `json:"target,omitempty"`
 	// RoutesSince is the last attempt before a person had the task run again: since then its routes are free again.

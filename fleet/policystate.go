@@ -233,7 +233,7 @@ func (r *recovering) stop(status TaskStatus, why string) Redelivery {
 
 // wait has the next attempt begin at a time, or when the lease of an attempt of a fenced task is over that may go on.
 func (r *recovering) wait(action RecoveryAction, at time.Time, why string) Redelivery {
-	if leased := r.end.At.Add(r.end.Lease()); r.spec.Safety() == Fenced && r.end.mayGoOn() && leased.After(at) {
+	if leased := r.end.GoesOnUntil(r.spec); leased.After(at) {
 		at = leased
 	}
 	r.policy.NextAction, r.policy.NextAt = action, new(at)

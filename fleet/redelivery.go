@@ -67,6 +67,14 @@ type AttemptEnd struct {
 // mayGoOn reports whether the handler may still run.
 func (e *AttemptEnd) mayGoOn() bool { return e.Outcome.Gone() || e.Outcome == AttemptTimedOut }
 
+// GoesOnUntil is when the agent has certainly stopped fenced work; the zero time: it has already.
+func (e *AttemptEnd) GoesOnUntil(spec *TaskSpec) (until time.Time) {
+	if spec.Safety() == Fenced && e.mayGoOn() {
+		until = e.At.Add(e.Lease())
+	}
+	return until
+}
+
 // Lease is how long the agent may go on with fenced work.
 func (e *AttemptEnd) Lease() time.Duration {
 	if e.LeaseRemaining == nil {

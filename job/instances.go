@@ -166,7 +166,8 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 		}
 	}
 	j.Instances = slices.DeleteFunc(j.Instances, func(i Instance) bool {
-		return !i.Open() && !keep[i.Name] && d.Type != Sysbatch
+		held := i.Stopping != "" && now.Before(i.NextAt)
+		return !i.Open() && !keep[i.Name] && d.Type != Sysbatch && !held
 	})
 	j.dropReplaced()
 	present := map[string]bool{}
@@ -355,6 +356,13 @@ func (j *Job) EndInstance(task string, status fleet.TaskStatus, why string, now 
 		i.Ends++
 		i.NextAt = now.Add(fleet.Backoff(fleet.RetryPolicy{InitialInterval: fleet.Duration(instanceBackoff),
 			MaxInterval: fleet.Duration(instanceBackoffLimit)}, task, i.Ends))
+	}
+}
+
+// Hold has the next instance in the place of one that has ended wait: an agent may go on with it until then.
+func (j *Job) Hold(task string, until time.Time) {
+	if i := j.instance(task); i != nil && until.After(i.NextAt) {
+		i.NextAt = until
 	}
 }
 

@@ -72,6 +72,27 @@ func TestAServiceKeepsItsCount(t *testing.T) {
 	require.Equal(t, "+1", k.plan(nil))
 }
 
+// TestTheNextInstanceWaitsForTheOneBefore: fenced work that was cancelled may go on where no hub reaches it. The next
+// one waits until it has certainly stopped, also when its agent was away meanwhile.
+func TestTheNextInstanceWaitsForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]*Agents{"its agent stays": {Eligible: []string{"a"}}, "its agent leaves": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, there := newKeeper(System, 0), &Agents{Eligible: []string{"a"}}
+			require.Equal(t, "+a", k.plan(there))
+			require.Equal(t, "-a", k.plan(&Agents{}))
+			task := k.FindInstance("a").TaskID
+			k.end("a", fleet.TaskCancelled)
+			k.Hold(task, k.now.Add(time.Minute))
+			require.Empty(t, k.plan(meanwhile))
+			require.Empty(t, k.after(59*time.Second).plan(there))
+			require.Equal(t, k.now.Add(time.Second), k.NextStart())
+			require.Equal(t, "+a", k.after(time.Second).plan(there))
+		})
+	}
+}
+
 func TestAnInstanceThatEndsAgainAndAgainStartsEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(Service, 1)

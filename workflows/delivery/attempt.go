@@ -103,6 +103,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	}
 	if !future.IsReady() {
 		report, how := unconfirmed(suspending)
+		d.goesOn(fleet.AttemptEnd{Outcome: fleet.AttemptLost, At: workflow.Now(ctx)})
 		d.record(number, report, route)
 		return report, how
 	}

@@ -106,6 +106,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 			workflow.GetVersion(ctx, "lost-on-its-own-agent", workflow.DefaultVersion, 1) == 1 {
 			end.AgentID = own // no other may have had it
 		}
+		d.goesOn(end)
 		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)
 		next = mesh.Reroute(&d.task.Spec, d.routed(), next, end.At)
 		d.carried.Tally = next.Tally
@@ -119,6 +120,13 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		if final, why := d.pause(ctx, next); final != "" {
 			return d.end(final, why)
 		}
+	}
+}
+
+// goesOn keeps until when the agent of an attempt that has ended may go on with it.
+func (d *Delivery) goesOn(end fleet.AttemptEnd) {
+	if until := end.GoesOnUntil(&d.task.Spec); until.After(d.carried.GoesOnUntil) {
+		d.carried.GoesOnUntil = until
 	}
 }
 

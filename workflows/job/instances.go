@@ -94,6 +94,7 @@ func (e *entity) keepInstances(ctx workflow.Context) (any bool) {
 	e.instanceEnds.Take(func(in contract.InstanceEnded) {
 		any = true
 		e.job.EndInstance(in.Task, in.Status, in.Why, now)
+		e.job.Hold(in.Task, in.GoesOnUntil)
 	})
 	e.moved.Take(func(string) { e.look = true })
 	e.health.Take(func(reports []job.HealthReport) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
@@ -70,6 +71,22 @@ func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
 	require.Equal(t, "lane/agent/a-1", run.queues[1])
+}
+
+// TestCancelledInstanceMayGoOn: a job learns until when fenced work may go on that was cancelled after its agent was lost.
+func TestCancelledInstanceMayGoOn(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its hub died"})})
+	begun := run.Now()
+	var told contract.InstanceEnded
+	run.OnSignalExternalWorkflow(mock.Anything, contract.JobWorkflowID("j"), "", contract.InstanceEndedSignal.Name,
+		mock.Anything).Run(func(args mock.Arguments) { told = args.Get(4).(contract.InstanceEnded) }).Return(nil)
+	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{}) }, time.Second)
+	run.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Lane: "lane/default",
+		Spec: fleet.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: fleet.Fenced, KeepRunning: true},
+		Instance: &fleet.InstanceOf{Job: "j", Name: "a", Kind: "system"}})
+	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+	require.InDelta(t, fleet.UnknownLease, told.GoesOnUntil.Sub(begun), float64(50*time.Millisecond))
 }
 
 // TestServiceBeginsAgain: work without end begins again when it ends, on its agent, for as long as it takes.

@@ -49,7 +49,8 @@ func (c *carrier) reportEnd(ctx workflow.Context) {
 	defer cancel()
 	state := c.State()
 	reported := contract.InstanceEndedSignal.SendFrom(ctx, contract.JobWorkflowID(instance.Job), "",
-		contract.InstanceEnded{Task: c.Task().TaskID, Status: state.Status, Why: state.Why})
+		contract.InstanceEnded{Task: c.Task().TaskID, Status: state.Status, Why: state.Why,
+			GoesOnUntil: c.Task().Carried.GoesOnUntil})
 	if err := reported.Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Info("The instance's job did not learn of its end", "error", err)
 	}
