@@ -108,6 +108,9 @@ func (a *Control) startInstance(
 	task := store.Submission{TaskInput: place.Input(i.TaskID, spec), Weight: place.TenantWeight}
 	task.Instance = &fleet.InstanceOf{Job: in.Job, Name: i.Name, Version: i.Version, Kind: string(d.Type),
 		Service: d.Instances.Service, Health: d.Instances.Health, Canary: i.Canary}
+	if stop := d.Instances.Stop; stop != nil {
+		task.Instance.StopGrace = stop.Grace
+	}
 	if _, err := a.tasks().Start(ctx, &task); err != nil && store.KindOf(err) != store.Exists {
 		return fmt.Errorf("start instance %s: %w", i.Name, err)
 	}

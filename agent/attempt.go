@@ -169,7 +169,7 @@ func (at *attempt) perform() (protocol.Result, bool) {
 	case <-ctx.Done():
 	}
 	at.setState(protocol.RunningEnding)
-	grace := time.NewTimer(endGrace)
+	grace := time.NewTimer(at.task.endGrace())
 	defer grace.Stop()
 	select {
 	case end := <-done:

@@ -11,9 +11,17 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+// stopGrace is how long the task's work has to end when it is stopped.
+func (t *Task) stopGrace() time.Duration {
+	if t.Instance != nil && t.Instance.StopGrace > 0 {
+		return t.Instance.StopGrace.Std()
+	}
+	return fleet.DefaultStopGrace
+}
+
 // endGrace is how long a handler may take to return after its context has ended. After that it is stuck. It is longer
 // than a command has between SIGTERM and SIGKILL.
-const endGrace = 2 * execKillAfter
+func (t *Task) endGrace() time.Duration { return t.stopGrace() + fleet.DefaultStopGrace }
 
 // signs has a handler's signs of life. They are cheap, since each line of output is one.
 type signs struct {
@@ -90,7 +98,7 @@ func (at *attempt) hangs() {
 	at.setState(protocol.RunningStuck)
 	close(at.hung)
 	at.log().Error("The handler ignores that its context has ended; its slot stays in use until it returns", "grace",
-		endGrace)
+		at.task.endGrace())
 	at.run.agent.emit(at.event(EventStuck))
 	at.run.pollWithin(0)
 }

@@ -109,7 +109,7 @@ func (at *attempt) awaitElement(ctx context.Context, ends <-chan handlerEnd) (en
 		return end, false
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(endGrace)
+	grace := time.NewTimer(at.task.endGrace())
 	defer grace.Stop()
 	select {
 	case end = <-ends:

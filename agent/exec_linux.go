@@ -42,7 +42,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 	if err != nil {
 		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
 	}
-	g.lease = leaseOf(task)
+	g.lease, g.grace = leaseOf(task), task.stopGrace()
 	g.order(append(start, g.leaseOrder()...))
 	end, err := g.watch(ctx)
 	if g.failed != 0 {
@@ -56,6 +56,7 @@ type guarded struct {
 	process *exec.Cmd
 	socket  *os.File
 	lease   *lease
+	grace   time.Duration        // between SIGTERM and SIGKILL
 	reports chan proctree.Report // closed when the guard has ended
 	output  chan struct{}        // closed when nobody can write to the command's output any more
 	pipes   []*os.File
@@ -150,7 +151,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 				continue
 			}
 			g.order(proctree.Terminate())
-			kill = time.After(execKillAfter)
+			kill = time.After(g.grace)
 		case <-kill:
 			g.order(proctree.Kill())
 		case <-g.lease.renewed():
@@ -164,7 +165,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 			case r.Ended:
 				end, ended = endOfCommand(r.Status), true
 				if kill == nil {
-					kill = time.After(execKillAfter + time.Second)
+					kill = time.After(g.grace + time.Second)
 				}
 			case r.Failed != 0:
 				g.failed = r.Failed

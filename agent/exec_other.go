@@ -9,7 +9,7 @@ import (
 )
 
 // runTree runs a command; where there are no process groups only the command itself is killed when ctx ends.
-func runTree(_ context.Context, cmd *exec.Cmd, _ *Task) (commandEnd, error) {
-	cmd.WaitDelay = execKillAfter + time.Second
+func runTree(_ context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
+	cmd.WaitDelay = task.stopGrace() + time.Second
 	return endOfProcess(cmd.Run())
 }

@@ -169,6 +169,28 @@ func TestExecIsKilledAtOnceWhenTheLeaseEnds(t *testing.T) {
 	require.Less(t, time.Since(begun), 4*time.Second, "it did not wait for SIGTERM, which the command ignores")
 }
 
+// TestAJobSaysHowLongACommandHasToEnd has a command ignore SIGTERM: without its job's word it would have 5 s.
+func TestAJobSaysHowLongACommandHasToEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
+		`trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for !exists(filepath.Join(dir, "pid")) {
+			<-time.After(5 * time.Millisecond)
+		}
+		cancel(agent.ErrCancelled)
+	}()
+	begun := time.Now()
+	_, err = agent.ExecHandler()(ctx, &agent.Task{Payload: payload,
+		Instance: &fleet.InstanceOf{StopGrace: fleet.Duration(100 * time.Millisecond)}})
+	require.ErrorIs(t, err, agent.ErrCancelled)
+	require.Less(t, time.Since(begun), 4*time.Second)
+	require.True(t, gone(readPID(t, filepath.Join(dir, "pid"))))
+}
+
 func exists(path string) bool {
 	data, err := os.ReadFile(path)
 	return err == nil && len(data) > 0

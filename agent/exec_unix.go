@@ -11,9 +11,9 @@ import (
 )
 
 // runTree runs a command in a process group of its own and ends the whole group when ctx ends.
-func runTree(ctx context.Context, cmd *exec.Cmd, _ *Task) (commandEnd, error) {
+func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = execKillAfter + time.Second // for processes that left the group and still hold the output
+	cmd.WaitDelay = task.stopGrace() + time.Second // for processes that left the group and still hold the output
 	var kill *time.Timer
 	cmd.Cancel = func() error {
 		first := syscall.SIGTERM
@@ -21,7 +21,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, _ *Task) (commandEnd, error) {
 			first = syscall.SIGKILL // another agent may start the same work at any moment
 		}
 		group := -cmd.Process.Pid
-		kill = time.AfterFunc(execKillAfter, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+		kill = time.AfterFunc(task.stopGrace(), func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 		return syscall.Kill(group, first)
 	}
 	err := cmd.Run()

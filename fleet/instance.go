@@ -17,7 +17,15 @@ type InstanceOf struct {
 	Service *Offer        `json:"service,omitempty"`
 	Health  *ServiceCheck `json:"health,omitempty" doc:"How its agent checks it."`
 	Canary  bool          `json:"canary,omitempty" doc:"It was started before its version was promoted."`
+	// StopGrace is how long it has to end when it is stopped; 0: DefaultStopGrace.
+	StopGrace Duration `json:"stop_grace,omitempty" doc:"How long it has to end when it is stopped. A command gets SIGTERM, and SIGKILL then. Default 5s."`
 }
+
+// DefaultStopGrace is how long work has to end when it is stopped; MaxStopGrace bounds what a job may say.
+const (
+	DefaultStopGrace = 5 * time.Second
+	MaxStopGrace     = 10 * time.Minute
+)
 
 // ServiceName is the full name of the service that it offers; empty: none.
 func (i *InstanceOf) ServiceName() string {

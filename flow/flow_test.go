@@ -135,6 +135,8 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:1: instances: belongs to a job of type service, system or sysbatch: write one of these as type"},
 		"a system job with a count": {head + "type: system\ninstances: {count: 2, task: {type: echo}}",
 			"f.yaml:4:13: instances.count: belongs to a service: a system job has one instance on each agent"},
+		"a grace without end": {head + "type: system\ninstances: {stop: {grace: 1h}, task: {type: echo}}",
+			"f.yaml:4:20: instances.stop.grace: must be between 0s and 10m0s"},
 		"a service with a schedule": {head + "type: service\ninstances: {task: {type: echo}}\non: []\ndeadline: 1h",
 			"f.yaml:6:1: deadline: belongs to a batch job, and this one is of type service: remove it"},
 		"a service with a timeout": {head + "type: service\ninstances: {task: {type: echo, timeout: 1h}}",

@@ -46,6 +46,8 @@ func (c *checker) instances() {
 		}
 		c.report(at, "%s", wrong.Err)
 	}
+	c.check(in.Stop == nil || in.Stop.Grace >= 0 && in.Stop.Grace.Std() <= fleet.MaxStopGrace, "instances.stop.grace",
+		"must be between 0s and %s", fleet.MaxStopGrace)
 	if p := in.Place; p != nil {
 		c.demand("instances", &p.Demand)
 		c.check(p.Zone == "" || !service, "instances.place.zone",

@@ -33,6 +33,12 @@ type Instances struct {
 	Place   *Place              `json:"place,omitempty" doc:"Which agents may have one. Left out: all that handle the task's type."`
 	Health  *fleet.ServiceCheck `json:"health,omitempty" doc:"How its agent finds out whether an instance is well. Left out: it is while it runs."`
 	Service *fleet.Offer        `json:"service,omitempty" doc:"What others find the instances by: GET /services/{name}."`
+	Stop    *Stop               `json:"stop,omitempty" doc:"How an instance is stopped."`
+}
+
+// Stop says how an instance is stopped.
+type Stop struct {
+	Grace fleet.Duration `json:"grace,omitempty" doc:"How long an instance has to end. A command gets SIGTERM, and SIGKILL then. At most 10m. Default 5s."`
 }
 
 // Place says which agents may have an instance.

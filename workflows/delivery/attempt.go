@@ -19,7 +19,7 @@ import (
 const (
 	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
 	attemptsKept = 20
-	// cancelWait bounds how long a cancelled task waits for its agent to stop.
+	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond what a job says its instances need.
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
 	targetWait = 5 * time.Second
@@ -98,8 +98,11 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		stop()
 		waitCtx, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
-		_, _ = workflow.AwaitWithOptions(waitCtx, workflows.Named(cancelWait, "until the agent has stopped"),
-			future.IsReady)
+		wait := cancelWait
+		if d.task.Instance != nil {
+			wait += d.task.Instance.StopGrace.Std()
+		}
+		_, _ = workflow.AwaitWithOptions(waitCtx, workflows.Named(wait, "until the agent has stopped"), future.IsReady)
 	}
 	if !future.IsReady() {
 		report, how := unconfirmed(suspending)
