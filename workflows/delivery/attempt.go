@@ -19,7 +19,7 @@ import (
 const (
 	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
 	attemptsKept = 20
-	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond what a job says its instances need.
+	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond the grace of an instance.
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
 	targetWait = 5 * time.Second

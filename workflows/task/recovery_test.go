@@ -83,7 +83,7 @@ func TestCancelledInstanceMayGoOn(t *testing.T) {
 		mock.Anything).Run(func(args mock.Arguments) { told = args.Get(4).(contract.InstanceEnded) }).Return(nil)
 	run.RegisterDelayedCallback(func() { run.update(contract.CancelUpdate.Name, contract.CancelRequest{}) }, time.Second)
 	run.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Lane: "lane/default",
-		Spec: fleet.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: fleet.Fenced, KeepRunning: true},
+		Spec:     fleet.TaskSpec{Type: "echo", Cluster: "default", RetrySafety: fleet.Fenced, KeepRunning: true},
 		Instance: &fleet.InstanceOf{Job: "j", Name: "a", Kind: "system"}})
 	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
 	require.InDelta(t, fleet.UnknownLease, told.GoesOnUntil.Sub(begun), float64(50*time.Millisecond))
