@@ -184,7 +184,7 @@ func (d *Dispatcher) task(
 		return nil, errors.Join(err, told(problem))
 	}
 	input := place.Input(id, spec)
-	input.By = "event " + in.ID
+	input.By, input.Event = "event "+in.ID, in.ID
 	tasks := d.places.Control.tasks()
 	_, err = tasks.Start(ctx, &store.Submission{TaskInput: input, Digest: digest, Weight: place.TenantWeight})
 	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindTask, ID: id}, err, func() (string, error) {

@@ -30,6 +30,10 @@ func InboundOfWorkflowID(id string) (string, bool) {
 // InboundInput starts an Inbound workflow.
 type InboundInput struct {
 	Event mesh.Envelope `json:"event"`
+	// Carried is the record of the run of the workflow before this one, which had closed when something died that the
+	// event had started; Before is that run, which this one stands for.
+	Carried *mesh.InboundEvent `json:"carried,omitempty"`
+	Before  string             `json:"before,omitempty"`
 }
 
 // Messages of the Inbound workflow.
@@ -41,7 +45,38 @@ var (
 	DiscardEventUpdate = Update[RunRequest, mesh.InboundEvent]{"discard-event"}
 	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded.
 	DispatchEventActivity = Activity[DispatchEvent, EventDispatched]{"DispatchEvent"}
+	// ReviveActivity has what an event started and what died begin again, each in its place, or gives it up.
+	ReviveActivity = Activity[Revive, EventDispatched]{"Revive"}
+	// ForgetRunActivity removes a closed run of an event's workflow, which a later run stands for.
+	ForgetRunActivity = Activity[ForgetRun, None]{"ForgetRun"}
+	// OutcomeSignal tells an event what has become of something that it started. TellEventActivity sends it, and starts
+	// the event's workflow for it where that has closed.
+	OutcomeSignal     = Signal[EventOutcome]{"outcome"}
+	TellEventActivity = Activity[EventOutcome, None]{"TellEvent"}
 )
+
+// EventOutcome is what has become of a task or run that an event started.
+type EventOutcome struct {
+	Event   string `json:"event"`
+	ID      string `json:"id"`
+	Cluster string `json:"cluster,omitempty"`
+	Died    string `json:"died,omitempty"` // why; empty: it lives after all
+}
+
+// Revive is the input of ReviveActivity.
+type Revive struct {
+	Event   string          `json:"event"`
+	EventID string          `json:"event_id"` // as its source has it
+	Dead    []mesh.Dispatch `json:"dead"`
+	Discard bool            `json:"discard,omitempty"`
+	RunRequest
+}
+
+// ForgetRun is the input of ForgetRunActivity.
+type ForgetRun struct {
+	WorkflowID string `json:"workflow_id"`
+	RunID      string `json:"run_id"`
+}
 
 // ReplayEvent has an event dispatched again.
 type ReplayEvent struct {

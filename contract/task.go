@@ -20,6 +20,8 @@ type TaskInput struct {
 	By string `json:"by,omitempty"`
 	// Instance says that the task is an instance of a job, which learns of the task's end.
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
+	// Event is the event from outside that started the task, and is told if it dies.
+	Event string `json:"event,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -44,6 +46,8 @@ type TaskCarried struct {
 	Target string `json:"target,omitempty"`
 	// RoutesSince is the last attempt before a person had the task run again: since then its routes are free again.
 	RoutesSince int `json:"routes_since,omitempty"`
+	// Told says that the event that started the task knows that it died.
+	Told bool `json:"told,omitempty"`
 }
 
 // TaskState is what the query StatusQuery answers and what a Task workflow returns: it is the task without its input.

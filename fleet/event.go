@@ -109,7 +109,7 @@ var EventTypes = []EventMeaning{
 	{EventScaling, "the number of agents is being changed to count, or has been; outcome says which"},
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
-	{EventQuarantined, "an event from outside (id) could not be dispatched, and waits for a person; reason says why"},
+	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
 	{EventStepCorrected, "the result of a run's step (task_id) was not valid for the count-th time, and it runs again; " +
 		"reason says what is wrong"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},

@@ -20,7 +20,7 @@ const (
 	Received    Status = "received"    // it is being matched and dispatched
 	Dispatched  Status = "dispatched"  // what it asks for was started
 	Unmatched   Status = "unmatched"   // nothing asks for it; it is kept, and can be replayed
-	Quarantined Status = "quarantined" // it could not be dispatched, and waits for a person
+	Quarantined Status = "quarantined" // it could not be dispatched, or what it started died: it waits for a person
 	Discarded   Status = "discarded"   // a person gave it up
 )
 
@@ -41,7 +41,7 @@ type InboundEvent struct {
 	QuarantinedAt *time.Time      `json:"quarantined_at,omitempty"`
 	EndedAt       *time.Time      `json:"ended_at,omitempty"`
 	Dispatches    []Dispatch      `json:"dispatches,omitempty" doc:"What it started."`
-	Tries         []Try           `json:"tries,omitempty" doc:"The tries that failed: the newest 20."`
+	Tries         []Try           `json:"tries,omitempty" doc:"The tries that failed, and the deaths of what it started: the newest 20."`
 	Corrected     json.RawMessage `json:"corrected,omitempty" doc:"The data with which a person had it dispatched again; the original stays."`
 	Decisions     []EventDecision `json:"decisions,omitempty" doc:"What people decided: the newest 20."`
 }
@@ -53,6 +53,8 @@ type Dispatch struct {
 	Job     string `json:"job,omitempty" doc:"Of a run."`
 	Key     string `json:"key" doc:"The idempotency key: of the event, the operation and what it starts."`
 	Outcome string `json:"outcome" enum:"started,already_exists" doc:"already_exists: the task or run was there, and was not started by this event."`
+	RetryOf string `json:"retry_of,omitempty" doc:"The run that it repeats: a replay of the event started it."`
+	Died    string `json:"died,omitempty" doc:"Why it died, until the event is replayed or the task is run again."`
 }
 
 // Kind is what an event can start.
@@ -106,6 +108,34 @@ func (i *InboundEvent) Add(dispatches []Dispatch) {
 			i.Dispatches = append(i.Dispatches, d)
 		}
 	}
+}
+
+// Settle notes why something that the event started has died; empty: it lives after all. It reports whether the event
+// has started it.
+func (i *InboundEvent) Settle(id, died string) bool {
+	at := slices.IndexFunc(i.Dispatches, func(d Dispatch) bool { return d.ID == id })
+	if at >= 0 {
+		i.Dispatches[at].Died = died
+	}
+	return at >= 0
+}
+
+// Dead are the things that the event started and that have died.
+func (i *InboundEvent) Dead() (dead []Dispatch) {
+	for _, d := range i.Dispatches {
+		if d.Died != "" {
+			dead = append(dead, d)
+		}
+	}
+	return dead
+}
+
+// Revive takes in what lives again: the same task, or the run that repeats one.
+func (i *InboundEvent) Revive(dispatches []Dispatch) {
+	for _, d := range dispatches {
+		i.Settle(cmp.Or(d.RetryOf, d.ID), "")
+	}
+	i.Add(dispatches)
 }
 
 // DispatchKey is the idempotency key with which an event starts something.

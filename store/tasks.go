@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -377,6 +378,29 @@ func inputOf(first *historypb.HistoryEvent) *contract.TaskInput {
 		return nil
 	}
 	return &input
+}
+
+// StartAgain starts a task that has ended otherwise than completed once more, under its id and with its input. One that
+// is under way stays as it is.
+func (s Tasks) StartAgain(ctx context.Context, t *Task, weight float64) error {
+	payload, err := s.firstInput(ctx, t.WorkflowID, t.RunID)
+	var in contract.TaskInput
+	if err == nil && !contract.Decode(payload, &in) {
+		err = errors.New("its input cannot be read")
+	}
+	if err != nil {
+		return err
+	}
+	in.Carried = nil
+	start := contract.StartOf(in.TaskID, &in.Spec, weight)
+	start.Memo[contract.MemoDigest] = t.Digest
+	options := start.Options()
+	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
+	_, err = s.Client.ExecuteWorkflow(ctx, options, contract.TaskWorkflow, in)
+	if KindOf(err) == Exists {
+		return nil
+	}
+	return err
 }
 
 // HasLabels compares exactly: where visibility is kept in SQLite, it does not tell upper from lower case.

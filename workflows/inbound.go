@@ -17,6 +17,8 @@ const (
 	dispatchTimeout = 30 * time.Second
 	// unmatchedKept is how long an event that nothing asked for can be replayed.
 	unmatchedKept = 7 * 24 * time.Hour
+	// maxDeath bounds in bytes why something died, which is kept for each time.
+	maxDeath = 1 << 10
 )
 
 // Inbound is an event from outside. It starts what asks for the event. An event that cannot be dispatched stays in
@@ -26,28 +28,49 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 	id, _ := contract.InboundOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	i := &inbound{event: e, record: mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"),
 		Source: e.Attr("source"), Type: e.Attr("type"), CorrelationID: e.Attr(mesh.AttrCorrelation),
-		Status: mesh.Received, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()}}
+		Status: mesh.Received, ReceivedAt: workflow.GetInfo(ctx).WorkflowStartTime.UTC()},
+		outcomes: contract.OutcomeSignal.Inbox(ctx)}
+	if in.Carried != nil {
+		i.record, i.whole = *in.Carried, true
+		i.record.EndedAt = nil
+	}
 	if tenant, _ := fleet.CutTenant(id); mesh.AssertTenant(e.Tenant(), tenant) != nil {
 		return i.record, temporal.NewNonRetryableApplicationError(mesh.ErrTenant.Error(), "tenant_mismatch", nil,
 			i.record)
 	}
 	err := errors.Join(
 		contract.InboundQuery.Handle(ctx, func() mesh.InboundEvent { return i.record }),
-		contract.ReplayEventUpdate.Handle(ctx, i.replay, func(contract.ReplayEvent) error { return i.mayAct() }),
+		contract.ReplayEventUpdate.Handle(ctx, i.replay, func(in contract.ReplayEvent) error {
+			if in.Data != nil && i.whole {
+				return Refuse("what it asks for has begun with its own data: replay it without data, or send another event")
+			}
+			return i.mayAct()
+		}),
 		contract.DiscardEventUpdate.Handle(ctx, i.discard, func(contract.RunRequest) error { return i.mayAct() }))
 	if err != nil {
 		return i.record, err
 	}
-	for !i.ended(ctx) {
-		if i.record.Status == mesh.Received {
-			i.dispatch(ctx)
+	if in.Before != "" {
+		i.forget(ctx, in.Before)
+	}
+	for finished := false; !finished; finished = i.ended(ctx) {
+		for !i.ended(ctx) {
+			if i.record.Status == mesh.Received {
+				i.dispatch(ctx)
+			}
+			i.settle(ctx)
+			i.show(ctx)
+			i.wait(ctx)
 		}
-		i.show(ctx)
-		i.wait(ctx)
+		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	}
+	if dead := i.record.Dead(); len(dead) > 0 && i.record.Status == mesh.Discarded {
+		if answer := i.revive(ctx, dead); answer.Problem != "" {
+			i.record.Why += "; not all that died is given up: " + answer.Problem
+		}
 	}
 	now := workflow.Now(ctx).UTC()
 	i.record.EndedAt = &now
-	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	return i.record, ctx.Err()
 }
 
@@ -58,43 +81,119 @@ type inbound struct {
 	tries  int         // since the event came, or was replayed
 	marked mesh.Status // the status search attribute as last set
 	over   bool        // it has been unmatched for long
+	whole  bool        // all that it asks for was started
+
+	outcomes contract.Inbox[contract.EventOutcome] // of what it started
 }
 
 func (i *inbound) ended(ctx workflow.Context) bool {
-	return i.over || ctx.Err() != nil || i.record.Status == mesh.Dispatched || i.record.Status == mesh.Discarded
+	return i.over || ctx.Err() != nil || i.record.Status == mesh.Discarded ||
+		i.record.Status == mesh.Dispatched && i.outcomes.Len() == 0
+}
+
+// forget removes the run of the workflow before this one: lists show each event once.
+func (i *inbound) forget(ctx workflow.Context, before string) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: dispatchTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 10}, Summary: "remove the run before this one"})
+	_, err := contract.ForgetRunActivity.Execute(ctx, contract.ForgetRun{
+		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: before}).Get(ctx)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("Lists show the event twice: a run before this one was not removed", "error", err)
+	}
+}
+
+// settle takes what is told of the things that the event started. What died brings the event into quarantine.
+func (i *inbound) settle(ctx workflow.Context) {
+	for told, ok := i.outcomes.Next(); ok; told, ok = i.outcomes.Next() {
+		switch known := i.record.Settle(told.ID, told.Died); {
+		case !known || i.record.Status == mesh.Discarded:
+		case told.Died != "":
+			i.quarantine(ctx, fleet.Shorten(told.ID+" died: "+told.Died, maxDeath), told.Cluster)
+		case i.whole && len(i.record.Dead()) == 0:
+			i.record.Status, i.record.Why = mesh.Dispatched, ""
+		}
+	}
+}
+
+// quarantine has the event wait for a person.
+func (i *inbound) quarantine(ctx workflow.Context, why, cluster string) {
+	now := workflow.Now(ctx).UTC()
+	i.record.Why = why
+	i.record.Failed(why, now)
+	i.record.Status, i.record.QuarantinedAt = mesh.Quarantined, &now
+	if cluster != "" {
+		announce(ctx, cluster, fleet.Event{Type: fleet.EventQuarantined, EventData: fleet.EventData{
+			Cluster: cluster, Tenant: i.record.Tenant, ID: i.record.ID, Reason: why}})
+	}
+}
+
+// TellEvent tells an event from outside what has become of something that it started, until it is told.
+func TellEvent(ctx workflow.Context, outcome contract.EventOutcome) {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: dispatchTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumInterval: dispatchTimeout}, Summary: "tell its event"})
+	if _, err := contract.TellEventActivity.Execute(ctx, outcome).Get(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("An event was not told what died", "event", outcome.Event, "error", err)
+	}
 }
 
 // dispatch tries until all that asks for the event is started, or its tries are used up.
 func (i *inbound) dispatch(ctx workflow.Context) {
 	for i.tries = 1; ctx.Err() == nil; i.tries++ {
 		answer := i.try(ctx)
-		i.record.Add(answer.Dispatches)
 		if answer.Problem == "" {
 			i.record.Status, i.record.Why = mesh.Dispatched, ""
+			i.whole = len(i.record.Dispatches) > 0
 			if len(i.record.Dispatches) == 0 {
 				i.record.Status = mesh.Unmatched
 				i.record.Why = "no job has a trigger for it, and its type assigns no task"
 			}
 			return
 		}
-		now := workflow.Now(ctx).UTC()
-		i.record.Why = answer.Problem
-		i.record.Failed(answer.Problem, now)
 		wait, again := mesh.NextTry(i.tries)
 		if !again {
-			i.record.Status, i.record.QuarantinedAt = mesh.Quarantined, &now
-			if answer.Cluster != "" {
-				announce(ctx, answer.Cluster, fleet.Event{Type: fleet.EventQuarantined, EventData: fleet.EventData{
-					Cluster: answer.Cluster, Tenant: i.record.Tenant, ID: i.record.ID, Reason: answer.Problem}})
-			}
+			i.quarantine(ctx, answer.Problem, answer.Cluster)
 			return
 		}
+		i.record.Why = answer.Problem
+		i.record.Failed(answer.Problem, workflow.Now(ctx).UTC())
 		_ = workflow.Sleep(ctx, wait)
 	}
 }
 
-// try tries once to start what asks for the event.
-func (i *inbound) try(ctx workflow.Context) contract.EventDispatched {
+// try tries once to start what asks for the event and what has died of it.
+func (i *inbound) try(ctx workflow.Context) (answer contract.EventDispatched) {
+	if !i.whole {
+		answer = i.start(ctx)
+		i.record.Add(answer.Dispatches)
+	}
+	if dead := i.record.Dead(); len(dead) > 0 {
+		revived := i.revive(ctx, dead)
+		i.record.Revive(revived.Dispatches)
+		if answer.Problem == "" {
+			answer.Problem, answer.Cluster = revived.Problem, revived.Cluster
+		}
+	}
+	return answer
+}
+
+// revive has what died begin again, or gives it up with a discarded event.
+func (i *inbound) revive(ctx workflow.Context, dead []mesh.Dispatch) contract.EventDispatched {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: dispatchTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 3}, Summary: "what died of the event"})
+	decided := i.record.Decisions[len(i.record.Decisions)-1]
+	answer, err := contract.ReviveActivity.Execute(ctx, contract.Revive{Event: i.record.ID, EventID: i.record.EventID,
+		Dead: dead, Discard: i.record.Status == mesh.Discarded,
+		RunRequest: contract.RunRequest{By: decided.By, Reason: decided.Reason}}).Get(ctx)
+	if err != nil {
+		answer.Problem = ReasonOf(err)
+	}
+	return answer
+}
+
+// start starts what asks for the event.
+func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: dispatchTimeout,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -110,7 +209,7 @@ func (i *inbound) try(ctx workflow.Context) contract.EventDispatched {
 
 // wait waits until a person decides, or nobody has for long.
 func (i *inbound) wait(ctx workflow.Context) {
-	decided := func() bool { return !i.record.Status.Waits() }
+	decided := func() bool { return !i.record.Status.Waits() || i.outcomes.Len() > 0 }
 	if i.record.Status == mesh.Unmatched {
 		found, err := workflow.AwaitWithOptions(ctx, Named(unmatchedKept, "unmatched"), decided)
 		i.over = !found && err == nil

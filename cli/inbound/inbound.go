@@ -21,7 +21,7 @@ import (
 func Commands(a *app.App) []*cobra.Command {
 	send := &cobra.Command{Use: "event", Short: "Send events, which start tasks and runs of jobs"}
 	received := &cobra.Command{Use: "inbound", Short: "See what became of events from outside"}
-	held := &cobra.Command{Use: "quarantine", Short: "Decide about events that could not be dispatched"}
+	held := &cobra.Command{Use: "quarantine", Short: "Decide about events that could not be dispatched, or whose work died"}
 	send.AddCommand(sendCommand(a))
 	received.AddCommand(listCommand(a, "  mainstay inbound list --status unmatched", client.Inbound.List, true),
 		getCommand(a, "Show an event and what became of it", client.Inbound.Get))
@@ -126,6 +126,9 @@ func printEvent(a *app.App, e *api.Inbound) error {
 		{"Received", a.Ago(&e.ReceivedAt)}}
 	for _, d := range e.Dispatches {
 		facts = append(facts, [2]string{"Started", string(d.Kind) + " " + d.ID + " (" + d.Outcome + ")"})
+		if d.Died != "" {
+			facts = append(facts, [2]string{"Died", d.ID + ": " + app.OneLine(d.Died)})
+		}
 	}
 	for _, t := range e.Tries {
 		facts = append(facts, [2]string{"Failed", a.Ago(&t.At) + ": " + app.OneLine(t.Why)})

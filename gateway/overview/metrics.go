@@ -113,7 +113,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Services of the cluster with fewer healthy instances than they are to have. Stopped and paused ones are not counted.",
 			"cluster_id"),
 		held: desc("mainstay_events_quarantined",
-			"Events from outside that could not be dispatched, and wait for a person."),
+			"Events from outside that could not be dispatched, or whose work died: they wait for a person."),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
 			"Clusters that did not answer when the fleet was last read; their metrics are missing."),
 	}

@@ -19,6 +19,7 @@ var meshPlants = map[string][2]string{
 	"event-tenant-unchecked": {"testsuite/e2e", "TestEventsStartRunsOnce"},
 	"event-key-unnamed":      {"testsuite/e2e", "TestEventsStartRunsOnce"},
 	"event-trimmed":          {"testsuite/e2e", "TestQuarantine"},
+	"death-untold":           {"testsuite/e2e", "TestQuarantineOfWhatDied"},
 	"unmatched-dropped":      {"testsuite/e2e", "TestEveryEventHasOneEnd"},
 	"beacon-unheard":         {"testsuite/e2e", "TestSilentTasksRunAgain"},
 	"corrections-endless":    {"testsuite/e2e", "TestResultsAreCorrected"},

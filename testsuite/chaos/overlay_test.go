@@ -227,6 +227,9 @@ var plantedBugs = map[string][]edit{
 	// What nothing asks for counts as dispatched.
 	"unmatched-dropped": {{"workflows/inbound.go", `			if len(i.record.Dispatches) == 0 {`,
 		`			if len(i.record.Dispatches) == 0 && !plants("unmatched-dropped") {`}},
+	// An event does not learn that what it started has died.
+	"death-untold": {{"workflows/task/task.go", `	if task.Event == "" ||`,
+		`	if plants("death-untold") || task.Event == "" ||`}},
 	// A result that is not valid is corrected without end.
 	"corrections-endless": {{"job/correction.go", `	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
 		`	if plants("corrections-endless") || !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -337,6 +338,110 @@ func TestQuarantine(t *testing.T) {
 	require.Equal(t, mesh.Discarded, given.Status)
 	_, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{})
 	require.Error(t, err)
+}
+
+// TestQuarantineOfWhatDied: an event whose task or run dies after the dispatch is in quarantine. A replay has what died
+// begin again in its place, a repetition is answered with what has become of it, and a discarded event leaves no work.
+func TestQuarantineOfWhatDied(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	c, kind := s.of[s.acme], plane.UniqueID("com.acme.deadly")
+	join := s.token(t, api.TokenRequest{Name: "agents", Kind: access.JoinToken, Cluster: s.cluster})
+	var mended atomic.Bool
+	var first atomic.Int64
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: plane.UniqueID("a"), Slots: 8,
+		JoinToken: join.Secret}, map[string]agent.Handler{
+		"first": func(context.Context, *agent.Task) (any, error) { return first.Add(1), nil },
+		"fail": func(_ context.Context, task *agent.Task) (any, error) {
+			if mended.Load() {
+				return "done", nil
+			}
+			return nil, agent.NonRetryable(errors.New("disk full"))
+		},
+		"flaky": func(context.Context, *agent.Task) (any, error) {
+			if mended.Load() {
+				return "done", nil
+			}
+			return nil, errors.New("disk full")
+		},
+	})
+	_, err := c.Jobs.Apply(t.Context(), "deadly", fmt.Appendf(nil, "job: deadly\ncluster: %s\nsafety: idempotent\n"+
+		"on: [{event: {type: %s}}]\nsteps: {a: {task: {type: first}}, b: {after: [a], task: {type: fail}}}\n", s.cluster,
+		kind), "")
+	require.NoError(t, err)
+	assign := func(id, kind string) []byte {
+		return inboundEvent(s.acme, "AgentTaskAssigned", id, fmt.Sprintf(`,"data":{"taskId":%q,"type":%q,"cluster":%q,
+			"retry":{"max_attempts":1}}`, id, kind, s.cluster))
+	}
+	sent := map[string]*client.SentEvents{}
+	events := map[string][]byte{"dead": assign("dead", "flaky"), "failed": assign("failed", "fail"),
+		"mended": assign("mended", "flaky"), "given-up": assign("given-up", "flaky"),
+		"run": inboundEvent(s.acme, kind, "run", `,   "data" : 1.50`)}
+	for name, event := range events {
+		sent[name], err = c.Inbound.Send(t.Context(), event)
+		require.NoError(t, err)
+	}
+	for name := range events {
+		held := s.become(t, s.acme, sent[name].ID, mesh.Quarantined)
+		require.Len(t, held.Dispatches, 1)
+		require.Contains(t, held.Dispatches[0].Died, "disk full")
+		require.Contains(t, held.Why, held.Dispatches[0].ID)
+		require.Len(t, held.Tries, 1)
+		require.Equal(t, string(events[name]), string(held.Event.Body))
+		again, err := c.Inbound.Send(t.Context(), events[name])
+		require.NoError(t, err)
+		require.True(t, again.Duplicate)
+		require.Equal(t, mesh.Quarantined, again.Status)
+		require.Equal(t, held.Dispatches, again.Dispatches)
+	}
+	require.Eventually(t, func() bool {
+		listed, err := c.Inbound.List(client.InboundQuery{}).Take(t.Context(), 0)
+		return err == nil && len(listed) == len(events)
+	}, patience, 50*time.Millisecond, "lists show each event once")
+	_, err = c.Inbound.Replay(t.Context(), sent["dead"].ID, api.ReplayRequest{Data: []byte(`{}`)})
+	require.ErrorContains(t, err, "without data")
+
+	t.Log("what died again is in quarantine again")
+	_, err = c.Inbound.Replay(t.Context(), sent["dead"].ID, api.ReplayRequest{Reason: "perhaps it works now"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		e, err := c.Inbound.Get(t.Context(), sent["dead"].ID)
+		return err == nil && e.Status == mesh.Quarantined && len(e.Tries) == 2
+	}, patience, 50*time.Millisecond)
+
+	t.Log("a discarded event gives up the dead letter, and a repetition is answered with that")
+	_, err = c.Inbound.Discard(t.Context(), sent["given-up"].ID, "sent by mistake")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		task, err := c.Tasks.Get(t.Context(), "given-up")
+		return err == nil && task.Status == fleet.TaskFailed && strings.Contains(task.Why, "sent by mistake")
+	}, patience, 50*time.Millisecond)
+	again, err := c.Inbound.Send(t.Context(), events["given-up"])
+	require.NoError(t, err)
+	require.Equal(t, mesh.Discarded, again.Status)
+
+	mended.Store(true)
+	_, err = c.Tasks.Retry(t.Context(), "mended", "the disk is empty")
+	require.NoError(t, err)
+	s.become(t, s.acme, sent["mended"].ID, mesh.Dispatched)
+	for _, name := range []string{"dead", "failed", "run"} {
+		replayed, err := c.Inbound.Replay(t.Context(), sent[name].ID, api.ReplayRequest{Reason: "the disk is empty"})
+		require.NoError(t, err)
+		require.Equal(t, mesh.Dispatched, replayed.Status, replayed.Why)
+		if name == "run" {
+			require.Len(t, replayed.Dispatches, 2)
+			again := replayed.Dispatches[1]
+			require.Equal(t, replayed.Dispatches[0].ID, again.RetryOf)
+			(&runsOf{Client: c}).awaitRun(t, again.ID, job.RunCompleted)
+			require.EqualValues(t, 1, first.Load(), "what had succeeded is not done again")
+			continue
+		}
+		require.Len(t, replayed.Dispatches, 1)
+		require.Empty(t, replayed.Dispatches[0].Died)
+		task, err := c.Tasks.Wait(t.Context(), name, patience)
+		require.NoError(t, err)
+		require.Equal(t, fleet.TaskCompleted, task.Status, task.Why)
+	}
 }
 
 // TestEveryEventHasOneEnd sends events of two tenants: each ends as one of the statuses, and the sums match.

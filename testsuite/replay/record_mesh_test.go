@@ -2,7 +2,9 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,4 +120,57 @@ func TestRecordCorrections(t *testing.T) {
 		closed(t, c, contract.RunWorkflowID(id))
 		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
 	}
+}
+
+// TestRecordDeaths records an event whose task dies twice and is replayed, one that is discarded then, and a run of an
+// event that fails. It only runs when asked.
+func TestRecordDeaths(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "deaths", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	var calls atomic.Int64
+	defer runAgent(t, node, cluster, "d-1", map[string]agent.Handler{
+		"echo":  func(context.Context, *agent.Task) (any, error) { return nil, agent.NonRetryable(errors.New("x")) },
+		"twice": func(context.Context, *agent.Task) (any, error) { return nil, failTwice(calls.Add(1)) },
+		"fail":  func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") }})()
+	become := func(workflowID string, deaths int) {
+		require.Eventually(t, func() bool {
+			e, err := contract.InboundQuery.Ask(t.Context(), c, workflowID)
+			return err == nil && e.Status == mesh.Quarantined && len(e.Tries) == deaths
+		}, time.Minute, 20*time.Millisecond)
+	}
+	send := func(id, kind string) string {
+		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": "AgentTaskAssigned"},
+			Body: fmt.Appendf(nil, `{"data":{"id":%q,"type":%q,"cluster":"runs","retry":{"max_attempts":1}}}`, id, kind)}
+		start := contract.StartOfInbound(e.InboundID(), e, "digest")
+		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
+		require.NoError(t, err)
+		become(start.WorkflowID, 1)
+		return start.WorkflowID
+	}
+	ann := contract.RunRequest{By: "ann", Reason: "recorded"}
+	twice, fail := send("died-twice", "twice"), send("died-for-good", "fail")
+	_, err := contract.ReplayEventUpdate.Send(t.Context(), c, twice, contract.ReplayEvent{RunRequest: ann})
+	require.NoError(t, err)
+	become(twice, 2)
+	save(t, c, contract.InboundWorkflow, "died-again", twice)
+	_, err = contract.ReplayEventUpdate.Send(t.Context(), c, twice, contract.ReplayEvent{RunRequest: ann})
+	require.NoError(t, err)
+	_, err = contract.DiscardEventUpdate.Send(t.Context(), c, fail, ann)
+	require.NoError(t, err)
+	for _, id := range []string{twice, fail} {
+		closed(t, c, id)
+	}
+	save(t, c, contract.InboundWorkflow, "died-replayed", twice)
+	save(t, c, contract.InboundWorkflow, "died-discarded", fail)
+	for _, id := range []string{"died-twice", "died-for-good"} {
+		closed(t, c, contract.TaskWorkflowID(id))
+		save(t, c, contract.TaskWorkflow, id, contract.TaskWorkflowID(id))
+	}
+	startRunOf(t, c, "of-event", "  a: {safety: idempotent, task: {type: echo}}\n", job.Origin{Event: "gone"})
+	closed(t, c, contract.RunWorkflowID("of-event"))
+	save(t, c, contract.RunWorkflow, "of-event", contract.RunWorkflowID("of-event"))
 }

@@ -104,9 +104,14 @@ func TestRecordRuns(t *testing.T) {
 
 func startRun(t *testing.T, c client.Client, id, steps string) {
 	t.Helper()
+	startRunOf(t, c, id, steps, job.Origin{By: "ann"})
+}
+
+func startRunOf(t *testing.T, c client.Client, id, steps string, origin job.Origin) {
+	t.Helper()
 	_, plan, err := flow.Read("job.yaml", []byte(recordedHead+steps))
 	require.NoError(t, err)
-	in := contract.RunInput{Plan: *plan, Inputs: json.RawMessage(`{"n": 3}`), Origin: job.Origin{By: "ann"}}
+	in := contract.RunInput{Plan: *plan, Inputs: json.RawMessage(`{"n": 3}`), Origin: origin}
 	begin := contract.StartOfRun(id, &in, 0)
 	_, err = c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
 	require.NoError(t, err)

@@ -51,6 +51,7 @@ type Delivery struct {
 	retry   *contract.RetryRequest
 	discard *contract.DiscardRequest
 	review  *contract.ReviewRequest
+	failed  bool // a person decided in review that it failed
 }
 
 // New is the delivery of a task that was submitted at a time, or that goes on from what an earlier run of its carrier
@@ -195,6 +196,9 @@ func (d *Delivery) awaitResume(ctx workflow.Context) {
 	d.heedCancellation(ctx)
 }
 
+// GivenUp reports whether a person has given the task up.
+func (d *Delivery) GivenUp() bool { return d.discard != nil || d.failed }
+
 // heedCancellation treats the workflow's own cancellation, as from the Web UI, like a cancel update.
 func (d *Delivery) heedCancellation(ctx workflow.Context) {
 	if ctx.Err() != nil {
@@ -211,6 +215,7 @@ func (d *Delivery) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
 		d.result = decision.Result
 		return fleet.TaskCompleted, byReview("completed", decision.Reason)
 	case fleet.ReviewFailed:
+		d.failed = true
 		return fleet.TaskFailed, byReview("failed", decision.Reason)
 	}
 	d.restart(ctx, "review: run again")

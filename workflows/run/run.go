@@ -225,6 +225,11 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 	r.ledger.Close(status, why, workflow.Now(ctx))
 	r.show(ctx)
 	r.leave(ctx)
+	if event := r.ledger.Origin.Event; event != "" && status == job.RunFailed &&
+		workflow.GetVersion(ctx, "tell-event", workflow.DefaultVersion, 1) == 1 {
+		workflows.TellEvent(ctx, contract.EventOutcome{Event: event, ID: r.id, Cluster: r.in.Plan.Cluster,
+			Died: string(status) + ": " + why})
+	}
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	left := contract.RunLedger{Ledger: *r.ledger}
 	switch status {

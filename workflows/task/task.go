@@ -11,6 +11,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )
 
@@ -23,6 +24,7 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 		marked, _ := set.GetKeyword(contract.AttrStatus)
 		c.marked = fleet.TaskStatus(marked)
 		c.ranOn, _ = set.GetKeywordList(contract.AttrRanOn)
+		c.told = in.Carried.Told
 	}
 	c.Delivery = delivery.New(in, workflow.GetInfo(ctx).WorkflowStartTime, c)
 	err := errors.Join(
@@ -32,9 +34,12 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 	case err != nil:
 		return contract.TaskState{}, err
 	case !c.Run(ctx):
-		return contract.TaskState{}, workflow.NewContinueAsNewError(ctx, contract.TaskWorkflow, c.Task())
+		next := c.Task()
+		next.Carried.Told = c.told
+		return contract.TaskState{}, workflow.NewContinueAsNewError(ctx, contract.TaskWorkflow, next)
 	}
 	c.reportEnd(ctx)
+	c.tellEvent(ctx)
 	return c.end(ctx)
 }
 
@@ -56,12 +61,29 @@ func (c *carrier) reportEnd(ctx workflow.Context) {
 	}
 }
 
+// tellEvent tells the event that started the task, if one did, that it has died, or that it lives or is given up after
+// all.
+func (c *carrier) tellEvent(ctx workflow.Context) {
+	task, state := c.Task(), c.State()
+	dead := state.Status == fleet.TaskDeadLetter || !c.GivenUp() &&
+		(state.Status == fleet.TaskFailed || state.Status == fleet.TaskExpired)
+	if task.Event == "" || !dead && !c.told {
+		return
+	}
+	outcome := contract.EventOutcome{Event: task.Event, ID: task.TaskID, Cluster: task.Spec.Cluster}
+	if c.told = dead; dead {
+		outcome.Died = string(state.Status) + ": " + state.Why
+	}
+	workflows.TellEvent(ctx, outcome)
+}
+
 // carrier carries its one task.
 type carrier struct {
 	*delivery.Delivery
 	marked     fleet.TaskStatus // the status search attribute as last set
 	ranOn      []string         // the search attribute AttrRanOn as last set
 	keepsRanOn bool
+	told       bool // the event that started the task knows that it died
 }
 
 // end closes the workflow as the task ended. Only a completed task returns normally.
@@ -130,8 +152,11 @@ func (c *carrier) Note(ctx workflow.Context, field string, value any) {
 }
 
 // Held reports to the schedule's firing that made the task, if any, that the task waits for a person. The firing may
-// have ended.
+// have ended. A dead letter is reported to the event that started it.
 func (c *carrier) Held(ctx workflow.Context) {
+	if c.State().Status == fleet.TaskDeadLetter {
+		c.tellEvent(ctx)
+	}
 	parent := workflow.GetInfo(ctx).ParentWorkflowExecution
 	if parent == nil {
 		return
