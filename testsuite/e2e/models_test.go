@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"google.golang.org/protobuf/proto"
@@ -19,6 +21,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -168,4 +172,84 @@ func historyOf(t *testing.T, workflowID string) string {
 		all.Write(data)
 	}
 	return all.String()
+}
+
+// TestModelsUseTools runs the example of a model that calls tools over several turns. The agent is lost in the middle of
+// a call of a tool: neither that call nor any before it is repeated, and a person says what has become of it.
+func TestModelsUseTools(t *testing.T) {
+	t.Parallel()
+	r := newRuns(t)
+	var asked, found, commented atomic.Int64
+	talk := make(chan []modeltask.Message, 8)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		asked.Add(1)
+		var in struct{ Messages []modeltask.Message }
+		_ = json.NewDecoder(request.Body).Decode(&in)
+		talk <- in.Messages
+		say := map[int]string{2: `{"tool": "find_ticket", "arguments": {"text": "printer"}}`,
+			4: `{"tool": "add_comment", "arguments": {"id": "T-7", "text": "it burns"}}`, 6: `{"answer": "commented on T-7"}`}
+		_ = json.NewEncoder(w).Encode(map[string]any{"model": "m-1", "usage": map[string]int{"prompt_tokens": 5},
+			"choices": []any{map[string]any{"message": map[string]string{"content": say[len(in.Messages)]}}}})
+	}))
+	t.Cleanup(model.Close)
+	type call struct {
+		ID   string `json:"id,omitempty"`
+		Text string `json:"text,omitempty"`
+	}
+	free := make(chan struct{})
+	desk := mcp.NewServer(&mcp.Implementation{Name: "desk", Version: "1"}, nil)
+	mcp.AddTool(desk, &mcp.Tool{Name: "find_ticket"}, func(context.Context, *mcp.CallToolRequest, call) (
+		*mcp.CallToolResult, any, error) {
+		found.Add(1)
+		return nil, call{ID: "T-7"}, nil
+	})
+	mcp.AddTool(desk, &mcp.Tool{Name: "add_comment"}, func(context.Context, *mcp.CallToolRequest, call) (
+		*mcp.CallToolResult, any, error) {
+		commented.Add(1)
+		<-free
+		return nil, call{ID: "C-1"}, nil
+	})
+	tools := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return desk }, nil))
+	t.Cleanup(tools.Close)
+	t.Cleanup(func() { close(free) })
+	ignore := func(string, fleet.ProviderAccess) error { return nil }
+	serve := func() *network {
+		providers := &modeltask.File{Providers: map[string]*modeltask.Provider{"local": {Kind: "openai", URL: model.URL}}}
+		servers := &mcptool.File{Servers: map[string]*mcptool.Server{"desk": {URL: tools.URL,
+			Tools: []string{"find_ticket", "add_comment"}, Idempotent: []string{"find_ticket"}}}}
+		models, err := modeltask.New(providers, ignore)
+		require.NoError(t, err)
+		n := newNetwork()
+		startAgent(t, agent.Options{HubURLs: []string{r.url}, Cluster: r.cluster, ID: plane.UniqueID("m"), Slots: 8,
+			JoinToken: r.join, Capabilities: append(providers.Capabilities(), servers.Capabilities()...),
+			DialContext: n.dial}, map[string]agent.Handler{modeltask.Type: models.Handle,
+			mcptool.Type: mcptool.New(servers, "1", ignore).Handle})
+		return n
+	}
+	first := serve()
+	text, err := os.ReadFile("../../examples/jobs/tool-turns.yaml")
+	require.NoError(t, err)
+	definition := strings.Replace(string(text), "cluster: default", "cluster: "+r.cluster, 1)
+	_, err = r.Jobs.Apply(t.Context(), "tool-turns", []byte(definition), "")
+	require.NoError(t, err)
+	run, err := r.Jobs.Dispatch(t.Context(), "tool-turns", api.DispatchRequest{
+		Inputs: json.RawMessage(`{"question": "What of the printer?"}`)})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return commented.Load() == 1 }, patience, 20*time.Millisecond)
+	serve()
+	first.cut()
+	blocked := r.awaitRun(t, run.ID, job.RunBlocked)
+	require.Equal(t, "ask1 completed, tool1 completed, ask2 completed, tool2 blocked, ask3 pending", stepsOf(blocked))
+	_, err = r.Tasks.Review(t.Context(), blocked.Entry("tool2").TaskID, api.ReviewTaskRequest{
+		Decision: fleet.ReviewCompleted, Result: json.RawMessage(`{"content": [{"type": "text", "text": "C-1"}]}`)})
+	require.NoError(t, err)
+	done := r.awaitRun(t, run.ID, job.RunCompleted)
+	require.Contains(t, string(done.Entry("ask3").Output), "commented on T-7")
+	require.Equal(t, []int64{3, 1, 1}, []int64{asked.Load(), found.Load(), commented.Load()})
+	<-talk
+	<-talk
+	last := <-talk
+	require.Contains(t, last[2].Content, "find_ticket")
+	require.Contains(t, last[3].Content, "T-7")
+	require.Contains(t, last[5].Content, "C-1")
 }
