@@ -8,6 +8,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -20,6 +21,9 @@ import (
 // workflow again where that has closed: under its id, so that repetitions of the event find it. An event that nobody
 // knows any more, or that a person gave up, is not told.
 func (a *Control) TellEvent(ctx context.Context, told contract.EventOutcome) error {
+	if err := sameTenant(told.Event, told.ID); err != nil {
+		return err
+	}
 	s, workflowID := a.store(), contract.InboundWorkflowID(told.Event)
 	info, err := s.Describe(ctx, workflowID)
 	if store.KindOf(err) == store.NotFound {
@@ -50,6 +54,16 @@ func (a *Control) TellEvent(ctx context.Context, told contract.EventOutcome) err
 	return err
 }
 
+// sameTenant checks that an event and what it has started are of one tenant.
+func sameTenant(event, id string) error {
+	tenant, _ := fleet.CutTenant(event)
+	own, _ := fleet.CutTenant(id)
+	if err := mesh.AssertTenant(tenant, own); err != nil {
+		return temporal.NewNonRetryableApplicationError(err.Error(), "tenant_mismatch", nil)
+	}
+	return nil
+}
+
 // ForgetRun removes a closed run of a workflow.
 func (a *Control) ForgetRun(ctx context.Context, in contract.ForgetRun) error {
 	_, err := a.Client.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
@@ -69,7 +83,10 @@ func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contra
 		if d.Kind == mesh.KindRun {
 			revive = a.reviveRun
 		}
-		cluster, err := revive(ctx, &in, &d)
+		cluster, err := "", sameTenant(in.Event, d.ID)
+		if err == nil {
+			cluster, err = revive(ctx, &in, &d)
+		}
 		if err != nil && answer.Problem == "" {
 			answer.Problem, answer.Cluster = fleet.Shorten(d.ID+": "+err.Error(), maxProblem), cluster
 		}

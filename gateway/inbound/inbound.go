@@ -90,7 +90,7 @@ func (h *Handlers) Register(routes huma.API) {
 	rest.Serve(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
 		"With what became of it, and as it was received, byte for byte."), h.get)
 	httpapi.Register(routes, access.View.Scoped(), op("list-quarantine", "GET /quarantine",
-		"List events that could not be dispatched", "Newest first. They wait until a person replays or discards them."),
+		"List events that could not be dispatched, or whose work died", "Newest first. They wait until a person replays or discards them."),
 		func(ctx context.Context, in *quarantineInput) (*listOutput, error) {
 			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
 				RecordPageInput: in.RecordPageInput})
@@ -106,7 +106,7 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	rest.Serve(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
 		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for."+
-			" Answers after the first try, or 409 conflict for an event that does not wait."),
+			" What died of it begins again in its place, with its own data only. Answers after the first try, or 409 conflict for an event that does not wait."),
 		func(ctx context.Context, in *replayInput) (api.Inbound, error) {
 			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
 			if in.Body != nil {
