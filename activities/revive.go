@@ -64,7 +64,7 @@ func sameTenant(event, id string) error {
 	return nil
 }
 
-// ForgetRun removes a closed run of a workflow.
+// ForgetRun removes a closed run of a workflow. Temporal may take a minute for one that has closed a moment before.
 func (a *Control) ForgetRun(ctx context.Context, in contract.ForgetRun) error {
 	_, err := a.Client.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
 		Namespace:         a.Namespace,

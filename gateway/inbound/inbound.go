@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"go.opentelemetry.io/otel/propagation"
@@ -206,6 +207,12 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 		rest.Filter(contract.AttrTaskType.GetName(), in.Type), rest.Filter(contract.AttrTenant.GetName(), in.Tenant),
 		contract.InboundTerm(in.Status))
 	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.Inbound().Page, query, in.RecordPageInput)
+	seen := map[string]bool{}
+	events = slices.DeleteFunc(events, func(e mesh.InboundEvent) bool { // a later run stands for it: see ForgetRun
+		again := seen[e.ID]
+		seen[e.ID] = true
+		return again
+	})
 	out = &listOutput{}
 	out.Body.Events, out.Body.NextPageToken = append([]mesh.InboundEvent{}, events...), next
 	return out, err

@@ -340,6 +340,14 @@ func TestQuarantine(t *testing.T) {
 	require.Error(t, err)
 }
 
+// died is the one thing that an event of acme started, and that has died.
+func (s *senders) died(t *testing.T, event string) mesh.Dispatch {
+	t.Helper()
+	dead := s.become(t, s.acme, event, mesh.Quarantined).Dead()
+	require.Len(t, dead, 1)
+	return dead[0]
+}
+
 // TestQuarantineOfWhatDied: an event whose task or run dies after the dispatch is in quarantine. A replay has what died
 // begin again in its place, a repetition is answered with what has become of it, and a discarded event leaves no work.
 func TestQuarantineOfWhatDied(t *testing.T) {
@@ -420,6 +428,11 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, mesh.Discarded, again.Status)
 
+	t.Log("a run that a person has had retried, and that failed again, is not run twice by a replay, but from there")
+	byHand, err := c.Runs.Retry(t.Context(), s.died(t, sent["run"].ID).ID, api.RetryRunRequest{})
+	require.NoError(t, err)
+	(&runsOf{Client: c}).awaitRun(t, byHand.ID, job.RunFailed)
+
 	mended.Store(true)
 	_, err = c.Tasks.Retry(t.Context(), "mended", "the disk is empty")
 	require.NoError(t, err)
@@ -432,6 +445,7 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 			require.Len(t, replayed.Dispatches, 2)
 			again := replayed.Dispatches[1]
 			require.Equal(t, replayed.Dispatches[0].ID, again.RetryOf)
+			require.NotEqual(t, byHand.ID, again.ID)
 			(&runsOf{Client: c}).awaitRun(t, again.ID, job.RunCompleted)
 			require.EqualValues(t, 1, first.Load(), "what had succeeded is not done again")
 			continue
@@ -442,6 +456,11 @@ func TestQuarantineOfWhatDied(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fleet.TaskCompleted, task.Status, task.Why)
 	}
+	require.Eventually(t, func() bool {
+		n, err := plane.Temporal(t).CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
+			Query: "WorkflowType = 'Inbound' AND MainstayTenant = '" + s.acme + "'"})
+		return err == nil && n.GetCount() == int64(len(events))
+	}, 2*patience, time.Second, "each event has one workflow in the end")
 }
 
 // TestEveryEventHasOneEnd sends events of two tenants: each ends as one of the statuses, and the sums match.

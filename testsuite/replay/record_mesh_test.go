@@ -156,7 +156,6 @@ func TestRecordDeaths(t *testing.T) {
 	_, err := contract.ReplayEventUpdate.Send(t.Context(), c, twice, contract.ReplayEvent{RunRequest: ann})
 	require.NoError(t, err)
 	become(twice, 2)
-	save(t, c, contract.InboundWorkflow, "died-again", twice)
 	_, err = contract.ReplayEventUpdate.Send(t.Context(), c, twice, contract.ReplayEvent{RunRequest: ann})
 	require.NoError(t, err)
 	_, err = contract.DiscardEventUpdate.Send(t.Context(), c, fail, ann)
