@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mainstay.dev/mainstay/fleet"
@@ -195,6 +196,10 @@ func TestHowAPodEnded(t *testing.T) {
 			ends(corev1.PodSucceeded, corev1.ContainerStateTerminated{})(pod)
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 				Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting"}}
+		},
+		"its pod was deleted: its container was ended by SIGTERM": func(pod *corev1.Pod) {
+			pod.DeletionTimestamp = new(metav1.Now())
+			ends(corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 143})(pod)
 		},
 		"its pod was deleted": nil,
 	} {

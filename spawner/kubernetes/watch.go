@@ -118,7 +118,11 @@ func (k *Kubernetes) reason(ctx context.Context, pod *corev1.Pod) string {
 			memory = c.Resources.Limits.Memory().Value()
 		}
 	}
-	return spawner.ContainerEnd("container", int(t.ExitCode), t.Reason == "OOMKilled", memory,
+	why := ""
+	if pod.DeletionTimestamp != nil { // the signal alone would hide that somebody deleted it
+		why = "its pod was deleted: "
+	}
+	return why + spawner.ContainerEnd("container", int(t.ExitCode), t.Reason == "OOMKilled", memory,
 		func() string { return k.lastWords(ctx, pod.Name) })
 }
 

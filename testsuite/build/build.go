@@ -2,10 +2,14 @@
 package build
 
 import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // Env names a program that is built already. `make test` builds one for all packages; go test alone builds one for each.
@@ -28,4 +32,28 @@ func Go(args ...string) error {
 		return fmt.Errorf("go %v: %w\n%s", args, err, output)
 	}
 	return nil
+}
+
+// Image is an archive with an image of one static program, as docker save writes it.
+func Image(program, name string) ([]byte, error) {
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	layer := archive(map[string][]byte{"agent": data})
+	config := fmt.Appendf(nil, `{"architecture":%q,"os":"linux","config":{"Entrypoint":["/agent"],"User":"65532"},`+
+		`"rootfs":{"type":"layers","diff_ids":["sha256:%x"]}}`, runtime.GOARCH, sha256.Sum256(layer))
+	manifest := fmt.Appendf(nil, `[{"Config":"config.json","RepoTags":[%q],"Layers":["layer.tar"]}]`, name)
+	return archive(map[string][]byte{"layer.tar": layer, "config.json": config, "manifest.json": manifest}), nil
+}
+
+func archive(files map[string][]byte) []byte {
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, data := range files { // a buffer takes everything
+		_ = w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data))})
+		_, _ = w.Write(data)
+	}
+	_ = w.Close()
+	return archive.Bytes()
 }

@@ -105,18 +105,11 @@ func (e *engine) stop(t *testing.T) {
 // importImage makes an image of one static program.
 func (e *engine) importImage(t *testing.T, program string) {
 	t.Helper()
-	data, err := os.ReadFile(program)
+	archive, err := build.Image(program, testImage)
 	require.NoError(t, err)
-	var archive bytes.Buffer
-	files := tar.NewWriter(&archive)
-	require.NoError(t, files.WriteHeader(&tar.Header{Name: "agent", Mode: 0o755, Size: int64(len(data))}))
-	_, err = files.Write(data)
+	loaded, err := e.ImageLoad(t.Context(), bytes.NewReader(archive))
 	require.NoError(t, err)
-	require.NoError(t, files.Close())
-	imported, err := e.ImageImport(t.Context(), moby.ImageImportSource{Source: &archive, SourceName: "-"}, testImage,
-		moby.ImageImportOptions{Changes: []string{`ENTRYPOINT ["/agent"]`, "USER 65532"}})
-	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, imported)
+	_, err = io.Copy(io.Discard, loaded)
 	require.NoError(t, err)
 }
 
@@ -131,9 +124,11 @@ func (e *engine) containers(t assert.TestingT) map[container.ContainerState]int 
 	return states
 }
 
-// yard is a control plane that asks for tokens, and a spawner of containers.
+// yard is a control plane that asks for tokens, and a spawner of containers or pods.
 type yard struct {
 	*engine
+	count   func(t assert.TestingT) int // of what runs
+	hub     string
 	name    string // of the cluster, the hub and the spawner
 	api     *client.Client
 	env     []string
@@ -166,14 +161,14 @@ func (y *yard) scale(t *testing.T, to int) {
 	}, patience, tick)
 }
 
-// has waits until so many agents are online in so many running containers.
+// has waits until so many agents are online in so many running containers or pods.
 func (y *yard) has(t *testing.T, want int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		agents, err := y.api.Agents.List(client.AgentQuery{Cluster: y.name, Status: fleet.AgentOnline}).Take(t.Context(), 0)
 		assert.NoError(c, err)
 		assert.Len(c, agents, want)
-		assert.Equal(c, want, y.containers(c)[container.StateRunning])
+		assert.Equal(c, want, y.count(c))
 	}, patience, 100*time.Millisecond)
 }
 
@@ -341,33 +336,42 @@ func TestSpawnerDiesBetweenCreateAndStart(t *testing.T) {
 
 func newYard(t *testing.T, name string) *yard {
 	t.Helper()
-	y := &yard{engine: startEngine(t), name: name}
-	program := filepath.Join(t.TempDir(), "agent")
+	e := startEngine(t)
+	e.importImage(t, containerAgent(t))
+	y := newYardOn(t, name, "127.0.0.1", fmt.Sprintf(`docker: {engine: "ENGINE", image: %q, network: host}`, testImage),
+		map[string]any{"platform": "docker", "resources": map[string]any{"cpu": "500m", "memory": "64Mi"},
+			"docker": map[string]any{"pids_limit": 100}})
+	y.engine, y.count = e, func(t assert.TestingT) int { return y.containers(t)[container.StateRunning] }
+	return y
+}
+
+func containerAgent(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "agent")
 	require.NoError(t, build.Go("build", "-ldflags", "-s -w", "-o", program,
 		"mainstay.dev/mainstay/testsuite/process/containeragent"))
-	y.importImage(t, program)
+	return program
+}
+
+// newYardOn has the hub at an address, the spawner's platform as in its configuration, and that of a cluster's spawns.
+func newYardOn(t *testing.T, name, address, platform string, spawn map[string]any) *yard {
+	t.Helper()
+	y := &yard{name: name}
 	server, err := temporal()
 	require.NoError(t, err)
 	const admin = "0123456789abcdef0123456789abcdefADMIN"
 	y.env = []string{"TEMPORAL_ADDRESS=" + server.Address(), tokenKey}
-	plane := start(t, append(slices.Clone(y.env), "MAINSTAY_ADMIN_TOKEN="+admin), "serve", "--http", "127.0.0.1:0",
+	plane := start(t, append(slices.Clone(y.env), "MAINSTAY_ADMIN_TOKEN="+admin), "serve", "--http", address+":0",
 		"--hub-id", name, "--log-format", "json")
-	hub := servedAt(t, plane)
-	y.api, err = client.New(client.Options{URL: hub, Token: admin})
+	y.hub = servedAt(t, plane)
+	y.api, err = client.New(client.Options{URL: y.hub, Token: admin})
 	require.NoError(t, err)
-	y.config = fmt.Sprintf(`
-spawner:
-  name: %s
-  platform: docker
-  hub_urls: [%q]
-  stop_grace: 5s
-  docker: {engine: "ENGINE", image: %q, network: host}
-`, name, hub, testImage)
+	y.config = fmt.Sprintf("spawner: {name: %s, platform: %s, hub_urls: [%q], stop_grace: 5s, %s}", name, spawn["platform"],
+		y.hub, platform)
+	spawn["spawner"], spawn["environment"] = name, map[string]any{"COLOUR": "blue"}
+	spawn["backoff"] = map[string]any{"strategy": "constant", "delay": "1s"}
 	_, err = y.api.Clusters.Create(t.Context(), client.Settings{"name": y.name, "max_agents": 10,
-		"scaling": map[string]any{"mode": "manual", "spawn": map[string]any{"spawner": name, "platform": "docker",
-			"resources": map[string]any{"cpu": "500m", "memory": "64Mi"}, "docker": map[string]any{"pids_limit": 100},
-			"environment": map[string]any{"COLOUR": "blue"},
-			"backoff":     map[string]any{"strategy": "constant", "delay": "1s"}}}})
+		"scaling": map[string]any{"mode": "manual", "spawn": spawn}})
 	require.NoError(t, err)
 	return y
 }

@@ -1,6 +1,6 @@
 // Command containeragent is the agent in the containers of tests. Its tasks of the type hold end when they are told,
-// those of the type eat take memory until the kernel ends the container, and those of the type count post their id to
-// the address in their payload, work for a moment, and end.
+// those of the type eat take memory until the kernel ends the container, those of the type fill write files, and those
+// of the type count post their id to the address in their payload, work for a moment, and end.
 package main
 
 import (
@@ -20,9 +20,16 @@ import (
 )
 
 func main() {
-	token, err := os.ReadFile(os.Getenv(fleet.EnvJoinTokenFile))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	file := os.Getenv(fleet.EnvJoinTokenFile)
+	if file == "" { // it is the sandbox of a pod
+		<-ctx.Done()
+		return
+	}
+	token, err := os.ReadFile(file)
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(err) //nolint:gocritic // nothing is left to stop
 	}
 	a, err := agent.New(agent.Options{HubURLs: strings.Split(os.Getenv(spawner.EnvHubURLs), ","),
 		Cluster: os.Getenv(spawner.EnvCluster), ID: os.Getenv(spawner.EnvAgentID), JoinToken: string(token)})
@@ -37,6 +44,14 @@ func main() {
 		for all := strings.Repeat("x", 1<<20); ; {
 			all += all
 		}
+	})
+	a.Handle("fill", func(ctx context.Context, _ *agent.Task) (any, error) {
+		full, err := os.Create("/tmp/full")
+		for i := 0; i < 100 && err == nil; i++ {
+			_, err = full.Write(make([]byte, 1<<20))
+		}
+		<-ctx.Done()
+		return nil, err
 	})
 	a.Handle("count", func(ctx context.Context, task *agent.Task) (any, error) {
 		var address string
@@ -58,9 +73,7 @@ func main() {
 		}
 		return "done", ctx.Err()
 	})
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	if err := a.Run(ctx); err != nil {
-		log.Fatal(err) //nolint:gocritic // nothing is left to stop
+		log.Fatal(err)
 	}
 }

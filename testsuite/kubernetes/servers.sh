@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the servers of Kubernetes, kubectl, and kwok into a folder, for TestTheSpawnerInKubernetes.
+# Builds the servers of Kubernetes, kubelet, kubectl, and kwok into a folder, for the tests in Kubernetes.
 set -eu
 out=$(mkdir -p "$1/module" && cd "$1" && pwd)
 version=1.35.4
@@ -14,6 +14,6 @@ for part in $(sed -n 's/^\t\(k8s.io\/[a-z-]*\) v0\.0\.0$/\1/p' "$of"); do
 	go mod edit -replace="$part=$part@v0.${version#1.}"
 done
 go mod edit -require="k8s.io/kubernetes@v$version"
-for each in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+for each in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
 	go build -o "$out/" "k8s.io/kubernetes/cmd/$each"
 done
