@@ -194,6 +194,8 @@ apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
 failSwapOn: false
+evictionHard: {nodefs.available: 1Gi}
+imageGCHighThresholdPercent: 100
 makeIPTablesUtilChains: false
 containerRuntimeEndpoint: unix://%s/containerd
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
