@@ -27,6 +27,7 @@ type ScalingStatus struct {
 	Decision  *ScalingDecision      `json:"decision,omitempty" doc:"What would be decided now. Absent when queue and load are not known."`
 	Blocked   *Evaluation           `json:"blocked,omitempty" doc:"Agents are wanted that could not be started."`
 	Stuck     *Evaluation           `json:"stuck,omitempty" doc:"Agents are to be stopped that could not be."`
+	Rollout   *fleet.Rollout        `json:"rollout,omitempty" doc:"The newest replacement of agents because what they are started with has changed."`
 	Last      *ScalingDecision      `json:"last_decision,omitempty" doc:"The newest one to do something."`
 	LastUp    *time.Time            `json:"last_scale_up,omitempty"`
 	LastDown  *time.Time            `json:"last_scale_down,omitempty"`
@@ -43,7 +44,7 @@ type ScalingDecision struct {
 	Change  fleet.ScaleChange `json:"change" enum:"none,up,down"`
 	Count   int               `json:"count,omitempty"`
 	Agents  []string          `json:"agents,omitempty" doc:"Those that are stopped."`
-	Rule    fleet.ScalingRule `json:"rule,omitempty" enum:"minimum,desired,maximum,queue,cpu,idle,retire"`
+	Rule    fleet.ScalingRule `json:"rule,omitempty" enum:"minimum,desired,maximum,queue,cpu,idle,retire,rollout"`
 	Reason  string            `json:"reason"`
 	Blocked bool              `json:"blocked,omitempty" doc:"Agents are wanted that cannot be had now."`
 	NextAt  *time.Time        `json:"next_at,omitempty" doc:"When what holds it back ends by itself."`

@@ -111,8 +111,7 @@ func (d *scaler) isIll(m *Member) bool {
 }
 
 func (d *scaler) decide() ScalingDecision {
-	least, most := d.Config.MinAgents, d.Config.MaxAgents
-	target := min(max(d.scalingTarget(), least), most)
+	least, most, target := d.Config.MinAgents, d.Config.MaxAgents, d.goal()
 	switch {
 	case !d.policy.On():
 		return ScalingDecision{Reason: "scaling is off"}
@@ -127,6 +126,9 @@ func (d *scaler) decide() ScalingDecision {
 		return d.down(RuleMaximum, most, fmt.Sprintf("%s, and max_agents is %d", Count(d.current, "agent"), most))
 	case d.current > target && (d.policy.Mode == ScalingManual || d.Scaling != nil && d.Scaling.ByHand):
 		return d.down(RuleDesired, target, fmt.Sprintf("%s, and %d are wanted", Count(d.current, "agent"), target))
+	}
+	if decision := d.rollOut(); decision.Rule != "" {
+		return decision
 	}
 	decision := d.byRules()
 	if decision.Change != "" || d.Scaling != nil && d.Scaling.Stuck != nil && d.now.Before(d.Scaling.Stuck.NextAt) {

@@ -34,6 +34,8 @@ type ScalingPolicy struct {
 	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" yaml:"scale_up" doc:"When agents are started."`
 	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" yaml:"scale_down" doc:"When agents are stopped."`
 	Spawn        SpawnPolicy   `json:"spawn,omitzero" yaml:"spawn" doc:"What agents are started, and by whom."`
+	// Rollout is nil where agents keep what they were started with.
+	Rollout *RolloutPolicy `json:"rollout,omitempty" yaml:"rollout" doc:"How agents are replaced when spawn has changed. Left out: they are not."`
 }
 
 // ScaleUpRule starts agents.
@@ -113,6 +115,7 @@ func (p *ScalingPolicy) On() bool { return p.Mode == ScalingManual || p.Mode == 
 
 // WithDefaults fills what was left out.
 func (p ScalingPolicy) WithDefaults() ScalingPolicy {
+	p.Rollout = p.Rollout.withDefaults()
 	defaultTo(&p.Mode, ScalingOff)
 	defaultTo(&p.QueueMeasure, QueueTotal)
 	up, down, spawn := &p.ScaleUp, &p.ScaleDown, &p.Spawn
@@ -181,6 +184,7 @@ func (p *ScalingPolicy) Validate() error {
 		ValidateDuration("scaling.spawn.drain_timeout", spawn.DrainTimeout, time.Second, MaxDrainTimeout),
 		ValidateDuration("scaling.spawn.backoff.delay", spawn.Backoff.Delay, time.Second, time.Hour),
 		ValidateDuration("scaling.spawn.backoff.max_delay", spawn.Backoff.MaxDelay, spawn.Backoff.Delay.Std(), 24*time.Hour),
+		p.Rollout.validate(spawn),
 		spawn.validate())
 }
 

@@ -20,6 +20,7 @@ const (
 	// agents stay unhealthy: they are started anew, or stopped without another in their place
 	RuleRestart  ScalingRule = "restart"
 	RuleReassign ScalingRule = "reassign"
+	RuleRollout  ScalingRule = "rollout" // started with settings that have changed since
 )
 
 // Retires reports whether the rule is about agents that do not serve any more.
@@ -49,6 +50,8 @@ type ScalingState struct {
 	Blocked *Blocked `json:"blocked,omitempty"`
 	// Stuck is set while surplus agents could not be stopped.
 	Stuck *Blocked `json:"stuck,omitempty"`
+	// Rollout is the newest replacement of agents because of other settings of spawn.
+	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
 // ScalingEnds counts actions by how they ended.
@@ -103,7 +106,7 @@ func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) Scalin
 		s.LastUp = now
 	} else {
 		action.Until = now.Add(spawn.DrainTimeout.Std() + scalingMargin)
-		if !d.Rule.Retires() {
+		if !d.Rule.Retires() && d.Rule != RuleRollout {
 			s.LastDown = now
 		}
 	}

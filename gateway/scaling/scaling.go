@@ -149,7 +149,7 @@ func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingS
 	s.Current = view.DecideScaling(nil, now).Current
 	if state := view.Scaling; state != nil {
 		s.LastUp, s.LastDown = rest.Known(state.LastUp), rest.Known(state.LastDown)
-		s.Blocked, s.Stuck = evaluation(state.Blocked), evaluation(state.Stuck)
+		s.Blocked, s.Stuck, s.Rollout = evaluation(state.Blocked), evaluation(state.Stuck), state.Rollout
 		if state.Last != nil {
 			s.Last = scalingDecision(*state.Last)
 		}

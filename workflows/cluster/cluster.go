@@ -99,6 +99,10 @@ func withDefaults(ctx workflow.Context, c fleet.ClusterConfig) fleet.ClusterConf
 		workflow.GetVersion(ctx, "shorter-role-lease", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		c.RoleLease = fleet.Duration(before)
 	}
+	if c.Scaling.Rollout != nil && // an earlier release has dropped it
+		workflow.GetVersion(ctx, "rollout-of-agents", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		c.Scaling.Rollout = nil
+	}
 	return c.WithDefaults()
 }
 

@@ -64,7 +64,10 @@ func (s *scaling) wake() (time.Time, string) { return s.retry, "until agents are
 
 // settle applies the ends of actions and the starts of spawners.
 func (s *scaling) settle(ctx workflow.Context) {
-	s.scaled.Take(func(result fleet.ScalingResult) { s.run.state.EndScaling(result, workflow.Now(ctx)) })
+	s.scaled.Take(func(result fleet.ScalingResult) {
+		s.run.state.EndScaling(result, workflow.Now(ctx))
+		s.look = s.look || s.run.state.RollsOut()
+	})
 	s.starts.Take(func(started contract.SpawnerStarts) { s.run.state.SpawnerBack(started.Spawner) })
 }
 
@@ -75,6 +78,10 @@ func (s *scaling) decide(ctx workflow.Context) {
 	if s.run.deleted {
 		s.queue = nil
 		return
+	}
+	if s.run.state.AdvanceRollout(workflow.Now(ctx)) {
+		s.look = true
+		s.run.note(ctx)
 	}
 	if !s.run.state.Config.Scaling.On() && len(s.queue) == 0 {
 		return
@@ -91,6 +98,9 @@ func (s *scaling) decide(ctx workflow.Context) {
 	}
 	if decision.Blocked {
 		s.retry = decision.NextAt
+	}
+	if at := s.run.state.NextRollout(workflow.Now(ctx)); s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
+		s.retry = at
 	}
 	s.begin(ctx)
 }

@@ -62,12 +62,19 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	r, next := s.run, withDefaults(ctx, request.ClusterConfig)
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
+	former := r.state.Config.Scaling.Spawn
 	r.state.Reconfigure(next)
+	r.state.RollOut(former, workflow.Now(ctx))
 	r.scaling.look = true
-	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: next}); err != nil {
+	r.note(ctx)
+	return r.view(), nil
+}
+
+// note makes the settings readable without asking the workflow.
+func (r *run) note(ctx workflow.Context) {
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoConfig: r.state.Config}); err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
 	}
-	return r.view(), nil
 }
 
 // refuseOutdated refuses a change that was made for other settings than the present ones.
