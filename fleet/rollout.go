@@ -205,7 +205,9 @@ func (c *Cluster) NextRollout(now time.Time) time.Time {
 }
 
 // goal is how many agents are wanted.
-func (d *scaler) goal() int { return min(max(d.scalingTarget(), d.Config.MinAgents), d.Config.MaxAgents) }
+func (d *scaler) goal() int {
+	return min(max(d.scalingTarget(), d.Config.MinAgents), d.Config.MaxAgents)
+}
 
 func (d *scaler) outdated(r *Rollout) []string {
 	var old []string
