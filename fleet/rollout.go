@@ -173,6 +173,7 @@ func (c *Cluster) AdvanceRollout(now time.Time) (reverted bool) {
 	r.Left, r.Best = left, max(r.Best, r.Healthy)
 	if left == 0 && healthy >= d.goal() {
 		r.end(RolloutSuccessful, "", now)
+		r.Old, r.Stable = nil, nil
 		return false
 	}
 	if now.Before(r.ProgressAt.Add(p.Rollout.Deadline.Std())) {

@@ -383,3 +383,34 @@ func TestScalingByHand(t *testing.T) {
 		require.Equal(t, want, status, path)
 	}
 }
+
+// TestAgentsOfFormerSettingsAreReplaced changes what agents are started with: all are replaced, and at most one is
+// missing at any time.
+func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
+	slow.Test(t)
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{MinAgents: 3, MaxAgents: 4})
+	y := b.newYard(t)
+	y.open(t)
+	settings := y.scaling(fleet.ScalingAuto)
+	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "2m"}
+	b.patch(t, map[string]any{"scaling": settings})
+	require.Eventually(t, func() bool { return b.view(t).ServingCount() == 3 }, patience, 20*time.Millisecond)
+	former := y.running()
+
+	settings["spawn"].(map[string]any)["slots"] = 3
+	b.patch(t, map[string]any{"scaling": settings})
+	least := 3
+	require.Eventually(t, func() bool {
+		least = min(least, b.view(t).ServingCount())
+		r := b.scalingStatus(t).Rollout
+		return r != nil && r.Status == fleet.RolloutSuccessful
+	}, patience, 20*time.Millisecond)
+	require.GreaterOrEqual(t, least, 2)
+	view := b.view(t)
+	require.Equal(t, 3, view.ServingCount())
+	for i := range view.Members {
+		require.NotContains(t, former, view.Members[i].AgentID)
+		require.Equal(t, 3, view.Members[i].MaxTasks)
+	}
+}

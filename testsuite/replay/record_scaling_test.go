@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/spawner"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -93,6 +94,40 @@ func recordScaling(t *testing.T, c client.Client, node *plane.Node) {
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "scaled", contract.ClusterWorkflowID(cluster))
+	for _, cancel := range y.agents {
+		cancel()
+	}
+}
+
+// TestRecordRollout records a cluster whose agents are replaced because what they are started with has changed. It only
+// runs when asked.
+func TestRecordRollout(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "rollout", Config: hub.Config{Timing: plane.QuickTiming()}})
+	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
+	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default",
+		Spawner: y})
+	require.NoError(t, err)
+	defer host.Stop()
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "rolled", DesiredAgents: 2, Scaling: fleet.ScalingPolicy{
+		Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard"},
+		Rollout: &fleet.RolloutPolicy{HealthyTime: fleet.Duration(time.Second)}}})
+	var view *contract.ClusterView
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { view = v; return v.ServingCount() == 2 })
+	next := view.Config
+	next.Scaling.Spawn.Slots = 3
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name,
+		contract.ConfigureRequest{ClusterConfig: next})
+	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+		return v.Scaling.Rollout != nil && v.Scaling.Rollout.Status == fleet.RolloutSuccessful
+	})
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "rolled", contract.ClusterWorkflowID(cluster))
+	recorded(t, contract.ClusterWorkflow, "rolled", "rollout-of-agents")
 	for _, cancel := range y.agents {
 		cancel()
 	}
