@@ -3,6 +3,8 @@ package activities
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +41,9 @@ func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places, 
 // shares bound the work that a worker does for the expressions of each tenant.
 type shares struct{ *ratelimit.Limiter }
 
+// maxMessage and maxKey bound in bytes what a person is asked, and the value by which a job counts its runs.
+const maxMessage, maxKey = 1 << 10, 256
+
 // newShares gives each tenant half of a core, and 5 s of one at once. The unit is that of flow.Spent.
 func newShares() *shares { return &shares{ratelimit.New(5_000, 50_000)} }
 
@@ -63,6 +68,9 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 	}
 	defer ended()
 	e := evaluation{Evaluator: a, in: &in, failed: map[string]bool{}}
+	for i := range in.Steps {
+		e.elements += len(in.Steps[i].Elements)
+	}
 	if err := e.readFacts(); err != nil {
 		return contract.Evaluated{}, err
 	}
@@ -72,7 +80,10 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return answer, temporal.NewNonRetryableApplicationError("concurrency.key: "+err.Error(), "Expression", nil)
 		}
-		answer.Key = key
+		if answer.Key = key; len(key) > maxKey { // its job keeps it for each run
+			sum := sha256.Sum256([]byte(key))
+			answer.Key = "sha256:" + hex.EncodeToString(sum[:])
+		}
 	}
 	for i := range in.Ended {
 		output, err := e.output(ctx, &in.Ended[i])
@@ -120,6 +131,8 @@ type evaluation struct {
 	in     *contract.EvaluateInput
 	facts  flow.Facts
 	failed map[string]bool // steps whose output could not be evaluated, or not yet
+	// elements are those that the run itself carries, with those of the steps that begin.
+	elements int
 
 	defaults *fleet.TaskDefaults // of the cluster, once a task was placed in it
 }
@@ -288,6 +301,7 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 	switch {
 	case step.Approve != nil:
 		begun.Message, err = e.flows.Message(ctx, step.Approve.Message, e.facts)
+		begun.Message = fleet.Shorten(begun.Message, maxMessage)
 	case step.Wait != nil && step.Wait.Until != "":
 		var until time.Time
 		until, err = e.flows.Time(ctx, step.Wait.Until, e.facts)
@@ -315,6 +329,13 @@ func (e *evaluation) tasks(
 	}
 	if len(elements) > job.MaxInline {
 		return e.array(ctx, step, begun, elements)
+	}
+	if step.ForEach != nil {
+		if e.elements += len(elements); e.elements > job.MaxInlineAll {
+			begun.Error = fmt.Sprintf("for_each: the run would have more than %d elements: use few steps of more than %d, "+
+				"which are arrays", job.MaxInlineAll, job.MaxInline)
+			return begun, nil
+		}
 	}
 	for i, item := range elements {
 		spec, err := e.fill(ctx, step, item, i)

@@ -53,8 +53,6 @@ type triggeredJob struct {
 const (
 	// triggersKept is how long a change of a job's triggers may be unknown.
 	triggersKept = time.Second
-	// maxProblem bounds in bytes why an event was not dispatched, which is kept for each try.
-	maxProblem = 1 << 10
 	// mostTriggered bounds the jobs that one event may start.
 	mostTriggered = 100
 )
@@ -84,7 +82,7 @@ func (d *Dispatcher) DispatchEvent(
 			answer.Dispatches = append(answer.Dispatches, *started)
 		}
 		if err != nil && answer.Problem == "" {
-			answer.Problem = fleet.Shorten(what+": "+err.Error(), maxProblem)
+			answer.Problem = fleet.Shorten(what+": "+err.Error(), mesh.MaxProblem)
 			if fleet.ValidateID("cluster", cluster) == nil {
 				answer.Cluster = cluster
 			}
@@ -145,6 +143,10 @@ func (d *Dispatcher) trigger(
 	}
 	if err := flow.CheckInputs(ctx, j.definition.Inputs, inputs); err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
+	}
+	if len(inputs) > job.MaxInputsBytes {
+		return nil, fmt.Errorf("inputs: have %d bytes; at most %d KiB are allowed: pass on where large data is",
+			len(inputs), job.MaxInputsBytes>>10)
 	}
 	plan := *j.plan
 	plan.Labels, plan.Steps = in.Event.Label(plan.Labels), slices.Clone(plan.Steps)

@@ -187,6 +187,25 @@ type Cluster struct {
 	Watchers []string `json:"watchers,omitempty"`
 }
 
+// MaxWatchers bounds the jobs that a cluster notifies at once: Temporal takes no more than 2,000 signals under way.
+const MaxWatchers = 500
+
+// Watch has the cluster notify a job. A tenant has as many such jobs as are then still free, so that it leaves room for
+// others.
+func (c *Cluster) Watch(job string) {
+	i, known := slices.BinarySearch(c.Watchers, job)
+	tenant, _ := CutTenant(job)
+	own := 0
+	for _, other := range c.Watchers {
+		if of, _ := CutTenant(other); of == tenant {
+			own++
+		}
+	}
+	if !known && own < MaxWatchers-len(c.Watchers) {
+		c.Watchers = slices.Insert(c.Watchers, i, job)
+	}
+}
+
 // Join is a request of one agent process for membership.
 type Join struct {
 	AgentProfile

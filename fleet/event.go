@@ -196,7 +196,7 @@ const MaxEventsKept = 512
 
 // tenantEvents are the types that one tenant can cause many of. A log keeps the newest maxTenantEvents of each, so that
 // they leave room for what concerns all.
-var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventDeployment}
+var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventStepEscalated, EventDeployment}
 
 const maxTenantEvents = 64
 

@@ -89,10 +89,11 @@ func TestTenantsLeaveRoomForTheFleet(t *testing.T) {
 	log.Add(fleet.Event{Type: fleet.EventAgentLost}, fleet.MaxEventsKept)
 	for range 2 * fleet.MaxEventsKept {
 		log.Add(fleet.Event{Type: fleet.EventQuarantined}, fleet.MaxEventsKept)
+		log.Add(fleet.Event{Type: fleet.EventStepEscalated}, fleet.MaxEventsKept)
 	}
-	require.Len(t, log.Events, 65)
+	require.Len(t, log.Events, 129)
 	require.Equal(t, fleet.EventAgentLost, log.Events[0].Type)
-	require.Equal(t, log.Seq, log.Events[64].Seq, "the newest are kept")
+	require.Equal(t, log.Seq, log.Events[128].Seq, "the newest are kept")
 }
 
 func TestEventLogCutsLongReasons(t *testing.T) {

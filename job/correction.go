@@ -3,8 +3,11 @@ package job
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // Correction is a result of a step that its check did not accept.
@@ -21,7 +24,7 @@ type Correction struct {
 func (l *Ledger) Correct(
 	s *PlannedStep, wrong []string, noVerdict bool, result json.RawMessage, now time.Time,
 ) (escalated bool) {
-	e, c := l.Entry(s.ID), Correction{Errors: wrong, Output: WholeOutput(result), At: now}
+	e, c := l.Entry(s.ID), Correction{Errors: l.brief(wrong), Output: WholeOutput(result), At: now}
 	if n := len(e.Attempts); n > 0 {
 		c.Attempt = e.Attempts[n-1].Number
 	}
@@ -34,7 +37,7 @@ func (l *Ledger) Correct(
 		e.IdempotencyKey = IdempotencyKey(e.TaskID, fmt.Sprint("c", len(e.Corrections)+1))
 		return false
 	}
-	why := strings.Join(wrong, "; ")
+	why := fleet.Shorten(strings.Join(wrong, "; "), maxErrorLength)
 	if !noVerdict {
 		why = "its result is not valid: " + why
 	}
@@ -44,6 +47,26 @@ func (l *Ledger) Correct(
 	}
 	e.Fail(FailHold, why, now)
 	return true
+}
+
+// brief is what the run keeps of what is wrong with a result: a quarter of what is left for all of them, so that its
+// ledger fits into a message of Temporal's.
+func (l *Ledger) brief(wrong []string) (kept []string) {
+	left := errorBytes
+	for i := range l.Steps {
+		for _, c := range l.Steps[i].Corrections {
+			left -= len(strings.Join(c.Errors, ""))
+		}
+	}
+	left = max(left/4, leastErrorBytes)
+	for _, e := range wrong {
+		if left <= 0 {
+			break
+		}
+		e = fleet.Shorten(e, left)
+		kept, left = append(kept, e), left-len(e)
+	}
+	return kept
 }
 
 // again has the step's task run again.
@@ -59,6 +82,8 @@ func (e *Entry) again() {
 const (
 	maxErrors      = 32
 	maxErrorLength = 1000
+	// errorBytes bounds what a run keeps of them together; leastErrorBytes are kept of each result all the same.
+	errorBytes, leastErrorBytes = 128 << 10, 100
 )
 
 // ReadVerdict reads the result of a task that checked a result, {valid, errors}; that of a model has it as output, that
@@ -122,8 +147,12 @@ func (e *Entry) WithFeedback(payload json.RawMessage) json.RawMessage {
 			object["payload"] = payload
 		}
 	}
+	feedback := slices.Clone(e.Corrections)
+	for i := range feedback[:max(0, len(feedback)-MaxCorrections-1)] {
+		feedback[i].Errors, feedback[i].Output = nil, nil // of before a person had it run again; their number counts
+	}
 	var err error
-	if object["feedback"], err = json.Marshal(e.Corrections); err != nil {
+	if object["feedback"], err = json.Marshal(feedback); err != nil {
 		return payload
 	}
 	if e.Note != "" {

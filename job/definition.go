@@ -31,8 +31,9 @@ const (
 	MaxNameLength   = 30
 	MaxSteps        = 200
 	MaxTriggers     = 8
-	MaxInline       = 100 // elements of a for_each that the run carries itself; more are an array
-	MaxParallel     = 100 // deliveries of a run at a time
+	MaxInline       = 100  // elements of a for_each that the run carries itself; more are an array
+	MaxInlineAll    = 5000 // of all for_each of a run together
+	MaxParallel     = 100  // deliveries of a run at a time
 	MaxDefinition   = 256 << 10
 	MaxOutputBytes  = 16 << 10 // of one step
 	MaxOutputsBytes = 1 << 20  // of all steps of a run

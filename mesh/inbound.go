@@ -27,6 +27,9 @@ const (
 // Waits reports whether a person can still replay or discard the event.
 func (s Status) Waits() bool { return s == Unmatched || s == Quarantined }
 
+// MaxProblem bounds in bytes why an event was not dispatched, which is kept for each try.
+const MaxProblem = 1 << 10
+
 // InboundEvent is what has become of an event from outside.
 type InboundEvent struct {
 	ID            string          `json:"id" doc:"Made of the event's source and id, with its tenant before it."`

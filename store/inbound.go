@@ -17,6 +17,13 @@ func (s Store) Inbound() Records[mesh.InboundEvent] {
 	return Records[mesh.InboundEvent]{Store: s, Query: contract.InboundQuery, Partial: partialInbound}
 }
 
+// InboundEntries are the events as lists show them: without the data of a replay, of which a page may have 50 MiB.
+func (s Store) InboundEntries() Records[mesh.InboundEvent] {
+	r := s.Inbound()
+	r.Locate = func(e *mesh.InboundEvent, _ *commonpb.WorkflowExecution) { e.Corrected = nil }
+	return r
+}
+
 // partialInbound is what Temporal's record of a workflow tells of an event.
 func partialInbound(info *workflowpb.WorkflowExecutionInfo, why string) (mesh.InboundEvent, bool) {
 	id, ok := contract.InboundOfWorkflowID(info.GetExecution().GetWorkflowId())

@@ -202,7 +202,7 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 	answer, err := contract.DispatchEventActivity.ExecuteLocal(ctx, contract.DispatchEvent{
 		ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
 	if err != nil {
-		answer.Problem = ReasonOf(err)
+		answer.Problem = fleet.Shorten(ReasonOf(err), mesh.MaxProblem)
 	}
 	return answer
 }

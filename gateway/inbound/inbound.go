@@ -206,7 +206,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 	query := rest.AllOf(contract.Equals("WorkflowType", contract.InboundWorkflow),
 		rest.Filter(contract.AttrTaskType.GetName(), in.Type), rest.Filter(contract.AttrTenant.GetName(), in.Tenant),
 		contract.InboundTerm(in.Status))
-	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.Inbound().Page, query, in.RecordPageInput)
+	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.InboundEntries().Page, query, in.RecordPageInput)
 	seen := map[string]bool{}
 	events = slices.DeleteFunc(events, func(e mesh.InboundEvent) bool { // a later run stands for it: see ForgetRun
 		again := seen[e.ID]

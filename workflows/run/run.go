@@ -184,6 +184,9 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 		if payloads += len(w.task.Spec.Payload); w.delivery != nil {
 			return false
 		}
+		if w.task.Carried != nil {
+			payloads += len(w.task.Carried.Checkpoint)
+		}
 	}
 	if payloads > carriedBytes && bounded(ctx) {
 		r.quiet = false // they begin first

@@ -218,7 +218,7 @@ const (
 	maxWhy, maxReason = 1 << 10, 200
 	// attemptsKept is how many attempts a run keeps of all its tasks, but at least the newest of each, and textKept how
 	// many bytes of what all say: its ledger is to fit into a message of Temporal's.
-	attemptsKept, textKept = 4000, 512 << 10
+	attemptsKept, textKept = 4000, 128 << 10
 )
 
 // tasks is how many tasks the ledger has.

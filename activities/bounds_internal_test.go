@@ -1,0 +1,42 @@
+package activities
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+)
+
+// What runs and jobs keep of what expressions give has bounds: else their workflows get messages that Temporal does not
+// take, and can neither end nor be asked.
+func TestWhatExpressionsGiveIsBounded(t *testing.T) {
+	t.Parallel()
+	evaluator := NewEvaluator(nil)
+	in := contract.EvaluateInput{Run: "r", Plan: &job.Plan{Cluster: "default"}, Key: "inputs.k",
+		Inputs: json.RawMessage(`{"k":"` + strings.Repeat("x", 60_000) + `"}`)}
+	for n := range 60 {
+		id := fmt.Sprint("s", n)
+		in.Plan.Steps = append(in.Plan.Steps, job.PlannedStep{ID: id, Approve: &job.Approve{Message: "${inputs.k}"}})
+		in.Begin = append(in.Begin, id)
+	}
+	answer, err := evaluator.Evaluate(t.Context(), in)
+	require.NoError(t, err)
+	require.Len(t, answer.Begin, 60)
+	require.Regexp(t, "^sha256:.{64}$", answer.Key)
+	text, err := json.Marshal(answer)
+	require.NoError(t, err)
+	require.Less(t, len(text), 100_000)
+
+	in.Key, in.Begin = "", []string{"each"}
+	in.Plan.Steps = []job.PlannedStep{{ID: "each", ForEach: &job.ForEach{Count: 100}, Task: &fleet.TaskSpec{Type: "cell"}}}
+	in.Steps = []job.Entry{{Step: "before", Elements: make([]job.Work, job.MaxInlineAll-99)}}
+	answer, err = evaluator.Evaluate(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, answer.Begin[0].Error, "more than 5000 elements")
+}

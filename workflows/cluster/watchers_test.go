@@ -1,0 +1,61 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// A tenant may have any number of jobs that want an instance on each agent. Temporal takes no more than 2,000 signals
+// under way of one workflow, and others must be told too.
+func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	told := map[string]int{}
+	run.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, contract.AgentsMovedSignal.Name,
+		mock.Anything).Return(func(_, id, _, _ string, _ any) error {
+		tenant, _, _ := strings.Cut(strings.TrimPrefix(id, "job/"), ":")
+		told[tenant]++
+		return nil
+	})
+	for n := range 21 {
+		run.at(time.Second+time.Duration(n)*time.Millisecond, func() {
+			for i := range 100 {
+				run.SignalWorkflow(contract.WatchMembersSignal.Name, fmt.Sprintf("acme:w%d-%d", n, i))
+			}
+		})
+	}
+	run.at(2*time.Second, func() {
+		for n := range 20 {
+			run.SignalWorkflow(contract.WatchMembersSignal.Name, fmt.Sprintf("beta:w%d", n))
+		}
+	})
+	run.at(3*time.Second, func() { clear(told); run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(5*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+	require.Equal(t, map[string]int{"acme": fleet.MaxWatchers / 2, "beta": 20}, told)
+}
+
+// A cluster that had more of them before there was a bound keeps to it, too.
+func TestAClusterWithTooManyWatchersForgetsSome(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	state := fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}}
+	for n := range 2100 {
+		state.Watchers = append(state.Watchers, fmt.Sprintf("acme:w%04d", n))
+	}
+	run.at(time.Second, func() {
+		require.Len(t, run.view(t).Watchers, fleet.MaxWatchers/2)
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: state.Config, State: &state})
+	require.NoError(t, run.GetWorkflowError())
+}
