@@ -22,7 +22,8 @@ func TestWhatExpressionsGiveIsBounded(t *testing.T) {
 		Inputs: json.RawMessage(`{"k":"` + strings.Repeat("x", 60_000) + `"}`)}
 	for n := range 60 {
 		id := fmt.Sprint("s", n)
-		in.Plan.Steps = append(in.Plan.Steps, job.PlannedStep{ID: id, Approve: &job.Approve{Message: "${inputs.k}"}})
+		in.Plan.Steps = append(in.Plan.Steps, job.PlannedStep{ID: id,
+			Step: job.Step{Approve: &job.Approve{Message: "${inputs.k}"}}})
 		in.Begin = append(in.Begin, id)
 	}
 	answer, err := evaluator.Evaluate(t.Context(), in)
@@ -34,7 +35,8 @@ func TestWhatExpressionsGiveIsBounded(t *testing.T) {
 	require.Less(t, len(text), 100_000)
 
 	in.Key, in.Begin = "", []string{"each"}
-	in.Plan.Steps = []job.PlannedStep{{ID: "each", ForEach: &job.ForEach{Count: 100}, Task: &fleet.TaskSpec{Type: "cell"}}}
+	in.Plan.Steps = []job.PlannedStep{{ID: "each", Step: job.Step{ForEach: &job.ForEach{Count: 100},
+		Task: &fleet.TaskSpec{Type: "cell"}}}}
 	in.Steps = []job.Entry{{Step: "before", Elements: make([]job.Work, job.MaxInlineAll-99)}}
 	answer, err = evaluator.Evaluate(t.Context(), in)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ func TestCorrectionsFitIntoAMessage(t *testing.T) {
 	for n := range job.MaxSteps {
 		id := fmt.Sprint("s", n)
 		plan.Steps = append(plan.Steps, job.PlannedStep{ID: id,
-			Check: &job.Check{Correct: job.Correct{Attempts: job.MaxCorrections}}})
+			Step: job.Step{Check: &job.Check{Correct: job.Correct{Attempts: job.MaxCorrections}}}})
 		ledger.Steps = append(ledger.Steps, job.Entry{Step: id})
 	}
 	var wrong []string
