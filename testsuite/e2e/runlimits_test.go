@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,13 +21,60 @@ import (
 // several.
 func TestRunBeginsMoreThanTemporalTakesAtOnce(t *testing.T) {
 	t.Parallel()
+	ledger := runLarge(t, func(_ context.Context, task *agent.Task) (any, error) { return len(task.Payload), nil },
+		func(string) {})
+	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+	for i := range ledger.Steps {
+		require.Equal(t, 23, strings.Count(string(ledger.Steps[i].Output), "64002"))
+	}
+}
+
+// So it is when all of them begin again, after a pause.
+func TestRunResumesMoreThanTemporalTakesAtOnce(t *testing.T) {
+	t.Parallel()
+	resumed := make(chan struct{})
+	ledger := runLarge(t, func(ctx context.Context, _ *agent.Task) (any, error) {
+		select {
+		case <-resumed:
+			return true, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}, func(run string) {
+		c := plane.Temporal(t)
+		require.Eventually(t, func() bool {
+			l, err := contract.LedgerQuery.Ask(t.Context(), c, run)
+			open := 0
+			for i := range l.Steps {
+				for _, e := range l.Steps[i].Elements {
+					if e.StartedAt != nil {
+						open++
+					}
+				}
+			}
+			return err == nil && open == 4*23
+		}, time.Minute, 100*time.Millisecond)
+		_, err := contract.PauseRunUpdate.Send(t.Context(), c, run, contract.PauseRunRequest{Mode: job.PauseStop})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			l, err := contract.LedgerQuery.Ask(t.Context(), c, run)
+			return err == nil && l.Status == job.RunPaused
+		}, time.Minute, 100*time.Millisecond)
+		_, err = contract.ResumeRunUpdate.Send(t.Context(), c, run, contract.RunRequest{})
+		require.NoError(t, err)
+		close(resumed)
+	})
+	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+}
+
+// runLarge carries out a run of 92 tasks with 64 KB of payload each. meanwhile gets its workflow's id.
+func runLarge(t *testing.T, handler agent.Handler, meanwhile func(run string)) (ledger job.Ledger) {
+	t.Helper()
 	c := plane.Temporal(t)
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
 	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"), Slots: 32},
-		map[string]agent.Handler{"size": func(_ context.Context, task *agent.Task) (any, error) {
-			return len(task.Payload), nil
-		}})
+		map[string]agent.Handler{"size": handler})
 	text := "job: large\ncluster: " + cluster + "\nsafety: idempotent\nsteps:\n"
 	for _, step := range []string{"a", "b", "c", "d"} {
 		text += "  " + step + `: {for_each: {count: 23}, task: {type: size, payload: "${inputs.v}"}, output: {sizes: results}}` + "\n"
@@ -39,10 +87,7 @@ func TestRunBeginsMoreThanTemporalTakesAtOnce(t *testing.T) {
 	begin := contract.StartOfRun(plane.UniqueID("large"), &in, 0)
 	run, err := c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
 	require.NoError(t, err)
-	var ledger job.Ledger
+	meanwhile(run.GetID())
 	require.NoError(t, run.Get(t.Context(), &ledger))
-	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
-	for i := range ledger.Steps {
-		require.Equal(t, 23, strings.Count(string(ledger.Steps[i].Output), "64002"))
-	}
+	return ledger
 }

@@ -181,11 +181,8 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 	}
 	payloads := 0
 	for _, w := range r.open {
-		if payloads += len(w.task.Spec.Payload); w.delivery != nil {
+		if payloads += w.bytes(); w.delivery != nil {
 			return false
-		}
-		if w.task.Carried != nil {
-			payloads += len(w.task.Carried.Checkpoint)
 		}
 	}
 	if payloads > carriedBytes && bounded(ctx) {

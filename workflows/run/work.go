@@ -26,6 +26,7 @@ type work struct {
 	delivery *delivery.Delivery // nil until it has begun
 	over     bool               // the delivery has ended, or stopped so that the run can continue as new
 	late     bool               // the step's deadline has passed
+	launched bool               // launch has counted its first attempt
 }
 
 // work is where the ledger has the task.
@@ -134,7 +135,7 @@ func (r *run) launch(ctx workflow.Context) {
 			r.changed = true // the rest begins in the next turn
 			return
 		}
-		r.turn += len(w.task.Spec.Payload)
+		r.turn += w.bytes()
 		under[w.step]++
 		all++
 		r.deliver(ctx, w)
@@ -173,7 +174,7 @@ func (r *run) collect(now time.Time) {
 		case !w.over:
 			r.open = append(r.open, w)
 		case !w.delivery.State().Status.Final():
-			w.delivery, w.over = nil, false // it goes on after the run has continued as new
+			w.delivery, w.over, w.launched = nil, false, false // it goes on after the run has continued as new
 			r.open = append(r.open, w)
 		default:
 			r.take(w, now)
@@ -332,8 +333,38 @@ func (w *work) Held(workflow.Context) { w.run.changed = true }
 // KeepsDeadLetters is false: the step's on_failure says what its failure means.
 func (w *work) KeepsDeadLetters() bool { return false }
 
-// Yield stops the delivery before its next attempt when the history of the run is long.
-func (w *work) Yield(workflow.Context) bool { return w.run.quiet }
+// Yield stops the delivery before its next attempt when the history of the run is long. Another attempt than its first
+// here waits until the answer to a workflow task has room for it: many may begin at once, as after a pause.
+func (w *work) Yield(ctx workflow.Context) bool {
+	r := w.run
+	for w.launched && !r.quiet && r.full(ctx) &&
+		workflow.GetVersion(ctx, "bounded-attempts", workflow.DefaultVersion, 1) == 1 {
+		at := r.turnAt
+		if workflow.Sleep(ctx, time.Millisecond) != nil {
+			break
+		}
+		if workflow.GetInfo(ctx).GetCurrentHistoryLength() == at {
+			r.turn = 0 // in tests, where histories do not grow
+		}
+	}
+	if w.launched {
+		r.turn += w.bytes()
+	}
+	w.launched = true
+	return r.quiet
+}
+
+// bytes are those of an attempt's input that may be many.
+func (w *work) bytes() int {
+	task := w.task
+	if w.delivery != nil {
+		task = w.delivery.Task()
+	}
+	if task.Carried == nil {
+		return len(task.Spec.Payload)
+	}
+	return len(task.Spec.Payload) + len(task.Carried.Checkpoint)
+}
 
 // timer watches the times of a step: the end of its wait, and its deadline.
 func (r *run) timer(ctx workflow.Context, e *job.Entry) {
