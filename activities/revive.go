@@ -88,7 +88,7 @@ func (a *Control) Revive(ctx context.Context, in contract.Revive) (answer contra
 			cluster, err = revive(ctx, &in, &d)
 		}
 		if err != nil && answer.Problem == "" {
-			answer.Problem, answer.Cluster = fleet.Shorten(d.ID+": "+err.Error(), maxProblem), cluster
+			answer.Problem, answer.Cluster = fleet.Shorten(d.ID+": "+err.Error(), mesh.MaxProblem), cluster
 		}
 		if err == nil {
 			answer.Dispatches = append(answer.Dispatches, d)

@@ -110,7 +110,7 @@ var EventTypes = []EventMeaning{
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
-	{EventStepCorrected, "the result of a run's step (task_id) was not valid for the count-th time, and it runs again; " +
+	{EventStepCorrected, "the result of a run's step (task_id) was not valid for the first time, and it runs again; " +
 		"reason says what is wrong"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
 	{EventDeployment, "a version of a job (id) takes the place of the one before; outcome says where that stands"},
@@ -196,7 +196,8 @@ const MaxEventsKept = 512
 
 // tenantEvents are the types that one tenant can cause many of. A log keeps the newest maxTenantEvents of each, so that
 // they leave room for what concerns all.
-var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventStepEscalated, EventDeployment}
+var tenantEvents = []EventType{EventScheduleFailed, EventQuarantined, EventStepCorrected, EventStepEscalated,
+	EventDeployment}
 
 const maxTenantEvents = 64
 

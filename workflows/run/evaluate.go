@@ -186,7 +186,8 @@ func (r *run) correct(
 	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
 	what, why := fleet.EventStepEscalated, e.Why
 	if !escalated {
-		if e.Status != job.StepPending ||
+		first := e.Status == job.StepPending && len(e.Corrections) == 1 // a cluster hears of a step once, however often
+		if !first ||
 			workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return
 		}

@@ -601,8 +601,7 @@ func TestPauseAndCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stopped := make(chan struct{})
-			h := newHarness(t, map[string]agent{"a": lasts(300*time.Millisecond, stopped),
-				"b": lasts(300*time.Millisecond, nil)})
+			h := newHarness(t, map[string]agent{"a": lasts(time.Second, stopped), "b": lasts(time.Second, nil)})
 			var paused *job.Ledger
 			h.RegisterDelayedCallback(func() {
 				h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: mode,
