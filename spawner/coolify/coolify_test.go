@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,6 +95,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer secret" {
 		w.WriteHeader(http.StatusUnauthorized)
 		_, _ = io.WriteString(w, `{"message":"Unauthenticated."}`)
+		return
+	}
+	if r.URL.Path == "/api/v1/version" { // the command line asks
+		_, _ = io.WriteString(w, "4.1.2")
 		return
 	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
@@ -247,4 +252,38 @@ func TestEndsOfApplicationsAreReported(t *testing.T) {
 	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.apps) == 0 }, time.Minute,
 		10*time.Millisecond, "what is left of it is deleted")
 	require.Empty(t, reports)
+}
+
+// TestCoolifysCommandLineAgrees holds the server of these tests to Coolify's own client, the program that
+// MAINSTAY_COOLIFY_CLI names.
+func TestCoolifysCommandLineAgrees(t *testing.T) {
+	t.Parallel()
+	program := os.Getenv("MAINSTAY_COOLIFY_CLI")
+	if program == "" {
+		t.Skip("the server of these tests is not checked with Coolify's command line: MAINSTAY_COOLIFY_CLI names no program")
+	}
+	s := newServer(t)
+	c, home := spawnerOf(t, s), t.TempDir()
+	cli := func(args ...string) string {
+		command := exec.CommandContext(t.Context(), program, args...)
+		command.Env = []string{"HOME=" + home}
+		output, err := command.CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, output)
+		return string(output)
+	}
+	cli("context", "add", "tests", s.url, "secret", "--default")
+	_, err := c.Spawn(t.Context(), spec)
+	require.NoError(t, err)
+	for _, seen := range []string{cli("app", "list", "--format", "json"), cli("app", "get", "u0", "--format", "json")} {
+		require.Contains(t, seen, `"mainstay-c-1"`)
+		require.Contains(t, seen, `"running:unknown"`)
+	}
+	require.Contains(t, cli("app", "logs", "u0"), "last words")
+	require.Contains(t, cli("app", "storage", "list", "u0", "--format", "json"), "/run/mainstay/join-token")
+	cli("app", "stop", "u0")
+	list, err := c.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list, "the spawner sees what the command line did")
+	cli("app", "delete", "u0", "--force")
+	require.Empty(t, s.apps)
 }

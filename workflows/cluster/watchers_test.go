@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +19,13 @@ import (
 func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
+	var mu sync.Mutex // signals are answered side by side
 	told := map[string]int{}
 	run.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, contract.AgentsMovedSignal.Name,
 		mock.Anything).Return(func(_, id, _, _ string, _ any) error {
 		tenant, _, _ := strings.Cut(strings.TrimPrefix(id, "job/"), ":")
+		mu.Lock()
+		defer mu.Unlock()
 		told[tenant]++
 		return nil
 	})
@@ -37,7 +41,12 @@ func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
 			run.SignalWorkflow(contract.WatchMembersSignal.Name, fmt.Sprintf("beta:w%d", n))
 		}
 	})
-	run.at(3*time.Second, func() { clear(told); run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(3*time.Second, func() {
+		mu.Lock()
+		clear(told)
+		mu.Unlock()
+		run.update(contract.JoinUpdate.Name, joins("h1", "a"))
+	})
 	run.at(5*time.Second, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	run.start(fleet.ClusterConfig{})
 	require.NoError(t, run.GetWorkflowError())
