@@ -104,6 +104,9 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
+	if len(s.attempts) == 1 {
+		h.registry.Changed(s.agent) // so that scaling sees that it is not idle any more
+	}
 	if a.allocation != nil && len(a.allocation.Ports) > 0 {
 		h.hostChangedLocked(s.host())
 	}
