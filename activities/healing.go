@@ -180,22 +180,31 @@ func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
 	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
 	var record fleet.FailoverRecord
+	since := time.Now()
 	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
-		record, ended, err = a.failover(ctx, id, in)
+		record, ended, err = a.failover(ctx, id, in, since)
 		return ended, err
 	})
 	return record, err
 }
 
+// beginLimit is how long a cluster may take to begin a failover. One that was not begun then was refused, for a reason
+// that may be gone by now.
+const beginLimit = 5 * time.Second
+
 func (a *Control) failover(
-	ctx context.Context, id string, in contract.AwaitFailoverInput,
+	ctx context.Context, id string, in contract.AwaitFailoverInput, since time.Time,
 ) (record fleet.FailoverRecord, ended bool, err error) {
 	info, err := a.store().Describe(ctx, id)
 	switch {
 	case err != nil && store.KindOf(err) != store.NotFound:
 		return record, false, fmt.Errorf("look at the failover: %w", err)
 	case err != nil, info.GetStartTime().AsTime().Before(in.After):
-		return record, false, a.stillThere(ctx, in)
+		if err := a.stillThere(ctx, in); err != nil || time.Since(since) < beginLimit {
+			return record, false, err
+		}
+		return record, false, temporal.NewNonRetryableApplicationError(
+			"the cluster did not begin the failover; the next cycle decides again", contract.Refused, nil)
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return record, false, nil
 	}
