@@ -182,7 +182,7 @@ func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverIn
 	var record fleet.FailoverRecord
 	since := time.Now()
 	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
-		record, ended, err = a.failover(ctx, id, in, since)
+		record, ended, err = a.failover(ctx, id, &in, since)
 		return ended, err
 	})
 	return record, err
@@ -192,21 +192,24 @@ func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverIn
 // that may be gone by now.
 const beginLimit = 5 * time.Second
 
+// failover looks at the failover once. One that was under way before it was asked for takes its place, since a session
+// has only one at a time.
 func (a *Control) failover(
-	ctx context.Context, id string, in contract.AwaitFailoverInput, since time.Time,
+	ctx context.Context, id string, in *contract.AwaitFailoverInput, since time.Time,
 ) (record fleet.FailoverRecord, ended bool, err error) {
 	info, err := a.store().Describe(ctx, id)
 	switch {
 	case err != nil && store.KindOf(err) != store.NotFound:
 		return record, false, fmt.Errorf("look at the failover: %w", err)
+	case err == nil && info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		in.After = info.GetStartTime().AsTime()
+		return record, false, nil
 	case err != nil, info.GetStartTime().AsTime().Before(in.After):
-		if err := a.stillThere(ctx, in); err != nil || time.Since(since) < beginLimit {
+		if err := a.stillThere(ctx, *in); err != nil || time.Since(since) < beginLimit {
 			return record, false, err
 		}
 		return record, false, temporal.NewNonRetryableApplicationError(
 			"the cluster did not begin the failover; the next cycle decides again", contract.Refused, nil)
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return record, false, nil
 	}
 	record, why := store.EndRecord[fleet.FailoverRecord](ctx, a.store(), id, info.GetExecution().GetRunId())
 	if why != "" {

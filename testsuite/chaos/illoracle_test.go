@@ -100,7 +100,7 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 			since = 0
 		case since == 0:
 			since = l.at
-		case time.Duration(l.at-since) > limit && !judged:
+		case time.Duration(l.at-since) > limit+e.underWay(ill.agent, l.wall) && !judged:
 			judged = true
 			v.blame(&v.healingFaults,
 				"%s was %s for %s with nothing in the way (the API rates it %s), and healing did nothing", ill.agent,
@@ -111,6 +111,18 @@ func (v *verdict) judgeTreatment(e evidence, ill *illness) {
 	if ill.treated == 0 && !judged {
 		v.untreatable++
 	}
+}
+
+// underWay is how much longer an agent may be ill while a failover of it is under way, which healing has decided on.
+func (e *evidence) underWay(agent string, at time.Time) time.Duration {
+	for i := range e.actions {
+		a := &e.actions[i]
+		if a.Type == fleet.HealFailover && a.TargetID == agent && a.DecidedAt.Before(at) &&
+			(a.CompletedAt == nil || a.CompletedAt.After(at)) {
+			return healLimit
+		}
+	}
+	return 0
 }
 
 // nearAway reports whether the control plane was broken shortly before a time.
