@@ -17,8 +17,9 @@ const InstanceMark = StepMark + StepMark
 // Bounds of instances.
 const (
 	MaxCount = 1000 // of a service
-	// maxInstanceWhy bounds in bytes why an instance has ended: a job keeps it of each. Its task has all of it.
-	maxInstanceWhy = 300
+	// maxInstanceWhy bounds in bytes why an instance has ended or is stopped: a job keeps it of each, and JSON may
+	// take six times as much. Its task has all of it.
+	maxInstanceWhy = 100
 	// maxAway is how long an instance of a sysbatch job waits for its agent.
 	maxAway = 10 * 365 * 24 * time.Hour
 	// instanceBackoff and its limit space the starts of an instance that ends again and again.
@@ -301,7 +302,7 @@ func (j *Job) wanted(d *Definition, agents *Agents) (names []string, known bool)
 func (j *Job) whyStopped(d *Definition) string {
 	switch {
 	case j.Stopped != nil:
-		return cmp.Or(j.Stopped.Reason, "the job is stopped")
+		return cmp.Or(fleet.Shorten(j.Stopped.Reason, maxInstanceWhy), "the job is stopped")
 	case d.OnEachAgent():
 		return "its agent left the job's agents"
 	}

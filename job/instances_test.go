@@ -249,4 +249,15 @@ func TestAJobFitsIntoAMessageWhenAllInstancesFail(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(text), 1<<20)
 	require.Contains(t, string(text), "error error")
+
+	k.now = k.now.Add(time.Hour)
+	k.plan(nil)
+	k.Stopped = &Decision{Reason: strings.Repeat("<", 512)} // six bytes each as JSON
+	k.plan(nil)
+	for _, task := range k.OpenTasks() {
+		k.EndInstance(task, fleet.TaskFailed, strings.Repeat("<", 8<<10), k.now)
+	}
+	text, err = json.Marshal(k.Job)
+	require.NoError(t, err)
+	require.Less(t, len(text), 2<<20)
 }
