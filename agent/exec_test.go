@@ -152,26 +152,19 @@ func TestExecCancelKillsTheWholeGroup(t *testing.T) {
 
 func TestExecIsKilledAtOnceWhenTheLeaseEnds(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
-		`trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() {
-		for !exists(filepath.Join(dir, "pid")) {
-			<-time.After(5 * time.Millisecond)
-		}
-		cancel(agent.ErrLeaseExpired)
-	}()
-	begun := time.Now()
-	_, err = agent.ExecHandler()(ctx, &agent.Task{Payload: payload})
-	require.ErrorIs(t, err, agent.ErrLeaseExpired)
-	require.Less(t, time.Since(begun), 4*time.Second, "it did not wait for SIGTERM, which the command ignores")
+	requireKilled(t, &agent.Task{}, agent.ErrLeaseExpired)
 }
 
-// TestAJobSaysHowLongACommandHasToEnd has a command ignore SIGTERM: without its job's word it would have 5 s.
+// TestAJobSaysHowLongACommandHasToEnd: without its job's word it would have 5 s.
 func TestAJobSaysHowLongACommandHasToEnd(t *testing.T) {
 	t.Parallel()
+	requireKilled(t, &agent.Task{Instance: &fleet.InstanceOf{StopGrace: fleet.Duration(100 * time.Millisecond)}},
+		agent.ErrCancelled)
+}
+
+// requireKilled runs a command that ignores SIGTERM, and stops it. It must be killed before the default grace is over.
+func requireKilled(t *testing.T, task *agent.Task, cause error) {
+	t.Helper()
 	dir := t.TempDir()
 	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c",
 		`trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`}, Dir: dir})
@@ -181,12 +174,12 @@ func TestAJobSaysHowLongACommandHasToEnd(t *testing.T) {
 		for !exists(filepath.Join(dir, "pid")) {
 			<-time.After(5 * time.Millisecond)
 		}
-		cancel(agent.ErrCancelled)
+		cancel(cause)
 	}()
 	begun := time.Now()
-	_, err = agent.ExecHandler()(ctx, &agent.Task{Payload: payload,
-		Instance: &fleet.InstanceOf{StopGrace: fleet.Duration(100 * time.Millisecond)}})
-	require.ErrorIs(t, err, agent.ErrCancelled)
+	task.Payload = payload
+	_, err = agent.ExecHandler()(ctx, task)
+	require.ErrorIs(t, err, cause)
 	require.Less(t, time.Since(begun), 4*time.Second)
 	require.True(t, gone(readPID(t, filepath.Join(dir, "pid"))))
 }
