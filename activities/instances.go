@@ -111,6 +111,9 @@ func (a *Control) startInstance(
 	if stop := d.Instances.Stop; stop != nil {
 		task.Instance.StopGrace = stop.Grace
 	}
+	if away := d.Instances.Disconnect; away != nil {
+		task.Instance.DisconnectGrace = away.Grace
+	}
 	if _, err := a.tasks().Start(ctx, &task); err != nil && store.KindOf(err) != store.Exists {
 		return fmt.Errorf("start instance %s: %w", i.Name, err)
 	}

@@ -35,7 +35,7 @@ type Connection string
 const (
 	Connected    Connection = "connected"
 	Reconnecting Connection = "reconnecting" // it is out of touch, and its grace runs
-	Disconnected Connection = "disconnected" // its grace is over, and its work is held for it
+	Disconnected Connection = "disconnected" // its grace is over, and work is held for it
 	GivenUp      Connection = "offline"
 )
 
@@ -83,7 +83,9 @@ type Member struct {
 	Hub          string      `json:"hub,omitempty"`
 	// HubLostAt is when its hub was lost, while the mass-loss brake holds the member nevertheless.
 	HubLostAt time.Time `json:"hub_lost_at,omitzero"`
-	JoinedAt  time.Time `json:"joined_at"`
+	// AwaitedUntil is until when instances of jobs wait for it although it is lost; zero: none does.
+	AwaitedUntil time.Time `json:"awaited_until,omitzero" doc:"Instances of jobs with a disconnect grace wait for it until then. Absent: none does."`
+	JoinedAt     time.Time `json:"joined_at"`
 	// Health is the member's health by its hub's last report; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
 	// JoinToken is the id of the token that it joined with; empty for credentials that are not stored.
@@ -103,8 +105,10 @@ type Member struct {
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
 
 // Connection is how the member stands with its hub, which publishes live of it.
-func (m *Member) Connection(live AgentStatus) Connection {
+func (m *Member) Connection(live AgentStatus, now time.Time) Connection {
 	switch {
+	case now.Before(m.AwaitedUntil):
+		return Disconnected
 	case !m.Connected():
 		return GivenUp
 	case m.Status == AgentSuspect || !m.HubLostAt.IsZero():
@@ -270,6 +274,8 @@ type Transition struct {
 	NoticedAfter Duration `json:"noticed_after,omitempty"`
 	// Attempts were under way on the agent, at most MaxTransfers of them.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
+	// AwaitedUntil is until when instances of jobs wait for the agent although it is lost; zero: none does.
+	AwaitedUntil time.Time `json:"awaited_until,omitzero"`
 	// Health is the new health; nil: unchanged.
 	Health *MemberHealth `json:"health,omitempty"`
 }

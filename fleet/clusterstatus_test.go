@@ -45,17 +45,19 @@ func TestConnectionHasPhases(t *testing.T) {
 		live AgentStatus
 		want Connection
 	}{
-		"it polls":                         {Member{Status: AgentOnline, Hub: "h"}, AgentOnline, Connected},
-		"nothing is published yet":         {Member{Status: AgentOnline, Hub: "h"}, "", Connected},
-		"it finishes what it has":          {Member{Status: AgentOnline, Hub: "h"}, AgentStopping, Connected},
-		"its connection closed":            {Member{Status: AgentOnline, Hub: "h"}, AgentSuspect, Reconnecting},
-		"it is silent":                     {Member{Status: AgentOnline, Hub: "h"}, AgentWarning, Reconnecting},
-		"drained, its connection closed":   {Member{Status: AgentDraining, Hub: "h"}, AgentSuspect, Reconnecting},
-		"the brake holds it":               {Member{Status: AgentSuspect, Hub: "h"}, AgentSuspect, Disconnected},
-		"the brake holds it without a hub": {Member{Status: AgentOnline, Hub: "h", HubLostAt: time.Unix(1, 0)}, "", Disconnected},
-		"it was given up":                  {Member{Status: AgentOffline, Hub: "h"}, AgentSuspect, GivenUp},
-		"it left its maintenance":          {Member{Status: AgentMaintenance}, "", GivenUp},
+		"it polls":                          {Member{Status: AgentOnline, Hub: "h"}, AgentOnline, Connected},
+		"nothing is published yet":          {Member{Status: AgentOnline, Hub: "h"}, "", Connected},
+		"it finishes what it has":           {Member{Status: AgentOnline, Hub: "h"}, AgentStopping, Connected},
+		"its connection closed":             {Member{Status: AgentOnline, Hub: "h"}, AgentSuspect, Reconnecting},
+		"it is silent":                      {Member{Status: AgentOnline, Hub: "h"}, AgentWarning, Reconnecting},
+		"drained, its connection closed":    {Member{Status: AgentDraining, Hub: "h"}, AgentSuspect, Reconnecting},
+		"the brake holds it":                {Member{Status: AgentSuspect, Hub: "h"}, AgentSuspect, Disconnected},
+		"the brake holds it without a hub":  {Member{Status: AgentOnline, Hub: "h", HubLostAt: time.Unix(1, 0)}, "", Disconnected},
+		"it was given up":                   {Member{Status: AgentOffline, Hub: "h"}, AgentSuspect, GivenUp},
+		"instances wait for it":             {Member{Status: AgentOffline, Hub: "h", AwaitedUntil: time.Unix(101, 0)}, "", Disconnected},
+		"no instance waits for it any more": {Member{Status: AgentOffline, Hub: "h", AwaitedUntil: time.Unix(100, 0)}, "", GivenUp},
+		"it left its maintenance":           {Member{Status: AgentMaintenance}, "", GivenUp},
 	} {
-		require.Equal(t, c.want, c.m.Connection(c.live), name)
+		require.Equal(t, c.want, c.m.Connection(c.live, time.Unix(100, 0)), name)
 	}
 }

@@ -19,6 +19,19 @@ type InstanceOf struct {
 	Canary  bool          `json:"canary,omitempty" doc:"It was started before its version was promoted."`
 	// StopGrace is how long it has to end when it is stopped; 0: DefaultStopGrace.
 	StopGrace Duration `json:"stop_grace,omitempty" doc:"How long it has to end when it is stopped. A command gets SIGTERM, and SIGKILL then. Default 5s."`
+	// DisconnectGrace is how long its agent may be out of touch before it counts as lost; 0: not at all.
+	DisconnectGrace Duration `json:"disconnect_grace,omitempty" doc:"How long its agent may be out of touch before the instance counts as lost."`
+}
+
+// MaxDisconnectGrace bounds what a job may say.
+const MaxDisconnectGrace = 24 * time.Hour
+
+// AwaitedFor is how long the agent of an instance may be out of touch before the instance counts as lost; 0 without one.
+func (i *InstanceOf) AwaitedFor() time.Duration {
+	if i == nil {
+		return 0
+	}
+	return i.DisconnectGrace.Std()
 }
 
 // DefaultStopGrace is how long work has to end when it is stopped; MaxStopGrace bounds what a job may say.

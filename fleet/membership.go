@@ -95,7 +95,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		c.countUse(j.Token, j.AgentID, now)
 	}
 	answer.Epoch, answer.Mistakes, m.Health = m.Epoch, m.Mistakes, nil // its hub reports its health again
-	m.Hub, m.HubLostAt, m.AgentProfile = hub, time.Time{}, j.AgentProfile
+	m.Hub, m.HubLostAt, m.AwaitedUntil, m.AgentProfile = hub, time.Time{}, time.Time{}, j.AgentProfile
 	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
@@ -129,6 +129,7 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	if t.Left || t.Status == AgentOffline {
 		changed := m.Connected()
 		m.disconnect(c, t.Reason, t.At)
+		m.AwaitedUntil = t.AwaitedUntil
 		return changed
 	}
 	if m.Status == t.Status || cordoned {

@@ -48,6 +48,12 @@ func (c *checker) instances() {
 	}
 	c.check(in.Stop == nil || in.Stop.Grace >= 0 && in.Stop.Grace.Std() <= fleet.MaxStopGrace, "instances.stop.grace",
 		"must be between 0s and %s", fleet.MaxStopGrace)
+	if away := in.Disconnect; away != nil {
+		c.check(away.Grace >= 0 && away.Grace.Std() <= fleet.MaxDisconnectGrace, "instances.disconnect.grace",
+			"must be between 0s and %s", fleet.MaxDisconnectGrace)
+		c.check(away.Grace == 0 || d.Safety != fleet.Fenced, "instances.disconnect.grace",
+			"has no use for fenced instances: an agent that is out of touch stops them when its lease ends; remove it, or write safety: idempotent")
+	}
 	if p := in.Place; p != nil {
 		c.demand("instances", &p.Demand)
 		c.check(p.Zone == "" || !service, "instances.place.zone",

@@ -76,6 +76,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 		}
 	}
 	h.instances.tellLocked(h, now)
+	d.endAwaitedLocked(now)
 }
 
 // givenUpLocked is the end of a lost session.
@@ -154,7 +155,12 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	lease := fleet.Duration(e.lease)
 	var held []fleet.HeldAttempt
+	var awaited time.Time
 	for _, a := range s.attempts {
+		if until := h.awaitLocked(a, &e); !until.IsZero() {
+			awaited = latest(awaited, until)
+			continue
+		}
 		if len(held) < fleet.MaxTransfers {
 			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		}
@@ -173,7 +179,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held
-		t.Evidence, t.NoticedAfter = e.evidence, fleet.Duration(e.after)
+		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, fleet.Duration(e.after), awaited.UTC()
 		h.notices.Notify(s.cluster, t)
 	}
 	h.registry.Remove(s.workerGone())

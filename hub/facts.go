@@ -159,6 +159,11 @@ func (f facts) cancel(token []byte) {
 			}
 		}
 	}
+	for _, a := range f.hub.awaited {
+		if bytes.Equal(a.token, token) {
+			f.hub.giveUpAwaitedLocked(a, "it was cancelled while its agent was out of touch")
+		}
+	}
 }
 
 // rejoin makes all agents register again, because the clusters may have given them up together with this hub. Running

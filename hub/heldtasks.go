@@ -55,13 +55,16 @@ func compareTimes(a, b fleet.HeldTask) int {
 	return a.StartedAt.Compare(*b.StartedAt)
 }
 
-// attemptsLocked are the attempts in this hub: with its agents, or waiting.
+// attemptsLocked are the attempts in this hub: with its agents, awaited with them, or waiting.
 func (h *Hub) attemptsLocked() map[attemptKey]bool {
 	held := map[attemptKey]bool{}
 	for _, s := range h.sessions {
 		for key := range s.attempts {
 			held[key] = true
 		}
+	}
+	for key := range h.awaited {
+		held[key] = true
 	}
 	for _, l := range h.lanes {
 		for _, p := range l.parked {

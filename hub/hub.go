@@ -119,6 +119,7 @@ type Hub struct {
 	registering map[string]int
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
+	awaited       map[attemptKey]*awaited     // without a session; their agents may bring them back
 	brakes        map[string]*brake           // by cluster
 	fresh         []*attempt                  // without a heartbeat yet, oldest first; some may have ended
 	ports         map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
@@ -164,6 +165,7 @@ func New(o Options) (*Hub, error) {
 		registrations: ratelimit.New(registerRate, registerBurst),
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
+		awaited:       map[attemptKey]*awaited{},
 		brakes:        map[string]*brake{},
 		ports:         map[string]map[int]portRest{},
 		instances:     healthTeller{known: map[string]*knownHealth{}, rate: ratelimit.New(tellRate, tellBurst)},

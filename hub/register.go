@@ -232,6 +232,7 @@ func (h *Hub) admitLocked(
 		h.reattachLocked(s, r, now)
 	}
 	h.settleUnlistedLocked(s, listed, func(a *attempt) bool { return a.deliveredIn > 0 }, h.giveBackLocked)
+	h.settleAwaitedLocked(s, listed)
 	for _, a := range s.attempts {
 		a.deliveredIn = min(a.deliveredIn, 1) // the process counts its polls from 1 again
 	}

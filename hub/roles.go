@@ -120,6 +120,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 			h.sendRoleLocked(s)
 		}
 	}
+	h.obeyAwaitedLocked(&d)
 }
 
 // sendRoleLocked sends an agent its role when it changed.

@@ -264,7 +264,8 @@ func (s *session) live() fleet.Candidate {
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
 	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Checkpoint: a.checkpoint,
-		CheckpointDigest: a.checkpointDigest, Begun: a.accepted}
+		CheckpointDigest: a.checkpointDigest, Begun: a.accepted,
+		Awaits: a.instance.AwaitedFor() > 0}
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	enumspb "go.temporal.io/api/enums/v1"
 	workerpb "go.temporal.io/api/worker/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -60,6 +62,7 @@ type fakeTemporal struct {
 
 	unanswered int            // how many more joins have no answer
 	members    []fleet.Member // of the cluster c, as queries tell them
+	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
 }
 
 type fakePoll struct {
@@ -214,6 +217,22 @@ type fakeClient struct {
 }
 
 func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.temporal }
+
+func (c fakeClient) DescribeWorkflowExecution(
+	context.Context, string, string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	answer := &workflowservice.DescribeWorkflowExecutionResponse{}
+	if c.temporal.hasIt == "" {
+		return answer, nil
+	}
+	details, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Hub: c.temporal.hasIt})
+	answer.PendingActivities = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID("t", 1),
+		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+		State:        enumspb.PENDING_ACTIVITY_STATE_STARTED, HeartbeatDetails: details}}
+	return answer, err
+}
 
 func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
 	<-time.After(c.temporal.slow)

@@ -29,12 +29,18 @@ const (
 
 // Instances are the work of a service, system or sysbatch job. Each of them is a task.
 type Instances struct {
-	Count   int                 `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"Of a service: how many there are. Default 1."`
-	Task    *fleet.TaskSpec     `json:"task" doc:"What each of them is: a task for an agent, as POST /tasks takes it. What place and the job say is left out."`
-	Place   *Place              `json:"place,omitempty" doc:"Which agents may have one. Left out: all that handle the task's type."`
-	Health  *fleet.ServiceCheck `json:"health,omitempty" doc:"How its agent finds out whether an instance is well. Left out: it is while it runs."`
-	Service *fleet.Offer        `json:"service,omitempty" doc:"What others find the instances by: GET /services/{name}."`
-	Stop    *Stop               `json:"stop,omitempty" doc:"How an instance is stopped."`
+	Count      int                 `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"Of a service: how many there are. Default 1."`
+	Task       *fleet.TaskSpec     `json:"task" doc:"What each of them is: a task for an agent, as POST /tasks takes it. What place and the job say is left out."`
+	Place      *Place              `json:"place,omitempty" doc:"Which agents may have one. Left out: all that handle the task's type."`
+	Health     *fleet.ServiceCheck `json:"health,omitempty" doc:"How its agent finds out whether an instance is well. Left out: it is while it runs."`
+	Service    *fleet.Offer        `json:"service,omitempty" doc:"What others find the instances by: GET /services/{name}."`
+	Stop       *Stop               `json:"stop,omitempty" doc:"How an instance is stopped."`
+	Disconnect *Disconnect         `json:"disconnect,omitempty" doc:"What happens to an instance whose agent is out of touch."`
+}
+
+// Disconnect says what happens to an instance whose agent is out of touch.
+type Disconnect struct {
+	Grace fleet.Duration `json:"grace,omitempty" doc:"How long the agent has to come back. Until then its instances are not replaced, and go on if it comes back. At most 24h. Default 0s: they are replaced as soon as the agent is lost."`
 }
 
 // Stop says how an instance is stopped.

@@ -53,7 +53,8 @@ func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 	return attempts
 }
 
-// EndHeld ends attempts whose hub knows nothing of them any more. lease is how long their agents may go on with fenced
+// EndHeld ends attempts whose hub knows nothing of them any more, but for those whose agents have a disconnect grace:
+// these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long their agents may go on with fenced
 // work; nil: that is not known. It returns how many it ended.
 func (s Tasks) EndHeld(
 	ctx context.Context, held Held, by, reason string, lease *fleet.Duration,
@@ -62,6 +63,9 @@ func (s Tasks) EndHeld(
 	errs := make([]error, len(held))
 	parallel.Each(len(held), atOnce, func(i int) {
 		t, now := &held[i], time.Now().UTC()
+		if t.Delivery.Report.Awaits {
+			return
+		}
 		report := t.Delivery.Report // with its newest checkpoint
 		report.Hub, report.Outcome, report.Begun, report.Reason = t.Running().Hub, fleet.AttemptLost, true, reason
 		report.EndedAt, report.NoticedAt, report.LeaseRemaining = &now, &now, lease

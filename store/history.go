@@ -281,7 +281,7 @@ func endOfTime(e *historypb.HistoryEvent) (event, reason string) {
 	case enumspb.TIMEOUT_TYPE_START_TO_CLOSE:
 		return string(fleet.AttemptTimedOut), "the attempt ran longer than the task's timeout"
 	}
-	return string(fleet.AttemptLost), "no hub has heard of the attempt for " + fleet.AttemptBackstop.String()
+	return string(fleet.AttemptLost), "no hub has heard of the attempt for at least " + fleet.AttemptBackstop.String()
 }
 
 // Mark is a change of the status that a task's workflow shows to lists.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	workerpb "go.temporal.io/api/worker/v1"
@@ -59,7 +60,7 @@ func agentOf(c *fleet.Cluster, m *fleet.Member, live store.Live) api.Agent {
 	a.Health = m.HealthLevel()
 	heartbeat := live.Of(m)
 	published, _, _ := contract.StatusOf(heartbeat)
-	a.Connection = m.Connection(published)
+	a.Connection = m.Connection(published, time.Now())
 	if heartbeat != nil {
 		takeLive(&a, heartbeat)
 	}

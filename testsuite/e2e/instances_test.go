@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,14 +30,15 @@ type crew struct {
 	node    *plane.Node
 	cluster string
 
-	mu     sync.Mutex
-	begins map[string][]string      // the agents on which an instance began, by the instance's name
-	ends   map[string]chan struct{} // lets the handler of an agent return
+	mu      sync.Mutex
+	begins  map[string][]string      // the agents on which an instance began, by the instance's name
+	serving map[string][]string      // the agents on which an instance is now
+	ends    map[string]chan struct{} // lets the handler of an agent return
 }
 
 func newCrew(t *testing.T) *crew {
 	t.Helper()
-	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{},
+	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{}, serving: map[string][]string{},
 		ends: map[string]chan struct{}{}}
 	c.cluster = c.node.EnsureCluster(t, fleet.ClusterConfig{RoleLease: fleet.Duration(1250 * time.Millisecond)})
 	var err error
@@ -56,7 +58,14 @@ func (c *crew) agent(t *testing.T, name string) (*running, *network) {
 		_, instance, _ := job.CutInstanceID(task.ID)
 		c.mu.Lock()
 		c.begins[instance] = append(c.begins[instance], name)
+		c.serving[instance] = append(c.serving[instance], name)
 		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			at := slices.Index(c.serving[instance], name)
+			c.serving[instance] = slices.Delete(c.serving[instance], at, at+1)
+		}()
 		select {
 		case <-end:
 			return nil, nil
@@ -95,6 +104,13 @@ func (c *crew) of(instance string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.begins[instance]...)
+}
+
+// servers are the agents on which an instance is now.
+func (c *crew) servers(instance string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.serving[instance]...)
 }
 
 func (c *crew) waitBegins(t *testing.T, instance string, n int) []string {
@@ -203,6 +219,67 @@ func TestAKilledAgentsInstanceBeginsElsewhere(t *testing.T) {
 	c.waitBegins(t, "0", 3)
 	c.await(t, name, "0 running, 1 running, 2 running, 3 running")
 	require.Len(t, c.of("1"), touched)
+}
+
+// Nomad #16515, #15144 and #14925: work that must not be rescheduled is, when its agent is out of touch.
+func TestNomad16515ADisconnectPolicyHeedsDoNotReschedule(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		grace, more  string
+		moves, waits bool
+	}{
+		"back within the grace": {grace: "10m"},
+		"away for longer":       {grace: "1s", moves: true},
+		"away for longer, and not to be rescheduled": {grace: "1s", waits: true,
+			more: ", reschedule: {attempts: 0}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t)
+			first, second := plane.UniqueID("a"), plane.UniqueID("b")
+			_, wire := c.agent(t, first)
+			name := plane.UniqueID("j")
+			definition := fmt.Sprintf(`{job: %s, type: service, cluster: %s, recovery: {mode: cluster_recover%s}, instances: {
+				task: {type: serve}, disconnect: {grace: %s}, place: {affinity: %s}}}`, name, c.cluster, test.more, test.grace, first)
+			_, err := c.Jobs.Apply(t.Context(), name, []byte(definition), "")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), name) })
+			c.waitBegins(t, "0", 1)
+			require.Eventually(t, func() bool { return c.await(t, name, "0 running")[0].Agent == first }, patience,
+				20*time.Millisecond, "its hub has told who has it")
+			c.agent(t, second)
+			connection := func(is fleet.Connection) func() bool {
+				return func() bool {
+					var a api.Agent
+					call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+first, nil, &a)
+					return a.Connection == is
+				}
+			}
+
+			wire.cut()
+			begins := []string{first}
+			now := begins
+			switch {
+			case test.moves:
+				begins, now = []string{first, second}, []string{second}
+				require.Equal(t, begins, c.waitBegins(t, "0", 2))
+			case test.waits:
+				now = nil
+				c.await(t, name, "0 blocked") // a person decides
+			default:
+				require.Eventually(t, connection(fleet.Disconnected), patience, 20*time.Millisecond)
+				require.Equal(t, now, c.servers("0"), "its process goes on")
+			}
+			wire.heal()
+			require.Eventually(t, connection(fleet.Connected), patience, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return slices.Equal(now, c.servers("0")) }, patience, 20*time.Millisecond,
+				"what no longer counts is stopped")
+			if !test.waits {
+				require.Equal(t, now[0], c.await(t, name, "0 running")[0].Agent)
+			}
+			require.Equal(t, begins, c.of("0"))
+		})
+	}
 }
 
 func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {

@@ -69,7 +69,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
 		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + TimeoutMargin,
-		HeartbeatTimeout:       fleet.AttemptBackstop,
+		HeartbeatTimeout:       fleet.AttemptBackstop + d.task.Instance.AwaitedFor(),
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:                fmt.Sprintf("attempt %d of %s", number, d.task.Spec.Type),
@@ -192,7 +192,7 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 		}
 		report.Begun, report.LeaseRemaining = true, nil
 		report.Outcome = fleet.AttemptLost
-		report.Reason = "no hub has heard of the attempt for " + fleet.AttemptBackstop.String()
+		report.Reason = "no hub has heard of the attempt for at least " + fleet.AttemptBackstop.String()
 		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
 			report.Outcome, report.Reason = fleet.AttemptTimedOut, "the attempt ran longer than the task's timeout"
 		}

@@ -1,0 +1,125 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
+)
+
+// awaited is an attempt whose agent was given up and may still bring it back: it is an instance of a job with a
+// disconnect grace. It has no heartbeats meanwhile; its heartbeat timeout is longer by the grace.
+type awaited struct {
+	*attempt
+	until      time.Time
+	leaseUntil time.Time // until then the agent may go on with fenced work
+	why        string    // its agent was given up
+}
+
+// awaitLocked keeps an attempt of a session that was given up, if its job gives its agent time to come back. It returns
+// until when; zero: not at all.
+func (h *Hub) awaitLocked(a *attempt, e *ending) time.Time {
+	if a.instance.AwaitedFor() == 0 || e.evidence == "" || e.evidence == fleet.EvidenceProof ||
+		a.cancelling || a.evacuation != nil {
+		return time.Time{}
+	}
+	until := e.at.Add(a.instance.AwaitedFor() - e.after)
+	if !until.After(e.at) {
+		return time.Time{}
+	}
+	h.awaited[a.attemptKey] = &awaited{attempt: a, until: until, leaseUntil: e.at.Add(e.lease), why: e.reason}
+	return until
+}
+
+// giveUpAwaitedLocked loses an attempt that its agent will not bring back.
+func (h *Hub) giveUpAwaitedLocked(a *awaited, why string) {
+	delete(h.awaited, a.attemptKey)
+	h.loseLocked(a.attempt, why, time.Until(a.leaseUntil))
+}
+
+// settleAwaitedLocked settles the attempts that an agent had before, when it is back with those that it lists.
+func (h *Hub) settleAwaitedLocked(s *session, listed map[attemptKey]bool) {
+	for key, a := range h.awaited {
+		switch {
+		case a.session.agent != s.agent:
+		case a.session.instance != s.instance:
+			h.giveUpAwaitedLocked(a, "a newer process took its agent id")
+		case listed[key]:
+			delete(h.awaited, key) // it goes on
+		default:
+			a.leaseUntil = time.Time{} // by its own list the agent has stopped it
+			h.giveUpAwaitedLocked(a, "the agent no longer has the attempt")
+		}
+	}
+}
+
+// obeyAwaitedLocked loses the attempts whose agents a cluster has fenced, revoked or knows to be dead.
+func (h *Hub) obeyAwaitedLocked(d *contract.Directive) {
+	for _, a := range h.awaited {
+		s := a.session
+		switch death := d.Deaths.Of(s.agent, s.instance); {
+		case s.cluster != d.Cluster:
+		case d.Fenced(s.agent, s.epoch):
+			h.giveUpAwaitedLocked(a, "a newer process took its agent id")
+		case d.Ended(s.token):
+			h.giveUpAwaitedLocked(a, "its join token was revoked, and its session ended with it")
+		case death != nil:
+			a.leaseUntil = time.Time{}
+			h.giveUpAwaitedLocked(a, death.Reason)
+		}
+	}
+}
+
+// endAwaitedLocked ends the waits that are over.
+func (d detector) endAwaitedLocked(now time.Time) {
+	for key, a := range d.hub.awaited {
+		if now.Before(a.until) {
+			continue
+		}
+		delete(d.hub.awaited, key)
+		d.hub.wg.Go(func() { d.endWait(a) })
+	}
+}
+
+// endWait loses an attempt whose agent did not come back in time, unless another hub has it by now.
+func (d detector) endWait(a *awaited) {
+	h := d.hub
+	ctx, cancel := context.WithTimeout(h.run, judgeLimit)
+	defer cancel()
+	elsewhere, err := h.elsewhere(ctx, a.attempt)
+	if err != nil {
+		h.log.Warn("It is not known whether another hub has an attempt; it counts as lost", zap.String("task", a.task),
+			zap.Error(err))
+	}
+	if elsewhere {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.sessions[a.session.agent]; s != nil && s.attempts[a.attemptKey] != nil {
+		return // it came back meanwhile
+	}
+	h.giveUpAwaitedLocked(a, fmt.Sprintf("%s, nor within its disconnect grace of %s", a.why, a.instance.DisconnectGrace))
+}
+
+// elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub.
+func (h *Hub) elsewhere(ctx context.Context, a *attempt) (bool, error) {
+	t, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().Describe(ctx, a.task)
+	if err != nil {
+		return store.KindOf(err) == store.NotFound, err
+	}
+	running := t.Running()
+	return running == nil || running.Number != a.number || running.Hub != h.id, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// What becomes of an instance with a disconnect grace of ten seconds, and of another task, after their agent's
+// connection closed.
+func TestDisconnectGrace(t *testing.T) {
+	const grace = 10 * time.Second
+	back := func(instance string, with bool) func(b *bench, given protocol.Assignment) {
+		return func(b *bench, given protocol.Assignment) {
+			b.register("a", 2, func(r *protocol.Register) {
+				r.InstanceID = instance
+				if with {
+					r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token}}
+				}
+			})
+		}
+	}
+	direct := func(change func(*contract.Directive)) func(*bench, protocol.Assignment) {
+		return func(b *bench, _ protocol.Assignment) {
+			d := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive}
+			change(&d)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.applyDirectiveLocked(d)
+		}
+	}
+	for name, c := range map[string]struct {
+		then func(b *bench, given protocol.Assignment) // three seconds later
+		hub  string                                    // that has the attempt in the end
+		why  string                                    // it was lost; empty: it was not
+		soon bool                                      // it was lost before the grace was over
+	}{
+		"it stays away": {hub: "hub-1", why: "its connection closed and it did not come back within 1.05s, " +
+			"nor within its disconnect grace of 10s"},
+		"it comes back":                        {back("a-instance", true), "hub-1", "", false},
+		"it comes back to another hub":         {hub: "hub-2"},
+		"it has reported the end elsewhere":    {hub: ""},
+		"it comes back without the instance":   {back("a-instance", false), "hub-1", "the agent no longer has the attempt", true},
+		"a newer process takes its id":         {back("a-2", false), "hub-1", "a newer process took its agent id", true},
+		"a newer process comes to another hub": {direct(func(d *contract.Directive) { d.Fences = []contract.Fence{{AgentID: "a", MinEpoch: 9}} }), "hub-1", "a newer process took its agent id", true},
+		"its death is proven": {direct(func(d *contract.Directive) {
+			d.Deaths = fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "its host was deleted"}}
+		}), "hub-1", "its host was deleted", true},
+		"the instance is cancelled in the time": {func(b *bench, _ protocol.Assignment) { facts{b.Hub}.cancel([]byte("j~~0.1/1")) }, "hub-1", "it was cancelled while its agent was out of touch", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.hasIt = c.hub
+				a := b.register("a", 2)
+				b.pass(0)
+				given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+					in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", DisconnectGrace: fleet.Duration(grace)}
+				}))
+				a.takes("lane/c", task("t1"), given)
+				a.hangUp()
+				b.pass(3 * time.Second)
+				require.Nil(t, a.session())
+				require.Len(t, b.reported(), 1, "the other task goes elsewhere at once")
+				require.Equal(t, "t1/1", b.reported()[0].token)
+				lost := b.changed()[0]
+				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, lost.Attempts)
+				require.WithinDuration(t, time.Now().Add(grace-3*time.Second), lost.AwaitedUntil, 2*detectEvery)
+				held, err := b.holdsAttempts(t.Context(), contract.HoldsAttemptsInput{Cluster: "c",
+					Attempts: []fleet.HeldAttempt{{TaskID: "j~~0.1", Attempt: 1}}})
+				require.NoError(t, err)
+				require.Len(t, held.Held, 1, "healing leaves it alone")
+
+				if c.then != nil {
+					c.then(b, given)
+				}
+				b.pass(time.Second)
+				require.Equal(t, c.soon, len(b.reported()) == 2)
+				b.pass(grace)
+				if c.why == "" {
+					require.Len(t, b.reported(), 1)
+					return
+				}
+				require.Len(t, b.reported(), 2)
+				end := b.reported()[1]
+				require.Equal(t, fleet.AttemptLost, end.Outcome)
+				require.Equal(t, c.why, end.Reason)
+				require.True(t, end.Awaits)
+			})
+		})
+	}
+}
+
+// The attempt's token tells a hub that takes it over, too.
+func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.hasIt = "hub-1"
+		a := b.register("a", 1)
+		b.pass(0)
+		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
+			in.Instance = &fleet.InstanceOf{Job: "j", Name: "0", DisconnectGrace: fleet.Duration(10 * time.Second),
+				Health: &fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: "80"}}}
+		}))
+		facts{b.Hub}.rejoin()
+		a = b.register("a", 1, func(r *protocol.Register) {
+			r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token}}
+		})
+		<-a.poll(lists(given))
+		a.hangUp()
+		b.pass(9 * time.Second)
+		require.Empty(t, b.reported())
+		b.pass(2 * time.Second)
+		require.Len(t, b.reported(), 1)
+	})
+}
