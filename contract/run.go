@@ -108,6 +108,8 @@ type RunCarried struct {
 	Results map[string]json.RawMessage `json:"results,omitempty"`
 	// Bytes are what the run's payloads and results took so far.
 	Bytes int `json:"bytes"`
+	// Waits: it has not begun, and waits for the services that its job requires.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // Messages of the Run workflow. It takes a task's updates too, with the task's key.

@@ -120,8 +120,10 @@ func (c *checker) job() {
 	}
 	c.check(d.Update == nil || d.Type == job.Service || d.Type == job.System, "update",
 		"belongs to a service or system job: remove it")
-	c.check(d.Requires == nil || d.Type != "" && d.Type != job.Batch, "requires",
-		"belongs to a service, system or sysbatch job: remove it")
+	for n, name := range d.Required() {
+		c.invalid("requires.services", fleet.ValidateID("services", name))
+		c.check(n < maxRequired, "requires.services", "has more than %d services", maxRequired)
+	}
 	if d.Instances != nil || d.Type != "" && d.Type != job.Batch {
 		c.instances()
 		return

@@ -76,7 +76,8 @@ func Warnings(p *job.Plan) []string {
 func (c *checker) plan() *job.Plan {
 	d := c.definition
 	p := &job.Plan{Version: job.PlanVersion, Job: d.Job, Cluster: d.Cluster, Tenant: d.Tenant, Priority: d.Priority,
-		Labels: d.Labels, Deadline: d.Deadline, Concurrency: d.Concurrency, Budget: d.Budget}
+		Labels: d.Labels, Deadline: d.Deadline, Concurrency: d.Concurrency, Budget: d.Budget,
+		Requires: d.Requires}
 	for _, id := range c.order {
 		planned := job.PlannedStep{ID: id, Level: c.levels[id], Step: *d.Steps[id], Dynamic: c.dynamic[id]}
 		s := &planned.Step

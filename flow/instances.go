@@ -61,9 +61,7 @@ func (c *checker) instances() {
 		c.check(p.Affinity == "" || service, "instances.place.affinity",
 			"belongs to a service: a %s job has one instance on each agent", d.Type)
 	}
-	for n, name := range d.Required() {
-		c.invalid("requires.services", fleet.ValidateID("services", name))
-		c.check(n < maxRequired, "requires.services", "has more than %d services", maxRequired)
+	for _, name := range d.Required() {
 		c.check(in.Service == nil || in.Service.Name != name, "requires.services",
 			"has the job's own service %s, which could never start: remove it", name)
 	}

@@ -158,7 +158,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	var awaited time.Time
 	for _, a := range s.attempts {
 		if until := h.awaitLocked(a, &e); !until.IsZero() {
-			awaited = latest(awaited, until)
+			awaited = later(awaited, until)
 			continue
 		}
 		if len(held) < fleet.MaxTransfers {

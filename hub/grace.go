@@ -117,7 +117,7 @@ func (h *Hub) elsewhere(ctx context.Context, a *attempt) (bool, error) {
 	return running == nil || running.Number != a.number || running.Hub != h.id, nil
 }
 
-func latest(a, b time.Time) time.Time {
+func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -68,11 +69,11 @@ type Definition struct {
 	Budget      *Budget           `json:"budget,omitempty" doc:"What the models that its steps call may take in a run. One that has used it up is paused; each resume gives it as much again."`
 	Steps       map[string]*Step  `json:"steps,omitempty" doc:"Of a batch job: the steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
 	Instances   *Instances        `json:"instances,omitempty" doc:"Of a service, system or sysbatch job: what it has many of."`
-	Requires    *Requires         `json:"requires,omitempty" doc:"Of a service, system or sysbatch job: what must be there before its instances are started."`
+	Requires    *Requires         `json:"requires,omitempty" doc:"What must be there before a run begins, or instances are started."`
 	Update      *Update           `json:"update,omitempty" doc:"Of a service or system job: how a new version takes the place of the one before. Left out: all instances are replaced at a time."`
 }
 
-// Requires is what must be there before instances are started.
+// Requires is what must be there before a run begins, or instances are started.
 type Requires struct {
 	Services []string `json:"services" maxItems:"8" doc:"Each of these services of the same tenant must have a healthy instance. What runs already goes on when it has none any more."`
 }
@@ -83,6 +84,21 @@ func (d *Definition) Required() []string {
 		return nil
 	}
 	return d.Requires.Services
+}
+
+// A job or a run whose required services are missing looks for them again after a quarter of the time that it has done
+// so.
+const requiredSoon, requiredLate, requiredShare = 2 * time.Second, time.Minute, 4
+
+// LookAgain is how long a job or a run waits before it looks again for required services, after having done so for a
+// time.
+func (r *Requires) LookAgain(after time.Duration) time.Duration {
+	return min(max(after/requiredShare, requiredSoon), requiredLate)
+}
+
+// Lacking says that something waits for services that have no healthy instance.
+func (r *Requires) Lacking(missing []string) string {
+	return "it waits until a healthy instance of each required service is there: none of " + strings.Join(missing, ", ")
 }
 
 // Trigger starts runs by itself. Exactly one of its fields is given.

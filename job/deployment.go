@@ -2,7 +2,6 @@ package job
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -263,7 +262,7 @@ func (j *Job) Waiting() string {
 	if len(j.Missing) == 0 {
 		return ""
 	}
-	return "it waits until a healthy instance of each required service is there: none of " + strings.Join(j.Missing, ", ")
+	return (*Requires)(nil).Lacking(j.Missing)
 }
 
 // TakeHealth records what a hub said of an instance's health. It reports whether that is new.

@@ -24,6 +24,7 @@ type Plan struct {
 	Deadline    fleet.Duration    `json:"deadline,omitempty"`
 	Concurrency *Concurrency      `json:"concurrency,omitempty"`
 	Budget      *Budget           `json:"budget,omitempty"`
+	Requires    *Requires         `json:"requires,omitempty"`
 	Steps       []PlannedStep     `json:"steps"` // by level, then by id
 }
 

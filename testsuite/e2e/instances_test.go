@@ -369,6 +369,42 @@ func TestUnhealthyInstancesAreNotFoundAndBeginAgain(t *testing.T) {
 	require.Eventually(t, passing(0), patience, 50*time.Millisecond)
 }
 
+func TestWhatRequiresAServiceWaitsForIt(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a, service := plane.UniqueID("a"), plane.UniqueID("s")
+	c.agent(t, a)
+	needs := fmt.Sprintf(", requires: {services: [%s]}", service)
+	front := plane.UniqueID("j")
+	_, err := c.Jobs.Apply(t.Context(), front, fmt.Appendf(nil,
+		"{job: %s, type: service, cluster: %s, instances: {task: {type: serve}}%s}", front, c.cluster, needs), "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), front) })
+	batch := plane.UniqueID("j")
+	_, err = c.Jobs.Apply(t.Context(), batch, fmt.Appendf(nil,
+		"{job: %s, cluster: %s, steps: {a: {task: {type: exec, payload: {command: [\"true\"]}}}}%s}", batch, c.cluster, needs), "")
+	require.NoError(t, err)
+	run, err := c.Jobs.Dispatch(t.Context(), batch, api.DispatchRequest{})
+	require.NoError(t, err)
+	why := "it waits until a healthy instance of each required service is there: none of " + service
+	require.Eventually(t, func() bool {
+		r, err := c.Runs.Get(t.Context(), run.ID, 0)
+		require.NoError(t, err)
+		j, err := c.Jobs.Get(t.Context(), front, 0)
+		require.NoError(t, err)
+		return r.Status == job.RunBlocked && r.Why == why && slices.Equal(j.Missing, []string{service})
+	}, patience, 20*time.Millisecond)
+	require.Empty(t, c.of("0"))
+
+	c.apply(t, job.Service, ", service: {name: "+service+", port: 1}")
+	c.await(t, front, "0 running")
+	require.Eventually(t, func() bool {
+		r, err := c.Runs.Get(t.Context(), run.ID, 0)
+		require.NoError(t, err)
+		return r.Status == job.RunCompleted
+	}, patience, 20*time.Millisecond)
+}
+
 func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)

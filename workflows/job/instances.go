@@ -20,8 +20,6 @@ const (
 	lookSpacing = 500 * time.Millisecond
 	// lookEvery is how often a job looks without having been told that something has changed.
 	lookEvery = 30 * time.Minute
-	// A job whose required services are missing looks for them again after a quarter of the time that it has done so.
-	requiredSoon, requiredLate, requiredShare = 2 * time.Second, time.Minute, 4
 	// requiredFresh is how old the look at required services may be when an instance is started.
 	requiredFresh = 10 * time.Second
 	// tryAgain is how long a job waits after instances could not be started or stopped.
@@ -219,8 +217,7 @@ func (e *entity) lookAtInstances(ctx workflow.Context) {
 	e.job.Require(seen.Missing, now.UTC())
 	e.planned = e.planned && len(in.Definition.Required()) == 0
 	if len(seen.Missing) > 0 {
-		pause := min(max(now.Sub(e.job.MissingSince)/requiredShare, requiredSoon), requiredLate)
-		e.look, e.lookAt = true, now.Add(pause)
+		e.look, e.lookAt = true, now.Add(in.Definition.Requires.LookAgain(now.Sub(e.job.MissingSince)))
 	}
 	for _, task := range seen.Ended {
 		e.job.EndInstance(task, "", "its task ended without a word", now)

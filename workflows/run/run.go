@@ -77,6 +77,9 @@ func (r *run) begin(ctx workflow.Context) {
 			r.results = c.Results
 		}
 		r.ended = c.Ended
+		if c.Waits {
+			r.admission = nil
+		}
 		r.restore(c.Tasks)
 		for i := range r.ledger.Steps {
 			r.timer(ctx, &r.ledger.Steps[i])
@@ -109,6 +112,9 @@ func (r *run) wake(ctx workflow.Context, wait time.Duration, why string, over fu
 // loop begins steps until the run has ended.
 func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 	r.awaitStart(ctx)
+	if err := r.awaitServices(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -124,7 +130,7 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 		r.collect(now)
 		r.collectArrays(now)
 		if r.mayContinue(ctx) {
-			return nil, r.continueAsNew(ctx)
+			return nil, r.continueAsNew(ctx, false)
 		}
 		begin := r.ledger.Advance(&r.in.Plan, now)
 		if r.heedBudget(ctx, begin); r.ledger.Paused != nil || r.quiet {
@@ -191,11 +197,11 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 	return payloads <= carriedBytes || !bounded(ctx)
 }
 
-func (r *run) continueAsNew(ctx workflow.Context) error {
+func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
 	next := r.in
 	next.Done = nil
 	next.Carried = &contract.RunCarried{Ledger: *r.ledger, Ended: r.ended, Results: r.results,
-		Bytes: r.bytes, Tasks: map[string]contract.TaskInput{}}
+		Bytes: r.bytes, Tasks: map[string]contract.TaskInput{}, Waits: waits}
 	for _, w := range r.open {
 		next.Carried.Tasks[w.key] = w.task
 	}
@@ -322,6 +328,41 @@ func (r *run) awaitStart(ctx workflow.Context) {
 	r.showWaiting(ctx, fleet.StartsAt(r.in.StartAt))
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, r.ledger.Why),
 		func() bool { return r.ledger.Cancel != nil })
+}
+
+// awaitServices waits until each service that the job requires has a healthy instance. A cancellation and the deadline
+// of the run end the wait.
+func (r *run) awaitServices(ctx workflow.Context) error {
+	if r.in.Plan.Requires == nil || r.in.Carried != nil && !r.in.Carried.Waits {
+		return nil
+	}
+	began := workflow.Now(ctx)
+	over := func() bool { return r.ledger.Cancel != nil || ctx.Err() != nil }
+	question := contract.LookAtInstances{Job: r.in.Plan.Job,
+		Definition: &job.Definition{Tenant: r.in.Plan.Tenant, Requires: r.in.Plan.Requires}}
+	for !over() {
+		seen, err := contract.LookAtInstancesActivity.Execute(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue:           contract.WorkerQueue,
+			StartToCloseTimeout: 15 * time.Second,
+			Summary:             "required services",
+		}), question).Get(ctx)
+		if err != nil || len(seen.Missing) == 0 {
+			return nil // an error is the cancellation: the activity is tried again after all others
+		}
+		now := workflow.Now(ctx)
+		wait := r.in.Plan.Requires.LookAgain(now.Sub(began))
+		if at := r.ledger.DeadlineAt; at != nil {
+			if wait = min(wait, at.Sub(now)); wait <= 0 {
+				return nil
+			}
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
+			return r.continueAsNew(ctx, true)
+		}
+		r.showWaiting(ctx, r.in.Plan.Requires.Lacking(seen.Missing))
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, "until it looks for required services again"), over)
+	}
+	return nil
 }
 
 // admit waits until the run may begin, where its job bounds how many go at a time.

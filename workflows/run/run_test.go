@@ -567,6 +567,51 @@ func TestMarksOfWaitingRuns(t *testing.T) {
 	require.Equal(t, []string{string(contract.RunWaiting), string(job.RunBlocked), ""}, marks)
 }
 
+// A run of a job with required services begins when each of them has a healthy instance.
+func TestARunWaitsForRequiredServices(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lacking int // looks that find none
+		more    string
+		cancel  bool
+		want    job.RunStatus
+	}{
+		"they come":           {lacking: 3, want: job.RunCompleted},
+		"they are there":      {want: job.RunCompleted},
+		"the deadline passes": {lacking: 1000, more: "deadline: 10m\n", want: job.RunFailed},
+		"somebody cancels it": {lacking: 1000, cancel: true, want: job.RunCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, nil)
+			looks := 0
+			h.RegisterActivityWithOptions(func(in contract.LookAtInstances) (contract.InstancesSeen, error) {
+				require.Equal(t, []string{"db"}, in.Definition.Required())
+				if looks++; looks > c.lacking {
+					return contract.InstancesSeen{}, nil
+				}
+				return contract.InstancesSeen{Missing: []string{"db"}}, nil
+			}, activity.RegisterOptions{Name: contract.LookAtInstancesActivity.Name})
+			h.RegisterDelayedCallback(func() {
+				if c.lacking > 0 {
+					l := h.view(t)
+					require.Equal(t, job.RunBlocked, l.Status)
+					require.Equal(t, "it waits until a healthy instance of each required service is there: none of db", l.Why)
+				}
+				if c.cancel {
+					h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
+				}
+			}, 3*time.Second)
+			h.start(t, head+c.more+"requires: {services: [db]}\nsteps:\n  a: {task: {type: echo}}\n", "")
+			require.Equal(t, c.want, h.outcome(t).Status)
+			require.Equal(t, c.want == job.RunCompleted, len(h.begun) == 1)
+			if c.want == job.RunCompleted {
+				require.Equal(t, c.lacking+1, looks)
+			}
+		})
+	}
+}
+
 const heldWhy = "step a: it failed, and a person decides how to go on: 1 of 1 attempts failed; last: disk full"
 
 // A step without a safety mark is tried again after a failure, and waits for a person when its agent was lost.
@@ -659,6 +704,38 @@ func TestPauseAndCancel(t *testing.T) {
 		require.Equal(t, "not needed", l.Why)
 		require.Equal(t, "a failed, b failed, c skipped", statuses(l))
 	})
+}
+
+// A run that waits for services for long goes on in others, and then is admitted.
+func TestContinuesAsNewWhileItWaits(t *testing.T) {
+	t.Parallel()
+	in := contract.RunInput{Inputs: json.RawMessage(`{"n": 3}`)}
+	for n := range 3 {
+		h := newHarness(t, nil)
+		looks := 0
+		h.RegisterActivityWithOptions(func(contract.LookAtInstances) (contract.InstancesSeen, error) {
+			if looks++; n == 2 && looks == 2 {
+				return contract.InstancesSeen{}, nil
+			}
+			return contract.InstancesSeen{Missing: []string{"db"}}, nil
+		}, activity.RegisterOptions{Name: contract.LookAtInstancesActivity.Name})
+		if n < 2 {
+			h.RegisterDelayedCallback(func() { h.SetContinueAsNewSuggested(true) }, time.Minute)
+		}
+		h.startWith(t, strings.Replace(diamond, "steps:", "deadline: 1h\nrequires: {services: [db]}\nsteps:", 1), in)
+		var again *workflow.ContinueAsNewError
+		if n == 2 {
+			l := h.outcome(t)
+			require.Equal(t, "a completed, b completed, c completed, d completed", statuses(l))
+			require.Equal(t, in.Carried.Ledger.DeadlineAt, l.DeadlineAt)
+			return
+		}
+		require.ErrorAs(t, h.GetWorkflowError(), &again)
+		require.Empty(t, h.begun)
+		in = contract.RunInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.True(t, in.Carried.Waits)
+	}
 }
 
 // A run whose history is long goes on in another one, when no task is open.
