@@ -17,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// TestRecordRequires records a service that waits until another is there. It only runs when asked.
+// TestRecordRequires records a service and a run that wait until another service is there. It only runs when asked.
 func TestRecordRequires(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")
@@ -42,9 +42,18 @@ func TestRecordRequires(t *testing.T) {
 	}
 	web := apply("recorded-web", "instances: {task: {type: serve}}\nrequires: {services: [recorded-db]}\nupdate: {healthy_after: 200ms}")
 	becomes(web, func(j *job.Job) bool { return len(j.Missing) == 1 && len(j.Instances) == 0 && j.Waiting() != "" })
+	_, plan, err := flow.Read("job.yaml", []byte("job: recorded-build\ncluster: requires\nrequires: {services: [recorded-db]}\nsteps: {a: {wait: {for: 1s}}}\n"))
+	require.NoError(t, err)
+	in := contract.RunInput{Plan: *plan, Origin: job.Origin{By: "ada"}}
+	begin := contract.StartOfRun("requires", &in, 0)
+	_, err = c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
+	require.NoError(t, err)
+	standing(t, c, "requires", job.RunBlocked)
 	db := apply("recorded-store", "instances: {task: {type: serve}, service: {name: recorded-db}}")
 	becomes(web, func(j *job.Job) bool { return j.Passing() == 1 && j.Waiting() == "" })
 	becomes(web, func(j *job.Job) bool { return j.Deployment().Status == job.DeploymentSuccessful })
+	closed(t, c, contract.RunWorkflowID("requires"))
+	save(t, c, contract.RunWorkflow, "requires", contract.RunWorkflowID("requires"))
 	for _, id := range []string{web, db} {
 		update(t, c, id, contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada", Reason: "recorded"})
 		closed(t, c, id)
