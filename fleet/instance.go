@@ -26,7 +26,8 @@ type InstanceOf struct {
 // MaxDisconnectGrace bounds what a job may say.
 const MaxDisconnectGrace = 24 * time.Hour
 
-// AwaitedFor is how long the agent of an instance may be out of touch before the instance counts as lost; 0 without one.
+// AwaitedFor is how long the agent of an instance may be out of touch before the instance counts as lost; 0 without an
+// instance.
 func (i *InstanceOf) AwaitedFor() time.Duration {
 	if i == nil {
 		return 0

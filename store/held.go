@@ -54,8 +54,8 @@ func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 }
 
 // EndHeld ends attempts whose hub knows nothing of them any more, but for those whose agents have a disconnect grace:
-// these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long their agents may go on with fenced
-// work; nil: that is not known. It returns how many it ended.
+// these have a heartbeat timeout that is longer by it, and end by that if no agent brings them back. lease is how long
+// their agents may go on with fenced work; nil: that is not known. It returns how many it ended.
 func (s Tasks) EndHeld(
 	ctx context.Context, held Held, by, reason string, lease *fleet.Duration,
 ) (ended int, err error) {

@@ -340,14 +340,15 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 	over := func() bool { return r.ledger.Cancel != nil || ctx.Err() != nil }
 	question := contract.LookAtInstances{Job: r.in.Plan.Job,
 		Definition: &job.Definition{Tenant: r.in.Plan.Tenant, Requires: r.in.Plan.Requires}}
+	looks := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           contract.WorkerQueue,
+		StartToCloseTimeout: 15 * time.Second,
+		Summary:             "required services",
+	})
 	for !over() {
-		seen, err := contract.LookAtInstancesActivity.Execute(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue:           contract.WorkerQueue,
-			StartToCloseTimeout: 15 * time.Second,
-			Summary:             "required services",
-		}), question).Get(ctx)
+		seen, err := contract.LookAtInstancesActivity.Execute(looks, question).Get(ctx)
 		if err != nil || len(seen.Missing) == 0 {
-			return nil // an error is the cancellation: the activity is tried again after all others
+			return nil //nolint:nilerr // the cancellation: the activity is tried again after all other errors
 		}
 		now := workflow.Now(ctx)
 		wait := r.in.Plan.Requires.LookAgain(now.Sub(began))
