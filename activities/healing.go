@@ -126,9 +126,10 @@ func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.T
 }
 
 // runningAlone is the attempt of a task that counts as running and gave its last sign of life before a time; nil: none.
+// One whose agent may be away for long has a heartbeat timeout for that.
 func runningAlone(task *store.Task, before time.Time) *fleet.Orphan {
 	d := task.Delivery
-	if d == nil || d.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || !d.SeenAt.Before(before) {
+	if d == nil || d.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || !d.SeenAt.Before(before) || d.Report.Awaits {
 		return nil
 	}
 	return &fleet.Orphan{
