@@ -66,6 +66,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	c.Deaths = c.Deaths[max(0, len(c.Deaths)-maxDeaths):]
 	if m.Status == AgentOffline {
 		c.freeRoles(m.AgentID, now)
+		m.AwaitedUntil = time.Time{}
 	}
 	return nil
 }

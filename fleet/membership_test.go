@@ -308,10 +308,13 @@ func TestProofFreesRoles(t *testing.T) {
 	c.Config.ReplicationMode = ActivePassive
 	c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon)
 	c.Leader = "a"
-	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon}, "h1"))
+	require.True(t, c.Apply(Transition{AgentID: "a", Instance: "a1", Epoch: 1, Status: AgentOffline, At: noon,
+		AwaitedUntil: noon.Add(time.Hour)}, "h1"))
+	require.Equal(t, Disconnected, c.Member("a").Connection("", noon))
 	c.VacateLeader(3*time.Second, noon)
 	c.Shards = Shards{{From: "a", FreeAt: noon.Add(time.Minute)}, {From: "b", FreeAt: noon.Add(time.Minute)}}
 	require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a", By: "ops", Proof: "x"}, noon))
+	require.Equal(t, GivenUp, c.Member("a").Connection("", noon), "no instance waits for it")
 	require.Equal(t, noon, c.LeaderFreeAt)
 	require.Equal(t, noon, c.Shards[0].FreeAt)
 	require.Equal(t, noon.Add(time.Minute), c.Shards[1].FreeAt, "another agent's")
