@@ -352,6 +352,9 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutpu
 	if token != nil && json.Unmarshal(token, &at) != nil {
 		return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list")
 	}
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	results, next, err := h.Store.Arrays().Results(ctx, &a, at, in.PageSize)
@@ -371,6 +374,9 @@ const streamed = 1000
 func (h *Handlers) stream(ctx context.Context, in *IDInput) (*huma.StreamResponse, error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
+		return nil, err
+	}
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
 		return nil, err
 	}
 	results, next, err := h.Store.Arrays().Results(ctx, &a, nil, streamed)

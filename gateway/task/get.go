@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -78,6 +79,9 @@ func (h *Handlers) describeSince(ctx context.Context, id string, age time.Durati
 
 // complete adds to a described task what only the workflow, its history or its cluster knows.
 func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, error) {
+	if err := httpapi.Reserve(ctx, min(task.HistoryBytes, store.ResultsTake)); err != nil {
+		return task.Task, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if task.Status.Final() {
