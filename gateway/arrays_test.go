@@ -232,13 +232,17 @@ func TestLargeReadsAreCountedFirst(t *testing.T) {
 	for path, want := range map[string]int64{
 		arraysPath + "/a-1/results":        store.ResultsTake,
 		arraysPath + "/a-1/results.ndjson": store.ResultsTake,
-		"/api/v1/agents/tasks/t-1":         3 << 20,
-		"/api/v1/agents/tasks/t-1/log":     3 << 20,
+		"/api/v1/agents/tasks/t-1":         2 << 20,
+		// the task itself comes first
+		"/api/v1/agents/tasks/t-1?include=history": 3 << 20,
+		"/api/v1/agents/tasks/t-1/log":             3 << 20,
 	} {
 		var asked int64
 		r := newRequest(http.MethodGet, path, "")
 		problem(t, serveRequest(h, r.WithContext(httpapi.WithReserve(r.Context(), func(bytes int64) error {
-			asked = bytes
+			if asked = bytes; bytes < want {
+				return nil
+			}
 			return httpapi.RetryAfter(time.Second, "too many")
 		}))), http.StatusTooManyRequests, protocol.CodeRateLimited)
 		require.Equal(t, want, asked, path)

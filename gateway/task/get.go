@@ -42,7 +42,7 @@ func (h *Handlers) waitForTask(
 			return false, err
 		}
 		if task, err = h.complete(ctx, found); err == nil {
-			err = h.include(ctx, &task, found.Delivery, parts)
+			err = h.include(ctx, &task, &found, parts)
 		}
 		return true, err
 	})
@@ -77,9 +77,12 @@ func (h *Handlers) describeSince(ctx context.Context, id string, age time.Durati
 	return task, nil
 }
 
+// endTakes is about what reading a task's end takes at most, in bytes: its result.
+const endTakes = 2 << 20
+
 // complete adds to a described task what only the workflow, its history or its cluster knows.
 func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, error) {
-	if err := httpapi.Reserve(ctx, min(task.HistoryBytes, store.ResultsTake)); err != nil {
+	if err := httpapi.Reserve(ctx, min(task.HistoryBytes, endTakes)); err != nil {
 		return task.Task, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
@@ -110,7 +113,13 @@ const (
 )
 
 // include puts in what was asked for beside the task itself.
-func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Delivery, parts []string) error {
+func (h *Handlers) include(ctx context.Context, task *api.Task, found *store.Task, parts []string) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	if err := httpapi.Reserve(ctx, min(found.HistoryBytes, store.ResultsTake)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if slices.Contains(parts, includePayload) {
@@ -126,7 +135,7 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Deliv
 		return nil
 	}
 	var err error
-	task.History, err = h.Store.Tasks().History(ctx, task, now)
+	task.History, err = h.Store.Tasks().History(ctx, task, found.Delivery)
 	return h.Answer(err, "read a task's history", protocol.CodeUnknownTask)
 }
 
