@@ -323,6 +323,9 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 		return nil, err
 	}
 	from, _ := strconv.Atoi(string(token))
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil { // a worker may read the whole history for it
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	page, err := h.Store.Arrays().Elements(ctx, a.ID, contract.ElementsRequest{Status: in.Status, From: from,

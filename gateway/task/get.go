@@ -3,12 +3,14 @@ package task
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
@@ -64,6 +66,11 @@ func (h *Handlers) describeSince(ctx context.Context, id string, age time.Durati
 	id, err := rest.OwnTask(ctx, id)
 	if err != nil {
 		return store.Task{}, err
+	}
+	if strings.Contains(id, array.Mark) { // a worker may read the whole history of the array for it
+		if err := httpapi.Reserve(ctx, endTakes); err != nil {
+			return store.Task{}, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
