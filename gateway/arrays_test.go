@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -14,7 +15,9 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const arraysPath = "/api/v1/agents/arrays"
@@ -217,4 +220,33 @@ func TestTenantsHaveTheirOwnArrays(t *testing.T) {
 	problem(t, do("beta", http.MethodPost, arraysPath+"/acme:a-1/cancel", ""), http.StatusNotFound,
 		protocol.CodeUnknownArray)
 	problem(t, do("beta", http.MethodGet, tasksPath+"/acme:a-1~.1", ""), http.StatusNotFound, protocol.CodeUnknownTask)
+}
+
+// What reads much is counted before it reads, so that many such requests at once are refused and not read.
+func TestLargeReadsAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	f, h, _ := servedArrays(t)
+	do(h, http.MethodPost, arraysPath, `{"id":"a-1","type":"x","cluster":"default","count":3}`)
+	do(h, http.MethodPost, "/api/v1/agents/tasks", `{"id":"t-1","type":"x","cluster":"default"}`)
+	f.executions[contract.TaskWorkflowID("t-1")].info.HistorySizeBytes = 3 << 20
+	for path, want := range map[string]int64{
+		arraysPath + "/a-1/elements":       store.ResultsTake,
+		"/api/v1/agents/tasks/a-1~.1":      2 << 20,
+		arraysPath + "/a-1/results":        store.ResultsTake,
+		arraysPath + "/a-1/results.ndjson": store.ResultsTake,
+		"/api/v1/agents/tasks/t-1":         2 << 20,
+		// the task itself comes first
+		"/api/v1/agents/tasks/t-1?include=history": 3 << 20,
+		"/api/v1/agents/tasks/t-1/log":             3 << 20,
+	} {
+		var asked int64
+		r := newRequest(http.MethodGet, path, "")
+		problem(t, serveRequest(h, r.WithContext(httpapi.WithReserve(r.Context(), func(bytes int64) error {
+			if asked = bytes; bytes < want {
+				return nil
+			}
+			return httpapi.RetryAfter(time.Second, "too many")
+		}))), http.StatusTooManyRequests, protocol.CodeRateLimited)
+		require.Equal(t, want, asked, path)
+	}
 }

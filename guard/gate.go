@@ -153,7 +153,7 @@ func (g *Gate) admit(
 			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere",
 		)
 	}
-	landed, err := g.takeOff(r, route, &id, params["id"])
+	ctx, landed, err := g.takeOff(ctx, r, route, &id, params["id"])
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -167,15 +167,15 @@ func (g *Gate) admit(
 
 // takeOff counts a request among what its client has under way. agent is the one that a session's request is of.
 func (g *Gate) takeOff(
-	r *http.Request, route httpapi.Route, id *access.Identity, agent string,
-) (landed func(), err error) {
+	ctx context.Context, r *http.Request, route httpapi.Route, id *access.Identity, agent string,
+) (_ context.Context, landed func(), err error) {
 	switch {
 	case route.Policy.IsSession():
-		return g.inFlight.begin("agent "+agent, r, route, maxHeld, maxAgentBytes)
+		return g.inFlight.begin(ctx, "agent "+agent, r, route, maxHeld, maxAgentBytes)
 	case id.Known():
-		return g.inFlight.begin(string(id.Kind)+" "+id.ID, r, route, maxHeld, maxBytes)
+		return g.inFlight.begin(ctx, string(id.Kind)+" "+id.ID, r, route, maxHeld, maxBytes)
 	}
-	return g.inFlight.begin(addressKey(httpapi.ClientOf(r).Address), r, route, maxHeld, maxStrangerBytes)
+	return g.inFlight.begin(ctx, addressKey(httpapi.ClientOf(r).Address), r, route, maxHeld, maxStrangerBytes)
 }
 
 // failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
@@ -319,7 +319,7 @@ func (u *Unlocked) Admit(
 		}
 		client, most = "agent "+params["id"], maxAgentBytes
 	}
-	landed, err := u.inFlight.begin(client, r, route, maxHeldLocal, most)
+	ctx, landed, err := u.inFlight.begin(ctx, client, r, route, maxHeldLocal, most)
 	if err != nil {
 		return ctx, nil, err
 	}

@@ -1,11 +1,11 @@
 package guard
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +27,10 @@ const (
 	maxStrangerBytes = 64 << 10
 	// maxAllBytes bounds the bodies of all clients that are no agents, and those of all agents.
 	maxAllBytes = 128 << 20
+	// maxAnswers bounds what reading and writing the large answers to one client's requests takes, and maxAllAnswers
+	// that of all clients together: an answer stays in memory until its client has read it.
+	maxAnswers    = 32 << 20
+	maxAllAnswers = 128 << 20
 )
 
 // inFlight is what is under way.
@@ -34,21 +38,23 @@ type inFlight struct {
 	mu      sync.Mutex
 	clients map[string]*flight
 	all     map[bool]int64 // bytes, by whether they are agents'
+	answers int64          // bytes of all clients' answers
 }
 
 // flight is what one client has under way.
 type flight struct {
 	requests, held int
-	bytes          int64
+	bytes, answers int64
 }
 
 func newInFlight() *inFlight { return &inFlight{clients: map[string]*flight{}, all: map[bool]int64{}} }
 
-// begin counts a request of a client until end is called; or it returns the problem to answer with.
-func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64) (
-	end func(), err error,
-) {
-	held := route.Held || strings.Contains(r.URL.RawQuery, "wait=")
+// begin counts a request of a client until end is called; or it returns the problem to answer with. In the context that
+// it returns, what the answer takes is counted too.
+func (f *inFlight) begin(
+	ctx context.Context, client string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64,
+) (_ context.Context, end func(), err error) {
+	held := route.Held || r.URL.Query().Has("wait")
 	size := bodySize(r, route)
 	agents := route.Policy.IsSession()
 	if route.Policy.IsJoin() {
@@ -62,15 +68,15 @@ func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mo
 	}
 	switch {
 	case c.requests >= 4*mostHeld && !route.Policy.IsJoin(): // who reads slowly keeps answers in memory
-		return nil, httpapi.RetryAfter(time.Second, "too many requests at the same time: read the answers to those before")
+		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests at the same time: read the answers to those before")
 	case held && c.held >= mostHeld:
-		return nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
+		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
 			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
 	case size > 0 && c.bytes > 0 && c.bytes+size > mostBytes:
-		return nil, httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
+		return ctx, nil, httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
 			strconv.FormatInt(mostBytes>>10, 10)+" KiB of one client; send the next after the answer to this one")
 	case size > 0 && f.all[agents] > 0 && f.all[agents]+size > maxAllBytes:
-		return nil, httpapi.RetryAfter(time.Second,
+		return ctx, nil, httpapi.RetryAfter(time.Second,
 			"the server has too many bytes of request bodies from all clients at the same time: try again")
 	}
 	f.clients[client] = c
@@ -80,11 +86,28 @@ func (f *inFlight) begin(client string, r *http.Request, route httpapi.Route, mo
 	if held {
 		c.held++
 	}
-	return sync.OnceFunc(func() {
+	var answer int64
+	reserve := func(bytes int64) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		more := bytes - answer
+		if more <= 0 {
+			return nil
+		}
+		full := c.answers > 0 && c.answers+more > maxAnswers || f.answers > 0 && f.answers+more > maxAllAnswers
+		if full && !mutates(r.Method) { // what was changed is told
+			return httpapi.RetryAfter(time.Second, "too many large answers at the same time: read those before")
+		}
+		answer, c.answers, f.answers = bytes, c.answers+more, f.answers+more
+		return nil
+	}
+	return httpapi.WithReserve(ctx, reserve), sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		c.requests--
 		c.bytes -= size
+		c.answers -= answer
+		f.answers -= answer
 		f.all[agents] -= size
 		if held {
 			c.held--

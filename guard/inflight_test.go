@@ -176,3 +176,71 @@ func TestRequestsAtATimeAreBounded(t *testing.T) {
 	c.answer()
 	require.Empty(t, read(one))
 }
+
+// What is read for an answer, and the answer itself, stay in memory until the client has read it.
+func TestLargeAnswersAtATimeAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	gate := s.gate(Options{})
+	var tokens []string
+	for i := range byte(5) {
+		token, _ := s.add(i, access.Record{Kind: access.APIToken, Role: access.Viewer})
+		tokens = append(tokens, token)
+	}
+	read := func(token string, bytes int64) (done func(int), err error) {
+		ctx, done, err := gate.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View}, nil)
+		require.NoError(t, err)
+		return done, httpapi.Reserve(ctx, bytes)
+	}
+	refused := func(token string, bytes int64) {
+		t.Helper()
+		done, err := read(token, bytes)
+		done(http.StatusTooManyRequests)
+		code, _ := httpapi.Code(err)
+		require.Equal(t, protocol.CodeRateLimited, code)
+	}
+	const large = maxAnswers / 2
+	var open []func(int)
+	for _, token := range tokens[:4] {
+		for range 2 {
+			done, err := read(token, large)
+			require.NoError(t, err)
+			open = append(open, done)
+		}
+		refused(token, 1)
+	}
+	refused(tokens[4], large) // all together
+	ctx, done, err := gate.Admit(request(http.MethodPost, tokens[0]), httpapi.Route{Policy: access.View}, nil)
+	require.NoError(t, err)
+	require.NoError(t, httpapi.Reserve(ctx, large), "what was changed is told")
+	done(http.StatusOK)
+	open[0](http.StatusOK)
+	done, err = read(tokens[4], large)
+	require.NoError(t, err)
+	done(http.StatusOK)
+	for _, done := range open[1:] {
+		done(http.StatusOK)
+	}
+	ctx, done, err = gate.Admit(request(http.MethodGet, tokens[0]), httpapi.Route{Policy: access.View}, nil)
+	require.NoError(t, err)
+	defer done(http.StatusOK)
+	require.NoError(t, httpapi.Reserve(ctx, 2*maxAnswers), "the only one is always let in")
+	require.NoError(t, httpapi.Reserve(ctx, maxAnswers), "that is a part of it")
+}
+
+// The name of a parameter may be written in other ways.
+func TestAnEncodedWaitIsAWait(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	c := crowd{t: t, gate: s.gate(Options{})}
+	wait := func() string {
+		r := request(http.MethodGet, token)
+		r.URL.RawQuery = "%77ait=60s"
+		return c.send(r, httpapi.Route{Policy: access.View}, "")
+	}
+	for range maxHeld {
+		require.Empty(t, wait())
+	}
+	require.Equal(t, protocol.CodeRateLimited, wait())
+}

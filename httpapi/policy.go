@@ -218,6 +218,7 @@ func (s *Server) admit(c *gin.Context) {
 		return
 	}
 	c.Request = c.Request.WithContext(ctx)
+	countAnswer(c)
 	c.Next()
 	c.Writer.WriteHeaderNow()
 }

@@ -135,7 +135,7 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 	if err != nil {
 		return Task{}, err
 	}
-	t := Task{whole: true, Task: api.Task{ID: id, Type: a.Type, Cluster: a.Cluster, Tenant: a.Tenant, Labels: a.Labels,
+	t := Task{whole: true, HistoryBytes: ResultsTake, Task: api.Task{ID: id, Type: a.Type, Cluster: a.Cluster, Tenant: a.Tenant, Labels: a.Labels,
 		WorkflowID: a.WorkflowID, RunID: a.RunID}}
 	if _, number, element := array.ElementOf(id); element {
 		page, err := s.Arrays().Elements(ctx, named, contract.ElementsRequest{From: number, Limit: 1})
@@ -173,8 +173,8 @@ type ResultsAt struct {
 const (
 	// resultBytes bounds what is read of an array's results at a time, but for what one event has.
 	resultBytes = 2 << 20
-	// resultEvents is how many events are read at a time: each may bring 1 MiB.
-	resultEvents = 20
+	// ResultsTake is about what reading one page of them takes, in bytes, copies included.
+	ResultsTake = 8 << 20
 )
 
 // Results are up to limit results of an array's elements that completed, or 2 MiB of them, in the order in which they
@@ -189,7 +189,7 @@ func (s Arrays) Results(
 	for {
 		page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 			&workflowservice.GetWorkflowExecutionHistoryRequest{
-				Namespace: s.Namespace, NextPageToken: at.Page, MaximumPageSize: resultEvents,
+				Namespace: s.Namespace, NextPageToken: at.Page, MaximumPageSize: historyPage,
 				Execution: &commonpb.WorkflowExecution{WorkflowId: a.WorkflowID, RunId: at.Run},
 			})
 		if err != nil {
@@ -201,7 +201,7 @@ func (s Arrays) Results(
 			found = append(found, resultsOf(e)...)
 			after = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 		}
-		found = found[min(at.Skip, len(found)):]
+		found = found[min(max(0, at.Skip), len(found)):]
 		for i := range found {
 			if len(results) == limit || bytes > resultBytes {
 				return results, &ResultsAt{Run: at.Run, Page: at.Page, Skip: at.Skip + i}, nil

@@ -17,6 +17,9 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// historyPage is how many events of a history are read at a time: each may bring 1 MiB.
+const historyPage = 8
+
 // Events are the events of a workflow, of all runs that continued each other up to this one, oldest first. An error
 // ends them.
 func (s Store) Events(ctx context.Context, workflowID, runID string) iter.Seq2[*historypb.HistoryEvent, error] {
@@ -26,7 +29,7 @@ func (s Store) Events(ctx context.Context, workflowID, runID string) iter.Seq2[*
 			for token, begin := []byte(nil), true; begin || len(token) > 0; begin = false {
 				page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 					&workflowservice.GetWorkflowExecutionHistoryRequest{
-						Namespace: s.Namespace, NextPageToken: token,
+						Namespace: s.Namespace, NextPageToken: token, MaximumPageSize: historyPage,
 						Execution: &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: runID},
 					})
 				if err != nil {

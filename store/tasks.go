@@ -45,6 +45,7 @@ type Task struct {
 	Mark         fleet.TaskStatus // the status that the workflow has written where lists see it
 	MarkedAt     time.Time        // when the mark was set or removed; zero: never
 	Delivery     *Delivery        // the pending one; nil: there is none, or it is not known
+	HistoryBytes int64            // of its workflow; 0: not known
 	idle         bool             // neither a delivery nor a workflow task is under way
 	whole        bool             // nothing more is known of it
 }
@@ -68,7 +69,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	id, _ := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId())
 	attributes := info.GetSearchAttributes().GetIndexedFields()
 	mark := fleet.TaskStatus(contract.Keyword(attributes, contract.AttrStatus))
-	t := Task{Mark: mark, Task: api.Task{
+	t := Task{Mark: mark, HistoryBytes: info.GetHistorySizeBytes(), Task: api.Task{
 		ID:         id,
 		WorkflowID: info.GetExecution().GetWorkflowId(),
 		RunID:      info.GetExecution().GetRunId(),

@@ -323,6 +323,9 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 		return nil, err
 	}
 	from, _ := strconv.Atoi(string(token))
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil { // a worker may read the whole history for it
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	page, err := h.Store.Arrays().Elements(ctx, a.ID, contract.ElementsRequest{Status: in.Status, From: from,
@@ -352,6 +355,9 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutpu
 	if token != nil && json.Unmarshal(token, &at) != nil {
 		return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list")
 	}
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	results, next, err := h.Store.Arrays().Results(ctx, &a, at, in.PageSize)
@@ -371,6 +377,9 @@ const streamed = 1000
 func (h *Handlers) stream(ctx context.Context, in *IDInput) (*huma.StreamResponse, error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
+		return nil, err
+	}
+	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
 		return nil, err
 	}
 	results, next, err := h.Store.Arrays().Results(ctx, &a, nil, streamed)

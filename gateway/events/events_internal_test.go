@@ -1,15 +1,18 @@
 package events
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -236,4 +239,37 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 		EventData: fleet.EventData{Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x"}}, first[0].Event)
 	require.Equal(t, "h.p.5", first[1].id)
 	require.Len(t, run(2), 1)
+}
+
+// A token that asks for the past many times at once waits for itself, and few read it at once in all.
+func TestFewReadThePastAtOnce(t *testing.T) {
+	t.Parallel()
+	f := New(Options{})
+	of := func(id string) context.Context {
+		return access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: id})
+	}
+	full := func(id string) {
+		t.Helper()
+		gone, leave := context.WithCancel(of(id))
+		leave()
+		_, err := f.turn(gone)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	var done []func()
+	for i := range pastOfAll {
+		end, err := f.turn(of(strconv.Itoa(i / pastOfOne)))
+		require.NoError(t, err)
+		done = append(done, end)
+		if i == pastOfOne-1 {
+			full("0")
+		}
+	}
+	full("another")
+	done[0]()
+	end, err := f.turn(of("another"))
+	require.NoError(t, err)
+	end()
+	end, err = f.turn(of("0"))
+	require.NoError(t, err)
+	end()
 }

@@ -186,6 +186,11 @@ func (f *fakeFleet) ListWorkflow(
 	}
 	marked := strings.Contains(r.GetQuery(), contract.AttrStatusAt.GetName())
 	for _, info := range f.tasks {
+		tenant := contract.Keyword(info.GetSearchAttributes().GetIndexedFields(), contract.AttrTenant)
+		if strings.Contains(r.GetQuery(), contract.AttrTenant.GetName()) &&
+			!strings.Contains(r.GetQuery(), contract.Equals(contract.AttrTenant.GetName(), tenant)) {
+			continue
+		}
 		_, has := info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()]
 		if marked && has || !marked && strings.Contains(r.GetQuery(), "'"+info.GetStatus().String()+"'") {
 			answer.Executions = append(answer.Executions, info)
@@ -208,6 +213,7 @@ func (h fakeHistories) GetWorkflowExecutionHistory(
 ) (*workflowservice.GetWorkflowExecutionHistoryResponse, error) {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()
+	h.f.calls["history"]++
 	return &workflowservice.GetWorkflowExecutionHistoryResponse{History: &historypb.History{
 		Events: h.f.marks[r.GetExecution().GetWorkflowId()]}}, nil
 }
@@ -735,6 +741,29 @@ func TestPastHasEveryMark(t *testing.T) {
 		require.Equal(t, []string{"task.queued tasks/t-1", "task.review tasks/t-1", "task.queued tasks/t-1",
 			"task.dead_letter tasks/t-1", "task.queued tasks/t-1", "task.dead_letter tasks/t-1", "task.completed tasks/t-1"},
 			l.told())
+	})
+}
+
+// The past of a tenant costs what its own tasks cost.
+func TestPastOfATenantReadsItsOwnTasks(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		f.marks = map[string][]*historypb.HistoryEvent{}
+		for _, tenant := range []string{"acme", "beta", "beta"} {
+			id := fmt.Sprintf("%s:t-%d", tenant, len(f.marks))
+			at := time.Now().Add(-5 * time.Minute)
+			f.task(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, func(info *workflowpb.WorkflowExecutionInfo) {
+				info.SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
+				info.SearchAttributes.IndexedFields[contract.AttrTenant.GetName()] = payload(tenant)
+			})
+			f.marks[contract.TaskWorkflowID(id)] = []*historypb.HistoryEvent{marked(fleet.TaskReview, at), marked("", at),
+				{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED}}
+		}
+		l := follow(t, h, "since=1h&follow=false&type=task&tenant=acme", "")
+		<-l.ended
+		require.Contains(t, l.told(), "task.review tasks/acme:t-0")
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		require.Equal(t, 1, f.calls["history"])
 	})
 }
 

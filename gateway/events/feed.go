@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -27,6 +28,9 @@ const (
 	queryLimit = 3 * time.Second
 	// atOnce bounds the calls to Temporal at the same time.
 	atOnce = 32
+	// pastOfOne and pastOfAll bound how many read the past at the same time, of one token and in all: each may take
+	// hundreds of calls.
+	pastOfOne, pastOfAll = 2, 8
 	// toldKept is how many ids of events are remembered, so that what two sources tell is told once.
 	toldKept = 32 << 10
 )
@@ -49,6 +53,9 @@ type Feed struct {
 	logger *zap.Logger
 	seal   seal
 	askHub func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
+
+	callers sync.Map      // by identity, a channel: who reads the past
+	reading chan struct{} // who does, in all
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -83,7 +90,26 @@ type feedRun struct {
 // New makes a feed. It asks for nothing until somebody listens.
 func New(o Options) *Feed {
 	return &Feed{store: o.Store, logger: o.Logger, seal: newSeal(o.Key), askHub: o.AskHub,
-		listeners: map[*listener]struct{}{}}
+		reading: make(chan struct{}, pastOfAll), listeners: map[*listener]struct{}{}}
+}
+
+// turn waits until the caller may read the past, which it has done when it calls done.
+func (f *Feed) turn(ctx context.Context) (done func(), err error) {
+	id := access.From(ctx)
+	kept, _ := f.callers.LoadOrStore(string(id.Kind)+" "+id.ID, make(chan struct{}, pastOfOne))
+	own := kept.(chan struct{})
+	select {
+	case own <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case f.reading <- struct{}{}:
+		return func() { <-f.reading; <-own }, nil
+	case <-ctx.Done():
+		<-own
+		return nil, ctx.Err()
+	}
 }
 
 // listen registers a listener, which gets what happens from now on: everything after the run is ready.

@@ -16,8 +16,9 @@ import (
 // maxPast is how far back events are looked for.
 const maxPast = 24 * time.Hour
 
-// past reads what happened after a position from all sources, oldest first. What cannot be told is a gap.
-func (f *Feed) past(ctx context.Context, p position, now time.Time) []told {
+// past reads what happened after a position from all sources, oldest first; of tasks only those of a tenant, unless that
+// is empty. What cannot be told is a gap.
+func (f *Feed) past(ctx context.Context, p position, tenant string, now time.Time) []told {
 	var events []told
 	if p.at.After(now) {
 		p.at = now
@@ -55,7 +56,7 @@ func (f *Feed) past(ctx context.Context, p position, now time.Time) []told {
 		case i < len(clusters)+len(hubs):
 			parts[i] = f.pastOfHub(ctx, hubs[i-len(clusters)], &p)
 		default:
-			parts[i] = f.pastOfTasks(ctx, p.tasks)
+			parts[i] = f.pastOfTasks(ctx, p.tasks, tenant)
 		}
 	})
 	seen := map[string]bool{}
@@ -106,12 +107,16 @@ func (f *Feed) pastOfHub(ctx context.Context, id string, p *position) []told {
 	return ofHub(id, &read, ask)
 }
 
-func (f *Feed) pastOfTasks(ctx context.Context, since time.Time) []told {
-	changes, more, err := f.taskChanges(ctx, allLooks(since), since)
+func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) []told {
+	looks := allLooks(since)
+	for i := range looks {
+		looks[i] = looks[i].of(tenant)
+	}
+	changes, more, err := f.taskChanges(ctx, looks, since)
 	if err != nil {
 		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
 	}
-	earlier, err := f.earlierMarks(ctx, since)
+	earlier, err := f.earlierMarks(ctx, since, tenant)
 	if err != nil {
 		changes = append(
 			changes,
@@ -133,10 +138,10 @@ var errTooManyMarked = errors.New("too many tasks were marked")
 
 // earlierMarks are the reviews, dead letters and decisions since a time. Visibility has only the last of each task; the
 // histories have them all.
-func (f *Feed) earlierMarks(ctx context.Context, since time.Time) ([]told, error) {
+func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string) ([]told, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	tasks, more, err := f.store.Tasks().Page(ctx, markedLook(since).query, maxMarked, nil)
+	tasks, more, err := f.store.Tasks().Page(ctx, markedLook(since).of(tenant).query, maxMarked, nil)
 	if err != nil {
 		return nil, err
 	}

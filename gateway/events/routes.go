@@ -142,7 +142,12 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 		}
 	}
 	if r.from != nil {
-		events := f.past(ctx, *r.from, time.Now())
+		done, err := f.turn(ctx)
+		if err != nil {
+			return err
+		}
+		events := f.past(ctx, *r.from, r.filter.tenant, time.Now())
+		done()
 		if !r.since.IsZero() {
 			events = notBefore(events, r.since)
 		}

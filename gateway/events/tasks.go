@@ -58,6 +58,14 @@ func markedLook(since time.Time) taskLook {
 		contract.AttrStatusAt.GetName() + " >= " + contract.Quoted(since.UTC().Format(time.RFC3339Nano))}
 }
 
+// of finds only the tasks of a tenant, unless that is empty.
+func (l taskLook) of(tenant string) taskLook {
+	if tenant != "" {
+		l.query += " AND " + contract.Equals(contract.AttrTenant.GetName(), tenant)
+	}
+	return l
+}
+
 // beginTasks notes what happened just before the run, so that it is no news.
 func (r *feedRun) beginTasks(ctx context.Context) {
 	since := r.begun.Add(-taskOverlap)

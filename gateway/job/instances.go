@@ -59,6 +59,9 @@ func (h *Handlers) registerInstances(routes huma.API) {
 		"Its task is stopped; another takes its place at once. The other instances go on.")), h.restart)
 }
 
+// instanceTakes is about what reading an instance's task takes, in bytes.
+const instanceTakes = 256 << 10
+
 // instances are those of a job, with what their tasks tell.
 func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances, error) {
 	name, j, err := h.find(ctx, name)
@@ -68,6 +71,9 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	d := j.Definition()
 	cluster, err := h.View(ctx, d.Cluster)
 	if err != nil {
+		return api.JobInstances{}, err
+	}
+	if err := httpapi.Reserve(ctx, int64(min(len(j.Instances), rest.FanOut))*instanceTakes); err != nil {
 		return api.JobInstances{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)

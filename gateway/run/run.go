@@ -182,8 +182,14 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run
 	return run, err
 }
 
+// ledgerTakes is about what reading a large ledger takes, in bytes.
+const ledgerTakes = 1 << 20
+
 // complete adds the run's ledger, if it is known.
 func (h *Handlers) complete(ctx context.Context, run *api.Run) (known bool, err error) {
+	if err := httpapi.Reserve(ctx, ledgerTakes); err != nil {
+		return false, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if known, err = h.Store.Runs().Complete(ctx, run); known {

@@ -3,15 +3,18 @@ package task
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -41,7 +44,7 @@ func (h *Handlers) waitForTask(
 			return false, err
 		}
 		if task, err = h.complete(ctx, found); err == nil {
-			err = h.include(ctx, &task, found.Delivery, parts)
+			err = h.include(ctx, &task, &found, parts)
 		}
 		return true, err
 	})
@@ -64,6 +67,11 @@ func (h *Handlers) describeSince(ctx context.Context, id string, age time.Durati
 	if err != nil {
 		return store.Task{}, err
 	}
+	if strings.Contains(id, array.Mark) { // a worker may read the whole history of the array for it
+		if err := httpapi.Reserve(ctx, endTakes); err != nil {
+			return store.Task{}, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	task, err := h.looks.at(ctx, id, age, h.Store.Tasks().Describe)
@@ -76,8 +84,14 @@ func (h *Handlers) describeSince(ctx context.Context, id string, age time.Durati
 	return task, nil
 }
 
+// endTakes is about what reading a task's end takes at most, in bytes: its result.
+const endTakes = 2 << 20
+
 // complete adds to a described task what only the workflow, its history or its cluster knows.
 func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, error) {
+	if err := httpapi.Reserve(ctx, min(task.HistoryBytes, endTakes)); err != nil {
+		return task.Task, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if task.Status.Final() {
@@ -106,7 +120,13 @@ const (
 )
 
 // include puts in what was asked for beside the task itself.
-func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Delivery, parts []string) error {
+func (h *Handlers) include(ctx context.Context, task *api.Task, found *store.Task, parts []string) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	if err := httpapi.Reserve(ctx, min(found.HistoryBytes, store.ResultsTake)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if slices.Contains(parts, includePayload) {
@@ -122,7 +142,7 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, now *store.Deliv
 		return nil
 	}
 	var err error
-	task.History, err = h.Store.Tasks().History(ctx, task, now)
+	task.History, err = h.Store.Tasks().History(ctx, task, found.Delivery)
 	return h.Answer(err, "read a task's history", protocol.CodeUnknownTask)
 }
 

@@ -13,7 +13,9 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 type taskLogInput struct {
@@ -77,6 +79,9 @@ func (h *Handlers) taskLog(ctx context.Context, in *taskLogInput, wait time.Dura
 			log.Why = fmt.Sprintf("attempt %d has not begun", in.Attempt)
 		default:
 			task, err := h.complete(ctx, found)
+			if err == nil {
+				err = httpapi.Reserve(ctx, min(found.HistoryBytes, store.ResultsTake))
+			}
 			if err != nil {
 				return false, err
 			}

@@ -1,0 +1,59 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+)
+
+type reserveKey struct{}
+
+// WithReserve carries how a request reserves the memory that its answer takes; see Reserve.
+func WithReserve(ctx context.Context, reserve func(bytes int64) error) context.Context {
+	return context.WithValue(ctx, reserveKey{}, reserve)
+}
+
+// Reserve counts what reading and writing the answer to a request takes, in all, until the answer is written. Call it
+// before much is read. Its error is the problem to answer with where that is too much beside what is under way.
+func Reserve(ctx context.Context, bytes int64) error {
+	if reserve, ok := ctx.Value(reserveKey{}).(func(int64) error); ok {
+		return reserve(bytes)
+	}
+	return nil
+}
+
+// largeAnswer is from how many bytes on an answer counts: it is more than what a connection takes at once.
+const largeAnswer = 64 << 10
+
+// countAnswer has the large answers to requests that change nothing counted: one whose client does not read stays in
+// memory. One that is too much is not begun.
+func countAnswer(c *gin.Context) {
+	if c.Request.Method == http.MethodGet {
+		c.Writer = &countedWriter{ResponseWriter: c.Writer, c: c}
+	}
+}
+
+type countedWriter struct {
+	gin.ResponseWriter
+	c       *gin.Context
+	refused bool
+}
+
+// Write implements http.ResponseWriter.
+func (w *countedWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	if len(p) >= largeAnswer && !w.Written() {
+		if err := Reserve(w.c.Request.Context(), int64(len(p))); err != nil {
+			w.refused = true
+			w.Header().Del("ETag") // these are the large answer's
+			w.Header().Del("Content-Type")
+			w.c.Writer = w.ResponseWriter
+			writeProblem(w.c, err)
+			return len(p), nil
+		}
+	}
+	return w.ResponseWriter.Write(p)
+}

@@ -1,0 +1,57 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// fullGate lets everybody in and has no room for answers.
+type fullGate struct{ asked int64 }
+
+func (g *fullGate) Admit(r *http.Request, _ httpapi.Route, _ map[string]string) (context.Context, func(int), error) {
+	return httpapi.WithReserve(r.Context(), func(bytes int64) error {
+		g.asked = bytes
+		return httpapi.RetryAfter(time.Second, "too many")
+	}), nil, nil
+}
+
+// A large answer waits in memory for its client, so it is counted. What was changed is told all the same.
+func TestLargeAnswersAreCounted(t *testing.T) {
+	t.Parallel()
+	gate := &fullGate{}
+	s := httpapi.New(httpapi.Options{Gate: gate})
+	type output struct{ Body struct{ Text string } }
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		httpapi.Register(s.API(), access.Open, huma.Operation{OperationID: method, Method: method, Path: "/text"},
+			func(_ context.Context, in *struct {
+				Size int `query:"size"`
+			}) (*output, error) {
+				out := &output{}
+				out.Body.Text = strings.Repeat("x", in.Size)
+				return out, nil
+			})
+	}
+	ask := func(method, target string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(method, target, nil))
+		return w
+	}
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/text?size=1000").Code)
+	require.Equal(t, http.StatusOK, ask(http.MethodPost, "/text?size=1000000").Code)
+	require.Zero(t, gate.asked)
+	w := ask(http.MethodGet, "/text?size=1000000")
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Contains(t, problemOf(t, w).Detail, "too many")
+	require.InDelta(t, 1_000_000, gate.asked, 100)
+}
