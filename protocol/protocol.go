@@ -88,6 +88,13 @@ type Metrics struct {
 	DiskPercent   float64 `json:"disk_percent,omitempty"`
 }
 
+// Bound makes the numbers from 0 to 100. Larger ones could add up to one that JSON does not have.
+func (m *Metrics) Bound() {
+	for _, percent := range []*float64{&m.CPUPercent, &m.MemoryPercent, &m.DiskPercent} {
+		*percent = min(max(*percent, 0), 100)
+	}
+}
+
 // Counters are totals since the process started.
 type Counters struct {
 	Completed int64 `json:"completed"`
