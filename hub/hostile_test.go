@@ -2,6 +2,8 @@ package hub
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,5 +51,38 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 		requireCode(t, protocol.CodeInvalidRequest, a.report(given, fleet.AttemptCompleted,
 			func(in *resultInput) { in.Body.EndedAt = late }))
 		require.NoError(t, a.report(given, fleet.AttemptCompleted))
+	})
+}
+
+// An answer of the hub is a message of Temporal, which refuses one of 2 MiB. What one agent writes must not make it so
+// large: the reader would get none of the events.
+func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		const attempts = 400
+		a := b.register("a", attempts)
+		b.events(contract.ReadEventsInput{}) // somebody listens
+		text := strings.Repeat("\x01", 1000)
+		var running []protocol.RunningAttempt
+		b.mu.Lock()
+		for i := range attempts {
+			key := attemptKey{fmt.Sprint("t", i), 1}
+			s := b.sessions["a"]
+			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, deliveredIn: 1}
+			running = append(running, protocol.RunningAttempt{TaskID: key.task, Attempt: 1,
+				Progress: &fleet.Progress{Step: text[:200], Message: text}})
+		}
+		b.mu.Unlock()
+		a.poll(func(p *protocol.Poll) { p.Running = running })
+		told, ask := 0, contract.ReadEventsInput{}
+		for more := true; more; {
+			_, read := b.events(ask)
+			answer, err := json.Marshal(read)
+			require.NoError(t, err)
+			require.Less(t, len(answer), 2<<20)
+			require.NotEmpty(t, read.Events)
+			told += len(read.Events)
+			more, ask = read.More, contract.ReadEventsInput{Process: read.Process, After: read.Seq}
+		}
+		require.Equal(t, attempts, told)
 	})
 }
