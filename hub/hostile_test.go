@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -84,5 +86,37 @@ func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {
 			more, ask = read.More, contract.ReadEventsInput{Process: read.Process, After: read.Seq}
 		}
 		require.Equal(t, attempts, told)
+	})
+}
+
+// Who has a join token may register many agents. What each of them makes up takes little memory and little of the log.
+func TestWhatAnAgentMakesUpTakesLittle(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		core, lines := observer.New(zap.WarnLevel)
+		b.log = zap.New(core)
+		listed := func(poll int) (running []protocol.RunningAttempt) {
+			for i := range 10_000 {
+				running = append(running, protocol.RunningAttempt{TaskID: fmt.Sprintf("x%d-%d", poll, i), Attempt: 1,
+					Token: "made up", State: protocol.RunningStuck})
+			}
+			return running
+		}
+		a := b.register("a", 1, func(r *protocol.Register) { r.Running = listed(0) })
+		require.Zero(t, len(a.session().registration.Running))
+		require.LessOrEqual(t, len(a.session().commands), 1000)
+		for i := range 5 {
+			a.poll(func(p *protocol.Poll) { p.Running = listed(i + 1) })
+		}
+		require.LessOrEqual(t, len(a.session().leftovers), 1000)
+		require.LessOrEqual(t, lines.Len(), 1)
+
+		a.poll(func(p *protocol.Poll) {
+			p.Running = listed(9)
+			for i := range p.Running {
+				p.Running[i].State = ""
+			}
+		})
+		s := a.session()
+		require.LessOrEqual(t, len(s.commands)+len(s.told), 1000)
 	})
 }

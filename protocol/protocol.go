@@ -49,7 +49,7 @@ type Registered struct {
 
 // RunningAttempt is one attempt the agent has, as it reports it in every poll.
 type RunningAttempt struct {
-	TaskID     string          `json:"task_id"`
+	TaskID     string          `json:"task_id" maxLength:"127"`
 	Attempt    int             `json:"attempt"`
 	Token      string          `json:"token,omitempty" doc:"The attempt token. Required in register and in the first poll that lists the attempt."`
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
