@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,34 @@ func TestWhatAnAgentMakesUpTakesLittle(t *testing.T) {
 		})
 		s := a.session()
 		require.LessOrEqual(t, len(s.commands)+len(s.told), 1000)
+	})
+}
+
+// One tenant may have many instances with long tags.
+func TestInstancesAreToldInParts(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		const instances = 2000
+		b.register("a", instances, func(r *protocol.Register) { r.Address = strings.Repeat("\x01", 255) })
+		offer := &fleet.Offer{Name: "s", Tags: slices.Repeat([]string{strings.Repeat("t", 63)}, 16)}
+		b.mu.Lock()
+		s := b.sessions["a"]
+		for i := range instances {
+			key := attemptKey{fmt.Sprintf("t%04d", i), 1}
+			s.attempts[key] = &attempt{attemptKey: key, session: s, accepted: true, startedAt: time.Now(),
+				instance: &fleet.InstanceOf{Job: "j", Name: fmt.Sprint(i), Service: offer}}
+		}
+		b.mu.Unlock()
+		told, in := 0, contract.ReadInstancesInput{}
+		for more := true; more; {
+			found, err := b.readInstances(t.Context(), in)
+			require.NoError(t, err)
+			answer, err := json.Marshal(found)
+			require.NoError(t, err)
+			require.Less(t, len(answer), 2<<20)
+			require.NotEmpty(t, found.Instances)
+			told += len(found.Instances)
+			more, in.After = found.More, found.Instances[len(found.Instances)-1].TaskID
+		}
+		require.Equal(t, instances, told)
 	})
 }
