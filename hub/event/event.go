@@ -113,8 +113,8 @@ func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.R
 	}
 }
 
-// fitting returns as many of the first events as fit well into one answer, which Temporal bounds, and whether that is not
-// all. What agents and tenants write counts with the most that it may take as JSON.
+// fitting returns as many of the first events as fit well into one answer, which Temporal bounds, and whether there are
+// more. What agents and tenants write counts with the most that it may take as JSON.
 func fitting(events []fleet.Event) (first []fleet.Event, more bool) {
 	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
 	size := 0
