@@ -30,6 +30,22 @@ func TestProblemsOfEventsAreShort(t *testing.T) {
 	require.Less(t, len(answer.Problem), 2<<10)
 }
 
+// A dispatch by REST has this bound too.
+func TestInputsThatAnEventGivesAreBounded(t *testing.T) {
+	t.Parallel()
+	d := NewDispatcher(nil, nil)
+	definition := &job.Definition{Cluster: "c", On: []job.Trigger{{Event: &job.EventTrigger{Type: "t",
+		Inputs: []byte(`{"all": "${event.data}"}`)}}}}
+	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: fleet.Qualify("acme", "j"), definition: definition,
+		plan: &job.Plan{}}}, until: time.Now().Add(time.Hour)})
+	in := contract.DispatchEvent{ID: fleet.Qualify("acme", "e"), Event: mesh.Envelope{Attributes: map[string]string{"type": "t",
+		"tenant": "acme"}}, Data: fmt.Appendf(nil, `{"k": %q}`, strings.Repeat("k", job.MaxInputsBytes))}
+	answer, err := d.DispatchEvent(t.Context(), in)
+	require.NoError(t, err)
+	require.Contains(t, answer.Problem, "at most 64 KiB are allowed")
+	require.Empty(t, answer.Dispatches)
+}
+
 // Definitions are large, and an event of another type has those of other jobs.
 func TestWhatEventsStartIsNotKeptForLong(t *testing.T) {
 	t.Parallel()

@@ -119,10 +119,24 @@ func New(o Options) (*Client, error) {
 	if c.http == nil {
 		c.http = &http.Client{Transport: NewTransport()}
 	}
+	if c.http.CheckRedirect == nil {
+		own := *c.http
+		own.CheckRedirect = stayWithHost
+		c.http = &own
+	}
 	if o.Patience == 0 {
 		c.patience = defaultPatience
 	}
 	return c.withSubjects(), nil
+}
+
+// stayWithHost follows redirections that the token may follow: to the same host and port, and not from https to http.
+func stayWithHost(r *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if r.URL.Host != first.Host || r.URL.Scheme != first.Scheme && r.URL.Scheme != "https" || len(via) > 10 {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // NewTransport is the default transport of a client, for those that change it.

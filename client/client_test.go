@@ -397,3 +397,30 @@ func TestSubmissionOutlivesARestart(t *testing.T) {
 	require.Equal(t, map[string]int{task.ID: 2}, taken, "one task, asked for twice")
 	require.Equal(t, 4, pauses)
 }
+
+func TestTheTokenGoesToNoOtherServer(t *testing.T) {
+	t.Parallel()
+	var got []string
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = append(got, "elsewhere "+r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(elsewhere.Close)
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/agents/away":
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		case "/api/v1/agents/within":
+			http.Redirect(w, r, "/there", http.StatusTemporaryRedirect)
+		default:
+			got = append(got, "own "+r.Header.Get("Authorization"))
+		}
+	}))
+	t.Cleanup(own.Close)
+	c, err := New(Options{URL: own.URL, Token: "secret", Patience: -1})
+	require.NoError(t, err)
+	_, err = c.Agents.Get(t.Context(), "away", false)
+	require.Error(t, err)
+	_, err = c.Agents.Get(t.Context(), "within", false)
+	require.NoError(t, err)
+	require.Equal(t, []string{"own Bearer secret"}, got)
+}

@@ -56,6 +56,8 @@ type ReadEventsResult struct {
 	Process string        `json:"process"`
 	Seq     int64         `json:"seq"`
 	Events  []fleet.Event `json:"events,omitempty"`
+	// More: there are more events than fit into one answer, after Seq.
+	More bool `json:"more,omitempty"`
 	// Missing is how many of those that were asked for are no longer kept; with From, 1 if there may be some. -1:
 	// another process plays the hub now, and what the one before saw is not known.
 	Missing int64 `json:"missing,omitempty"`

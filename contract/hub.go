@@ -88,11 +88,15 @@ var ReadInstancesActivity = Activity[ReadInstancesInput, ReadInstancesResult]{"R
 // ReadInstancesInput says which instances.
 type ReadInstancesInput struct {
 	Job string `json:"job,omitempty"` // the job's full name; empty: those of all jobs
+	// After is the id of the task after which to go on; empty: from the first.
+	After string `json:"after,omitempty"`
 }
 
 // ReadInstancesResult has the instances.
 type ReadInstancesResult struct {
 	Instances []FoundInstance `json:"instances,omitempty"`
+	// More: there are more than fit into one answer, after the last.
+	More bool `json:"more,omitempty"`
 }
 
 // FoundInstance is an instance that an agent runs.

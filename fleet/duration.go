@@ -84,6 +84,14 @@ func (d Duration) Or(fallback time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
+// ValidateTime checks a time from outside: JSON can hold it in UTC too, where its year may be another.
+func ValidateTime(what string, t time.Time) error {
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
+		return wrongField(what, "must be of the years 0 to 9999 in UTC")
+	}
+	return nil
+}
+
 // ValidateDuration checks that d lies in [min, max]; zero passes, meaning "the default".
 func ValidateDuration(what string, d Duration, min, max time.Duration) error {
 	if d == 0 {

@@ -50,6 +50,9 @@ func (p *AgentProfile) Validate() error {
 			return &FieldError{"resources", err}
 		}
 	}
+	if err := ValidateTime("started_at", p.StartedAt); err != nil {
+		return err
+	}
 	if p.size() > maxProfile {
 		return wrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
 	}

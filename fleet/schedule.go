@@ -81,7 +81,8 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
 		return wrongField("offset", "must be at least 0s and less than interval")
 	}
-	if err := cmp.Or(ValidateDuration("interval", p.Interval, minInterval, longestSpan),
+	if err := cmp.Or(ValidateTime("start_at", p.StartAt), ValidateTime("end_at", p.EndAt),
+		ValidateDuration("interval", p.Interval, minInterval, longestSpan),
 		ValidateDuration("catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan),
 		ValidateDuration("jitter", p.Jitter, time.Second, 24*time.Hour)); err != nil {
 		return err

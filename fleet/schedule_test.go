@@ -37,7 +37,9 @@ func TestSchedulePlan(t *testing.T) {
 			"catchup_window"},
 		"long jitter":     {fleet.SchedulePlan{Interval: d(time.Hour), Jitter: d(25 * time.Hour)}, "jitter"},
 		"unknown overlap": {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
-		"over":            {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
+		"a year of five digits in UTC": {fleet.SchedulePlan{Interval: d(time.Hour),
+			EndAt: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200))}, "end_at"},
+		"over": {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
 		"ends before it starts": {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(2 * time.Hour),
 			EndAt: now.Add(time.Hour)}, "end_at"},
 	} {

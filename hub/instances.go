@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -122,7 +124,7 @@ func (c activities) readInstances(
 	var result contract.ReadInstancesResult
 	for _, s := range c.hub.sessions {
 		for _, a := range s.attempts {
-			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job {
+			if a.instance == nil || !a.accepted || in.Job != "" && a.instance.Job != in.Job || a.task <= in.After {
 				continue
 			}
 			found := contract.FoundInstance{InstanceOf: *a.instance, TaskID: a.task, Attempt: a.number, Agent: s.agent,
@@ -135,7 +137,26 @@ func (c activities) readInstances(
 			result.Instances = append(result.Instances, found)
 		}
 	}
+	result.Instances, result.More = fitting(result.Instances)
 	return result, nil
+}
+
+// fitting sorts instances and returns as many of the first as fit well into one answer, which Temporal bounds, and
+// whether that is not all.
+func fitting(found []contract.FoundInstance) (first []contract.FoundInstance, more bool) {
+	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
+	slices.SortFunc(found, func(a, b contract.FoundInstance) int { return strings.Compare(a.TaskID, b.TaskID) })
+	size := 0
+	for i := range found {
+		size += names + escaped*len(found[i].Host+found[i].Zone)
+		if found[i].Service != nil {
+			size += escaped * len(strings.Join(found[i].Service.Tags, ""))
+		}
+		if size > most && i > 0 {
+			return found[:i], true
+		}
+	}
+	return found, false
 }
 
 // healthNow is how well an instance is, by its agent's last word. One whose agent is out of touch, or that is being

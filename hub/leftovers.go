@@ -9,6 +9,14 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+const (
+	// maxDropped bounds the attempts that an agent is told to drop at a time, and those that it lists and that are
+	// remembered although the hub never knew them: it may make them up.
+	maxDropped = 256
+	// stuckSpacing is the least time between two warnings of one agent's handlers.
+	stuckSpacing = 10 * time.Second
+)
+
 // leftover is an attempt that an agent still has although it no longer counts: the agent is about to drop it, or
 // cannot.
 type leftover struct {
@@ -31,6 +39,9 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 			continue
 		}
 		l := s.leftovers[key]
+		if l == nil && len(left) >= maxDropped {
+			continue
+		}
 		if l == nil {
 			l = &leftover{}
 		} else {
@@ -44,17 +55,17 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 		}
 		left[key] = l
 		if r.State == protocol.RunningStuck {
-			if !l.stuck {
+			if !l.stuck && now.Sub(s.complainedAt) >= stuckSpacing {
+				s.complainedAt = now
 				h.log.Warn("A handler does not stop; its slot stays in use", zap.String("agent", s.agent),
 					zap.String("task", r.TaskID), zap.Int("attempt", r.Attempt))
 			}
 			l.stuck, l.occupies = true, true
 			continue
 		}
-		if l.toldAt.IsZero() || now.Sub(l.toldAt) >= s.timing.FailureThreshold {
+		if due := l.toldAt.IsZero() || now.Sub(l.toldAt) >= s.timing.FailureThreshold; due &&
+			s.drop(key, "the attempt no longer counts") {
 			l.toldAt = now
-			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt,
-				Reason: "the attempt no longer counts"})
 		}
 	}
 	before := s.leftovers

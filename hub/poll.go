@@ -84,6 +84,7 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 
 // applyPollLocked brings the session up to date with a poll.
 func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, now time.Time) {
+	poll.Metrics.Bound()
 	s.health.Heartbeat(now.Sub(s.lastContact), h.holdTimeLocked(s), poll.Metrics, now)
 	s.measure(&poll, now)
 	if poll.Answered != nil && *poll.Answered < s.toldIn {
@@ -162,7 +163,7 @@ func (h *Hub) applyRunningLocked(a *attempt, r protocol.RunningAttempt, now time
 func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if !a.accepted {
 		a.accepted, a.startedAt, a.aliveAt = true, now, now
-		if r.StartedAt != nil {
+		if r.StartedAt != nil && fleet.ValidateTime("started_at", *r.StartedAt) == nil {
 			a.startedAt = *r.StartedAt
 		}
 	}

@@ -218,7 +218,7 @@ func (h *Hub) admitLocked(
 		h.metrics.registered.Inc()
 	} else {
 		fresh := newSession(reg, epoch, now)
-		s.registration, s.candidate, s.kind = reg, fresh.candidate, fresh.kind
+		s.registration, s.candidate, s.kind = fresh.registration, fresh.candidate, fresh.kind
 		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
 		s.sequence, s.repliedAt = 0, time.Time{}
 		s.health.Rejoined()
@@ -252,8 +252,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		claims, err := h.seal.openAttempt(r.Token)
 		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID ||
 			claims.Attempt != r.Attempt {
-			s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: r.TaskID, Attempt: r.Attempt,
-				Reason: "its token is not this session's"})
+			s.drop(key, "its token is not this session's")
 			return
 		}
 		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,

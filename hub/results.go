@@ -35,6 +35,11 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 		return nil, httpapi.Problem(protocol.CodePayloadTooLarge,
 			"the output is larger than 1 MiB: store it elsewhere and report where")
 	}
+	for field, at := range map[string]time.Time{"started_at": in.Body.StartedAt, "ended_at": in.Body.EndedAt} {
+		if err := fleet.ValidateTime(field, at); err != nil {
+			return nil, invalidField(field, err)
+		}
+	}
 	if err := checkElements(&claims, &in.Body); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,8 @@ type session struct {
 	toldIn   int64              // sequence of the poll that it answered
 
 	// leftovers are attempts that the agent has although they no longer count.
-	leftovers map[attemptKey]*leftover
+	leftovers    map[attemptKey]*leftover
+	complainedAt time.Time // when the log was last told that a handler does not stop
 
 	free        int  // slots its lanes may count on
 	fits        bool // it serves lanes whose tasks ask for resources
@@ -140,6 +141,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: part.NewSignal(), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
 	}
+	s.registration.Running = nil // it may be large, and is read only once
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
 		TaskTypes: fleet.SortedSet(reg.TaskTypes), MaxTasks: reg.MaxTasks, EndsProcessTrees: reg.EndsProcessTrees,
 		Inventory: reg.Resources}
@@ -164,6 +166,16 @@ func (s *session) transition(status fleet.AgentStatus, reason string, at time.Ti
 func (s *session) command(c protocol.Command) {
 	s.commands = append(s.commands, c)
 	s.wake.Send()
+}
+
+// drop has the agent drop an attempt that does not count. It reports false when too many commands wait: the agent lists
+// the attempt again.
+func (s *session) drop(key attemptKey, reason string) bool {
+	if len(s.commands) >= maxDropped {
+		return false
+	}
+	s.command(protocol.Command{Type: protocol.CommandDrop, TaskID: key.task, Attempt: key.number, Reason: reason})
+	return true
 }
 
 // repeat queues the newest answer's commands again: the agent may not have read it.

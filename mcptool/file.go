@@ -30,6 +30,19 @@ type Server struct {
 	Idempotent []string `json:"idempotent"`
 }
 
+// Shown is the first variable, other than the names, that a server which the agent starts sees. Every process of the
+// agent's user can read it there. "": there is none.
+func (f *File) Shown(names []string) string {
+	for _, server := range f.names() {
+		for _, name := range f.Servers[server].Env {
+			if !slices.Contains(names, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // Read reads and checks a file.
 func Read(path string) (*File, error) {
 	text, err := os.ReadFile(path)
@@ -50,6 +63,10 @@ func Read(path string) (*File, error) {
 	}
 	for _, name := range f.names() {
 		s, field := f.Servers[name], "servers."+name
+		if s == nil {
+			wrong(field, "must have either command or url")
+			continue
+		}
 		switch u, err := url.Parse(s.URL); {
 		case (len(s.Command) == 0) == (s.URL == ""):
 			wrong(field, "must have either command or url")

@@ -49,7 +49,7 @@ type Registered struct {
 
 // RunningAttempt is one attempt the agent has, as it reports it in every poll.
 type RunningAttempt struct {
-	TaskID     string          `json:"task_id"`
+	TaskID     string          `json:"task_id" maxLength:"127"`
 	Attempt    int             `json:"attempt"`
 	Token      string          `json:"token,omitempty" doc:"The attempt token. Required in register and in the first poll that lists the attempt."`
 	StartedAt  *time.Time      `json:"started_at,omitempty"`
@@ -86,6 +86,13 @@ type Metrics struct {
 	CPUPercent    float64 `json:"cpu_percent,omitempty"`
 	MemoryPercent float64 `json:"memory_percent,omitempty"`
 	DiskPercent   float64 `json:"disk_percent,omitempty"`
+}
+
+// Bound makes the numbers from 0 to 100. Larger ones could add up to one that JSON does not have.
+func (m *Metrics) Bound() {
+	for _, percent := range []*float64{&m.CPUPercent, &m.MemoryPercent, &m.DiskPercent} {
+		*percent = min(max(*percent, 0), 100)
+	}
 }
 
 // Counters are totals since the process started.

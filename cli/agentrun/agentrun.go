@@ -98,6 +98,12 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)
 			}
+			if tools != nil && allowExec {
+				if name := tools.Shown(execEnv); name != "" {
+					return app.UsageError("with --allow-exec, commands could read %s from the server of tools that gets it: "+
+						"have another agent call the tools, or show it to commands with --exec-env %[1]s", name)
+				}
+			}
 			models, err := offered(modelsFile, modeltask.Read, &o)
 			if err != nil {
 				return app.WithExit(app.ExitUsage, err)

@@ -144,3 +144,17 @@ func TestWarningOfASlowHub(t *testing.T) {
 	require.Contains(t, log.String(), "hub.failure_threshold")
 	require.NotContains(t, log.String(), "hub.heartbeat_interval")
 }
+
+// A server of tools that the agent starts runs as the user of the commands, which can read its variables.
+func TestCommandsDoNotSeeWhatServersOfToolsGet(t *testing.T) {
+	tools := written(t, "servers: {s: {command: [cat], env: [PATH, SEARCH_KEY], tools: [t]}}")
+	run := func(args ...string) error {
+		c := Command(app.New("dev"))
+		c.SetArgs(append([]string{"--allow-exec", "--mcp", tools, "--health", "", "--hub", "nowhere"}, args...))
+		return c.ExecuteContext(t.Context())
+	}
+	require.ErrorContains(t, run("--exec-env", "PATH"), "commands could read SEARCH_KEY")
+	err := run("--exec-env", "PATH,SEARCH_KEY")
+	require.Error(t, err, "the URL is none")
+	require.NotContains(t, err.Error(), "SEARCH_KEY")
+}

@@ -65,6 +65,7 @@ type fakeEventHub struct {
 	changed map[string]int64
 	wake    chan struct{}
 	silent  bool
+	most    int // events in one answer; 0: all
 }
 
 func newFakeFleet() *fakeFleet {
@@ -336,6 +337,10 @@ func (h *fakeEventHub) read(in contract.ReadEventsInput) contract.ReadEventsResu
 		r.Events, _ = h.log.Since(in.From)
 	default:
 		r.Events, r.Missing = h.log.After(in.After)
+	}
+	if h.most > 0 && len(r.Events) > h.most {
+		r.Events, r.More = r.Events[:h.most], true
+		r.Seq = r.Events[h.most-1].Seq
 	}
 	for cluster, hint := range h.changed {
 		if hint > in.Hints {
@@ -713,11 +718,15 @@ func TestPastOnly(t *testing.T) {
 		f.decides("c", "", fleet.EventAgentJoined, "long-ago")
 		pass(30 * time.Minute)
 		f.decides("c", "", fleet.EventAgentLost, "a-1")
-		f.sees("hub-1", running("t-1"))
+		for _, task := range []string{"t-1", "t-2", "t-3"} { // more than the hub tells in one answer
+			f.sees("hub-1", running(task))
+		}
+		f.hubs["hub-1"].most = 1
 		pass(time.Minute)
 		l := follow(t, h, "since=15m&follow=false", "")
 		<-l.ended
-		require.Equal(t, []string{"agent.lost agents/a-1", "task.running tasks/t-1"}, l.told())
+		require.Equal(t, []string{"agent.lost agents/a-1", "task.running tasks/t-1", "task.running tasks/t-2",
+			"task.running tasks/t-3"}, l.told())
 	})
 }
 

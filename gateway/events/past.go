@@ -97,14 +97,21 @@ func (f *Feed) pastOfHub(ctx context.Context, id string, p *position) []told {
 	if known {
 		ask = contract.ReadEventsInput{Process: mark.process, After: mark.seq}
 	}
-	read, answered, err := f.askHub(ctx, id, ask)
-	if why, never := cannotAsk(err); never {
-		return []told{deafness(why)}
+	var events []told
+	for {
+		read, answered, err := f.askHub(ctx, id, ask)
+		if why, never := cannotAsk(err); never {
+			return []told{deafness(why)}
+		}
+		if err != nil || !answered {
+			return append(events, gap(time.Now(), "", "hub "+id+" did not answer: what its agents did is not known", 0))
+		}
+		events = append(events, ofHub(id, &read, ask)...)
+		if !read.More {
+			return events
+		}
+		ask = contract.ReadEventsInput{Process: read.Process, After: read.Seq}
 	}
-	if err != nil || !answered {
-		return []told{gap(time.Now(), "", "hub "+id+" did not answer: what its agents did is not known", 0)}
-	}
-	return ofHub(id, &read, ask)
 }
 
 func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) []told {

@@ -79,13 +79,10 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	// What hubs do not tell, Temporal tells later.
-	byHub, _ := rest.AskHubs(ctx, h.Core, contract.ReadInstancesActivity, &cluster.Cluster, "", "instances",
-		contract.ReadInstancesID, contract.ReadInstancesInput{Job: name})
+	found, _ := h.Core.Instances(ctx, &cluster.Cluster, name)
 	running := map[string]*contract.FoundInstance{}
-	for _, answer := range byHub {
-		for n := range answer.Instances {
-			running[answer.Instances[n].TaskID] = &answer.Instances[n]
-		}
+	for n := range found {
+		running[found[n].TaskID] = &found[n]
 	}
 	list := make([]api.JobInstance, len(j.Instances))
 	parallel.Each(len(list), rest.FanOut, func(n int) {

@@ -106,6 +106,27 @@ func AskHubs[In, Out any](
 	return byHub, cmp.Or(errs...)
 }
 
+// Instances asks the hubs of a cluster's members which instances of a job run there; no job: of all. What several parts
+// of the answers have in common comes again.
+func (c *Core) Instances(
+	ctx context.Context, cluster *fleet.Cluster, job string,
+) (found []contract.FoundInstance, err error) {
+	in := contract.ReadInstancesInput{Job: job}
+	for more := true; more && err == nil; {
+		var answers map[string]contract.ReadInstancesResult
+		answers, err = AskHubs(ctx, c, contract.ReadInstancesActivity, cluster, "", "instances",
+			contract.ReadInstancesID, in)
+		more = false
+		for _, answer := range answers {
+			found = append(found, answer.Instances...)
+			if n := len(answer.Instances); answer.More && (!more || answer.Instances[n-1].TaskID < in.After) {
+				in.After, more = answer.Instances[n-1].TaskID, true
+			}
+		}
+	}
+	return found, err
+}
+
 // tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has
 // gone; what fails at first is tried again while the answer goes out.
 func (c *Core) tidy(ctx context.Context, id, run string) {

@@ -180,17 +180,11 @@ func (h *Handlers) read(ctx context.Context) ([]contract.FoundInstance, error) {
 	for i := range views {
 		all.Members = append(all.Members, views[i].Members...)
 	}
-	answers, err := rest.AskHubs(ctx, h.Core, contract.ReadInstancesActivity, &all, "", "instances",
-		contract.ReadInstancesID, contract.ReadInstancesInput{})
+	found, err := h.Instances(ctx, &all, "")
 	if err != nil {
 		return nil, err
 	}
-	var found []contract.FoundInstance
-	for _, answer := range answers {
-		found = append(found, slices.DeleteFunc(answer.Instances, func(f contract.FoundInstance) bool {
-			return f.Service == nil
-		})...)
-	}
+	found = slices.DeleteFunc(found, func(f contract.FoundInstance) bool { return f.Service == nil })
 	slices.SortFunc(found, func(a, b contract.FoundInstance) int {
 		return cmp.Or(strings.Compare(a.ServiceName(), b.ServiceName()), strings.Compare(a.Job, b.Job),
 			strings.Compare(a.TaskID, b.TaskID), cmp.Compare(b.Attempt, a.Attempt),

@@ -113,6 +113,23 @@ func (l *Log) Read(ctx context.Context, in contract.ReadEventsInput) (contract.R
 	}
 }
 
+// fitting returns as many of the first events as fit well into one answer, which Temporal bounds, and whether there are
+// more. What agents and tenants write counts with the most that it may take as JSON.
+func fitting(events []fleet.Event) (first []fleet.Event, more bool) {
+	const most, names, escaped = 1 << 20, 1 << 10, 6 // bytes
+	size := 0
+	for i := range events {
+		size += names + escaped*len(events[i].Reason)
+		if p := events[i].Progress; p != nil {
+			size += escaped * (len(p.Step) + len(p.Message))
+		}
+		if size > most && i > 0 {
+			return events[:i], true
+		}
+	}
+	return events, false
+}
+
 func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
 	r := contract.ReadEventsResult{Process: l.Process(), Seq: l.events.Seq, Hints: l.hints}
 	switch {
@@ -128,6 +145,10 @@ func (l *Log) read(in *contract.ReadEventsInput) contract.ReadEventsResult {
 		}
 	default:
 		r.Events, r.Missing = l.events.After(in.After)
+	}
+	r.Events, r.More = fitting(r.Events)
+	if r.More {
+		r.Seq = r.Events[len(r.Events)-1].Seq
 	}
 	for cluster, hint := range l.changed {
 		if hint > in.Hints {

@@ -139,7 +139,7 @@ func (l *Logs) Whole(task string, r *protocol.Result) []fleet.LogLine {
 func addLines(tail *fleet.LogTail, lines []fleet.LogLine) {
 	slices.SortStableFunc(lines, func(a, b fleet.LogLine) int { return cmp.Compare(a.Number, b.Number) })
 	for _, line := range lines {
-		if line.Number > tail.Last() { // else a duplicate
+		if line.Number > tail.Last() && fleet.ValidateTime("at", line.At) == nil { // else a duplicate, or not to be kept
 			tail.Add(line)
 		}
 	}

@@ -54,6 +54,9 @@ func (c *Coolify) call(ctx context.Context, what, method, path string, body, ans
 	return nil
 }
 
+// direct follows no redirection: the token would go along.
+var direct = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 func (c *Coolify) send(ctx context.Context, method, path string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -70,7 +73,7 @@ func (c *Coolify) send(ctx context.Context, method, path string, body, answer an
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := direct.Do(request)
 	if err != nil {
 		return err
 	}

@@ -287,3 +287,13 @@ func TestCoolifysCommandLineAgrees(t *testing.T) {
 	cli("app", "delete", "u0", "--force")
 	require.Empty(t, s.apps)
 }
+
+func TestTheTokenFollowsNoRedirection(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	front := httptest.NewServer(http.RedirectHandler(s.url+"/api/v1/applications", http.StatusFound))
+	t.Cleanup(front.Close)
+	c := spawnerOf(t, &server{url: front.URL})
+	_, err := c.List(t.Context())
+	require.ErrorContains(t, err, "302")
+}
