@@ -135,8 +135,8 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 	if err != nil {
 		return Task{}, err
 	}
-	t := Task{whole: true, HistoryBytes: ResultsTake, Task: api.Task{ID: id, Type: a.Type, Cluster: a.Cluster, Tenant: a.Tenant, Labels: a.Labels,
-		WorkflowID: a.WorkflowID, RunID: a.RunID}}
+	t := Task{whole: true, HistoryBytes: ResultsTake, Task: api.Task{ID: id, Type: a.Type, Cluster: a.Cluster,
+		Tenant: a.Tenant, Labels: a.Labels, WorkflowID: a.WorkflowID, RunID: a.RunID}}
 	if _, number, element := array.ElementOf(id); element {
 		page, err := s.Arrays().Elements(ctx, named, contract.ElementsRequest{From: number, Limit: 1})
 		if err != nil || len(page.Elements) == 0 {

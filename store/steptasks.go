@@ -24,8 +24,8 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	e := OfRunInfo(info)
 	run := api.Run{ID: runID, WorkflowID: workflowID, WorkflowRunID: info.GetExecution().GetRunId()}
 	run.Status = e.Status
-	t := Task{whole: true, HistoryBytes: info.GetHistorySizeBytes(), Task: api.Task{ID: id, Cluster: e.Cluster, Tenant: e.Tenant, WorkflowID: workflowID,
-		RunID: run.WorkflowRunID, Status: fleet.TaskQueued}}
+	t := Task{whole: true, HistoryBytes: info.GetHistorySizeBytes(), Task: api.Task{ID: id, Cluster: e.Cluster,
+		Tenant: e.Tenant, WorkflowID: workflowID, RunID: run.WorkflowRunID, Status: fleet.TaskQueued}}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		t.Delivery = deliveryOf(d.GetPendingActivities(), key)
 	}

@@ -16,8 +16,8 @@ import (
 // maxPast is how far back events are looked for.
 const maxPast = 24 * time.Hour
 
-// past reads what happened after a position from all sources, oldest first; of tasks only those of a tenant, unless that
-// is empty. What cannot be told is a gap.
+// past reads what happened after a position from all sources, oldest first; of tasks only those of a tenant, unless
+// that is empty. What cannot be told is a gap.
 func (f *Feed) past(ctx context.Context, p position, tenant string, now time.Time) []told {
 	var events []told
 	if p.at.After(now) {
