@@ -245,7 +245,7 @@ func printArray(a *app.App, one *api.Array) error {
 	}
 	held := ""
 	if n.DeadLetter+n.Review > 0 {
-		held = fmt.Sprintf("%d dead letters, %d in review", n.DeadLetter, n.Review)
+		held = fmt.Sprintf("%s, %d in review", fleet.Count(n.DeadLetter, "dead letter"), n.Review)
 	}
 	err := a.Facts([][2]string{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},

@@ -74,12 +74,48 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		}
 		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)),
 			fmt.Sprint(i.Version),
-			a.Ago(&i.Since), app.Printable(i.Why)}
+			a.Ago(&i.Since), app.Printable(whyOf(a, i))}
 	})
 	if err == nil {
-		err = a.Say("")
+		if help := helpOn(all.Instances); help != "" {
+			err = a.Sayf("\n%s\n", help)
+		} else {
+			err = a.Say("")
+		}
 	}
 	return err
+}
+
+// whyOf is why an instance does not run, what was tried, and when it is tried again.
+func whyOf(a *app.App, i *api.JobInstance) string {
+	if i.Open() && i.Stopping != "" {
+		return i.Stopping
+	}
+	why := []string{i.Why}
+	if s := i.PolicyState; s != nil && i.Status != job.StepRunning && s.ActiveRestarts+s.ActiveReschedules > 0 {
+		why = append(why, fmt.Sprintf("so far %s, %s", fleet.Count(s.ActiveRestarts, "restart"),
+			fleet.Count(s.ActiveReschedules, "move")))
+	}
+	if !i.NextAt.IsZero() {
+		why = append(why, "next try "+a.Ago(&i.NextAt))
+	}
+	return fleet.Reasons(why...)
+}
+
+// helpOn names the commands with which a person helps instances on that wait for a decision.
+func helpOn(instances []api.JobInstance) string {
+	var b strings.Builder
+	for n := range instances {
+		switch i := &instances[n]; {
+		case i.Status != job.StepBlocked:
+		case i.RecoveryStatus == "review":
+			fmt.Fprintf(&b, "Decide about instance %s:  mainstay task review %s --decision rerun|completed|failed\n", i.Name,
+				i.TaskID)
+		default:
+			fmt.Fprintf(&b, "Look at instance %s:  mainstay task get %s\n", i.Name, i.TaskID)
+		}
+	}
+	return b.String()
 }
 
 func deploymentCommand(a *app.App) *cobra.Command {

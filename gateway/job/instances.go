@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -75,13 +76,13 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	// What hubs do not tell, Temporal tells later.
 	byHub, _ := rest.AskHubs(ctx, h.Core, contract.ReadInstancesActivity, &cluster.Cluster, "", "instances",
 		contract.ReadInstancesID, contract.ReadInstancesInput{Job: name})
-	running := map[string]*contract.FoundInstance{}
+	now, running := time.Now(), map[string]*contract.FoundInstance{}
 	for _, answer := range byHub {
 		for n := range answer.Instances {
 			running[answer.Instances[n].TaskID] = &answer.Instances[n]
 		}
 	}
-	list := make([]api.JobInstance, len(j.Instances))
+	list, tasks := make([]api.JobInstance, len(j.Instances)), make([]store.Task, len(j.Instances))
 	parallel.Each(len(list), rest.FanOut, func(n int) {
 		i := &list[n]
 		i.Instance = j.Instances[n]
@@ -96,14 +97,26 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 				i.Attempts++
 			}
 		}
-		if now := running[i.TaskID]; now != nil && i.Open() {
-			i.Status, i.Agent, i.Health = job.StepRunning, now.Agent, now.Checked
+		if at := running[i.TaskID]; at != nil && i.Open() {
+			i.Status, i.Agent, i.Health = job.StepRunning, at.Agent, at.Checked
+			task.Status, task.Why, task.NextAttemptAt = fleet.TaskRunning, "", nil
 		}
-		i.Why = cmp.Or(i.Why, task.Why)
+		if i.Open() {
+			task.ShowRecovery(now)
+			i.RecoveryStatus, i.PolicyState = task.RecoveryStatus, task.PolicyState
+			if task.NextAttemptAt != nil {
+				i.NextAt = *task.NextAttemptAt
+			}
+		}
+		tasks[n] = task
 		if m := cluster.Member(i.Agent); m != nil {
 			i.Address = m.Address
 		}
 	})
+	h.Explain(ctx, tasks)
+	for n := range list {
+		list[n].Why = cmp.Or(list[n].Why, tasks[n].Why)
+	}
 	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment(), Why: j.Waiting()}
 	if d.OnEachAgent() {
 		out.Wanted = len(list)

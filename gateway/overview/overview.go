@@ -93,6 +93,7 @@ func (h *Handlers) overview(ctx context.Context, _ *struct{}) (api.Overview, err
 		records, err := h.Failovers(ctx, overviewFailovers)
 		b.failovers(records, err)
 	})
+	parts.Go(func() { b.jobs(h.askJobs(ctx, overviewJobs, keepsRunning)) })
 	var runs selfCareRuns
 	parts.Go(func() { runs = b.loops(ctx, h) })
 	var nobodys unhandled

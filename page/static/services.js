@@ -5,8 +5,9 @@ import { query, seg } from "./address.js";
 import { get, post } from "./api.js";
 import { single } from "./reads.js";
 import { ago, count, num } from "./format.js";
-import { badge, section, table, facts, bar, agentLink, clusterLink, taskLink, button, temporalLink } from "./parts.js";
+import { badge, label, section, table, facts, bar, agentLink, clusterLink, taskLink, button, temporalLink } from "./parts.js";
 import { ask, because, reason } from "./actions.js";
+import { decide } from "./tasks.js";
 
 const path = (j, ...more) => ["/jobs", ...[j.name, ...more].map(seg)].join("/");
 
@@ -34,10 +35,29 @@ function can(j, r) {
 const restart = (j, i) => ask({ title: `Restart instance ${i.name}?`, text: "Its task is stopped, and another takes its place.", confirm: "Restart", fields: [reason()],
   act: (v) => post(path(j, "instances", i.name, "restart"), because(v)), done: `Instance ${i.name} is being restarted.` });
 
-const counts = (r) => r.counts?.map((c) => `${num(c.healthy)} of ${num(c.instances)} with version ${c.version}`).join(", ");
+const counts = (r) => r.counts?.map((c) => `${num(c.healthy)} of ${num(c.instances)} healthy with version ${c.version}`).join(", ");
 
 /** deploymentBadge is a deployment's status; one that waits needs a person. */
 export const deploymentBadge = (status) => (status === "waiting" ? badge("review", "waits for promotion") : badge(status));
+
+/** notRunning reports whether an instance should run and does not: it waits for an agent, a time or a person. */
+const notRunning = (j, i) => !i.stopping && (i.ended ? j.type !== "sysbatch" : i.status !== "running");
+
+const follows = { restarting: "restarts on its agent", rescheduling: "goes to another agent", waiting_for_agent: "waits for its agent", blocked: "no agent takes it", review: "a person decides", exhausted: "nothing by itself" };
+
+/** next is what follows for an instance that does not run. */
+const next = (i) => badge(i.ended ? "starting" : i.status === "queued" ? "queued" : i.status, i.ended ? "is started anew" : i.status === "queued" ? "waits for an agent" : follows[i.recovery_status] ?? label(i.status));
+
+/** soFar is what was tried: with each that counts the wait before the next one grows. */
+function soFar(i) {
+  const s = i.policy_state ?? {};
+  return [i.ends > 0 && `ended ${i.ends === 1 ? "once" : `${num(i.ends)} times in a row`}`, s.active_restarts > 0 && count(s.active_restarts, "restart"), s.active_reschedules > 0 && count(s.active_reschedules, "move"),
+    s.excluded?.length > 0 && `not on ${s.excluded.join(", ")} for now`].filter(Boolean).join(", ");
+}
+
+const waiting = (j, list) => list.length > 0 && section("Not running", { aside: h("span.quiet", null, "why, and what follows") }, table("Instances that do not run", [
+  ["Instance", (i) => taskLink(i.task_id, i.name)], ["What follows", next], ["When", (i) => i.next_at && ago(i.next_at)], ["So far", soFar], ["Why", (i) => i.why, "wide"], ["", (i) => i.recovery_status === "review" ? decide({ id: i.task_id }) : i.status === "blocked" && taskLink(i.task_id, "Decide")]],
+list, { key: (i) => i.task_id }));
 
 export const job = {
   title: (p) => "Job " + p.id,
@@ -55,15 +75,16 @@ export const job = {
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(j.cluster), " / ", h("a", { href: "#/jobs" + query({ cluster: j.cluster }) }, "Jobs")),
       h("header.row", null, h("h1", { tabindex: "-1" }, j.name), j.stopped ? badge("stopped") : j.paused ? badge("paused") : badge(passing < j.has.wanted ? "degraded" : "healthy", `${num(passing)} of ${num(j.has.wanted)} healthy`)),
       [j.stopped, j.paused].map((d) => d && h("p.why", null, d === j.stopped ? "Stopped for " : "Paused for ", ago(d.at, "for"), d.by && ` by ${d.by}`, d.reason && `: ${d.reason}`)),
-      j.has.why && h("p.why", null, `None is started now: ${j.has.why}`),
+      j.has.why && h("p.why", null, `No instance is started now: ${j.has.why}`),
       current && current.status !== "successful" && h("p.why", null, deploymentBadge(current.status), ` Version ${current.version}: `, counts(current), current.reason && `. ${current.reason}`),
       h("div.actions", null, can(j, current).map((a) => button(onJob[a][0], () => onJob[a][1](j), { key: a, kind: ["stop", "fail", "revert"].includes(a) ? "danger" : ["promote", "resume"].includes(a) ? "primary" : "" })),
         j.type !== "batch" && temporalLink("job/" + j.name)),
       facts(["Type", j.type], ["Healthy", [bar(j.has.wanted ? passing / j.has.wanted : 0), ` ${num(passing)} of ${num(j.has.wanted)}`]], ["Version", j.version], ["Cluster", clusterLink(j.cluster)], ["Tenant", j.tenant],
         ["Service", j.definition?.instances?.service?.name], ["Since", ago(j.created_at)]),
+      waiting(j, instances.filter((i) => notRunning(j, i))),
       section("Instances", null, table("Instances", [
         ["Instance", (i) => taskLink(i.task_id, i.name)], ["Status", (i) => [badge(i.status), i.canary && [" ", h("span.label", null, "canary")]]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
-        ["Agent", (i) => agentLink(i.agent)], ["Begun", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], ["Why", (i) => [i.stopping ? `it is being stopped: ${i.stopping}` : i.why, i.next_at && [i.why ? "; begins " : "begins ", ago(i.next_at)]], "wide"],
+        ["Agent", (i) => agentLink(i.agent)], ["Starts", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], ["Why", (i) => i.stopping ? `it is being stopped: ${i.stopping}` : !notRunning(j, i) && i.why, "wide"],
         ["", (i) => !i.ended && button("Restart…", () => restart(j, i), { "aria-label": `Restart instance ${i.name}` })]],
       instances, { key: (i) => i.task_id, empty: j.stopped ? "The job is stopped." : "No agent is eligible." })),
       j.deployments?.length > 0 && section("Deployments", { aside: h("span.quiet", null, "newest first") }, table("Deployments", [
