@@ -43,6 +43,7 @@ type OverviewTasks struct {
 
 // OverviewJobs counts jobs with instances that a person should know of.
 type OverviewJobs struct {
+	Troubled           int `json:"troubled" doc:"Jobs that lack instances, or whose deployment has failed."`
 	Lacking            int `json:"lacking" doc:"Services and system jobs that have fewer healthy instances than they should have by now."`
 	FailedDeployments  int `json:"failed_deployments" doc:"Jobs whose newest deployment has failed, or was reverted within the last hour because it failed."`
 	WaitingDeployments int `json:"waiting_deployments" doc:"Jobs whose healthy canaries wait for their promotion."`

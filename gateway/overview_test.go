@@ -83,7 +83,7 @@ func TestOverviewShowsServicesInTrouble(t *testing.T) {
 	keepsService(job.DeploymentFailed)(&watchedFleet{fakeTemporal: f}, nil)
 	h := serve(t, f)
 	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
-	require.Equal(t, api.OverviewJobs{Lacking: 1, FailedDeployments: 1}, got.Jobs)
+	require.Equal(t, api.OverviewJobs{Troubled: 1, Lacking: 1, FailedDeployments: 1}, got.Jobs)
 	require.Empty(t, got.Missing)
 	kinds := map[diagnosis.Kind]diagnosis.Problem{}
 	for _, p := range got.Problems {

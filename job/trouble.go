@@ -2,7 +2,6 @@ package job
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -108,7 +107,8 @@ func (i *Instance) trouble(now time.Time) (state string, since time.Time) {
 		state = "is " + string(i.Health)
 	}
 	if i.Attempt > 1 || i.Ends > 0 { // since when it goes on like that is not known
-		return fmt.Sprintf("%s, and was started again %s", state, fleet.Count(max(0, i.Attempt-1)+i.Ends, "time")), since
+		again := max(0, i.Attempt-1) + i.Ends
+		return state + ", and was started again " + fleet.Plural(again, "once", strconv.Itoa(again)+" times"), since
 	}
 	since = i.Since
 	if i.HealthAt.After(since) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -117,6 +119,9 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	for n := range list {
 		list[n].Why = cmp.Or(list[n].Why, tasks[n].Why)
 	}
+	slices.SortStableFunc(list, func(a, b api.JobInstance) int { // numbers by their value
+		return cmp.Or(len(a.Name)-len(b.Name), strings.Compare(a.Name, b.Name))
+	})
 	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment(), Why: j.Waiting()}
 	if d.OnEachAgent() {
 		out.Wanted = len(list)

@@ -105,6 +105,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 		facts := diagnosis.JobFacts{Job: e.Name}
 		if t := j.Trouble(b.At); t != nil {
 			facts.Healthy, facts.Wanted, facts.Lacks, facts.Since = t.Healthy, t.Wanted, t.Why, t.Since
+			b.Jobs.Troubled++
 			if t.Failed != nil {
 				facts.Failed, facts.RevertedTo = t.Failed.Version, t.Failed.RevertedTo
 				facts.FailedWhy, facts.DeployedAt = t.Failed.Reason, t.Failed.EndedAt

@@ -36,6 +36,9 @@ export const runs = {
   ],
 };
 
+/** deploys shows a deployment that has not succeeded. */
+const deploys = (j) => (j.deployment === "waiting" ? deploymentBadge(j.deployment) : ["running", "failed"].includes(j.deployment) && badge(j.deployment, "deployment " + j.deployment));
+
 export const jobs = {
   title: "Jobs",
   every: 10000,
@@ -50,10 +53,10 @@ export const jobs = {
     h("header.row", null, h("h1", { tabindex: "-1" }, "Jobs"), h("span.quiet", { role: "status" }, count(d.jobs.length, "job") + (d.next_page_token ? " on this page" : ""))),
     filters("jobs", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"], ["troubled", "With trouble", ["true"]]]),
     p.troubled ? table("Jobs with trouble", [
-      ["Job", jobLink], ["Healthy", (j) => badge(j.trouble.healthy ? j.trouble.why ? "degraded" : "healthy" : "critical", `${num(j.trouble.healthy)} of ${num(j.trouble.wanted)}`)], ["Deployment", (j) => ["running", "waiting", "failed"].includes(j.deployment) && deploymentBadge(j.deployment)], ["Since", (j) => ago(j.trouble.since ?? j.trouble.failed?.ended_at)],
+      ["Job", jobLink], ["Healthy", (j) => badge(j.trouble.healthy ? j.trouble.why ? "degraded" : "healthy" : "critical", `${num(j.trouble.healthy)} of ${num(j.trouble.wanted)}`)], ["State", deploys], ["Since", (j) => ago(j.trouble.since ?? j.trouble.failed?.ended_at)],
       ["Why", (j) => [j.trouble.why, j.trouble.failed && h("div", null, `Version ${j.trouble.failed.version} could not be deployed: ${j.trouble.failed.reason}`)], "wide"], ["Cluster", (j) => clusterLink(j.cluster)]],
     d.jobs, { key: (j) => j.name, empty: d.next_page_token ? "None on this page." : "No job lacks instances, and no deployment has failed." }) : table("Jobs", [
-      ["Job", jobLink], ["Type", (j) => j.type], ["State", (j) => [j.stopped ? badge("stopped") : j.paused && badge("paused"), !j.stopped && ["running", "waiting", "failed"].includes(j.deployment) && deploymentBadge(j.deployment)]],
+      ["Job", jobLink], ["Type", (j) => j.type], ["State", (j) => [j.stopped ? badge("stopped") : j.paused && badge("paused"), !j.stopped && deploys(j)]],
       ["Last run, instances", (j) => instances(j) ? h("span.quiet", null, j.count ? count(j.count, "instance") : "on each agent") : lastRun(d.last.get(j.name)) ?? h("span.quiet", null, d.all ? "none" : "not among the newest 200 runs")], ["Version", (j) => j.version, "num"], ["Steps", (j) => (instances(j) ? "" : num(j.steps)), "num"],
       ["Schedules", (j) => j.schedules, "num"], ["Cluster", (j) => clusterLink(j.cluster)], ["Since", (j) => ago(j.created_at)]],
     d.jobs, { key: (j) => j.name, empty: Object.keys(p).length ? "No job matches." : "There are no jobs yet. Make one: mainstay job apply FILE" }),

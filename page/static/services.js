@@ -70,13 +70,13 @@ export const job = {
   },
   render(j) {
     const r = j.deployments?.at(-1), current = r?.version >= (j.template ?? 0) ? r : null;
-    const instances = j.has.instances, passing = new Set(instances.filter((i) => (i.health === "passing" || j.type === "sysbatch" && i.status === "completed") && !i.stopping).map((i) => i.name)).size;
+    const said = (i) => (i.stopping ? `it is being stopped: ${i.stopping}` : !notRunning(j, i) && i.why), instances = j.has.instances, passing = new Set(instances.filter((i) => (i.health === "passing" || j.type === "sysbatch" && i.status === "completed") && !i.stopping).map((i) => i.name)).size;
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(j.cluster), " / ", h("a", { href: "#/jobs" + query({ cluster: j.cluster }) }, "Jobs")),
-      h("header.row", null, h("h1", { tabindex: "-1" }, j.name), j.stopped ? badge("stopped") : j.paused ? badge("paused") : badge(passing < j.has.wanted ? "degraded" : "healthy", `${num(passing)} of ${num(j.has.wanted)} healthy`)),
+      h("header.row", null, h("h1", { tabindex: "-1" }, j.name), j.stopped ? badge("stopped") : j.paused ? badge("paused") : badge(passing >= j.has.wanted ? "healthy" : passing ? "degraded" : "critical", `${num(passing)} of ${num(j.has.wanted)} healthy`)),
       [j.stopped, j.paused].map((d) => d && h("p.why", null, d === j.stopped ? "Stopped for " : "Paused for ", ago(d.at, "for"), d.by && ` by ${d.by}`, d.reason && `: ${d.reason}`)),
       j.has.why && h("p.why", null, `No instance is started now: ${j.has.why}`),
-      current && current.status !== "successful" && h("p.why", null, deploymentBadge(current.status), ` Version ${current.version}: `, counts(current), current.reason && `. ${current.reason}`),
+      current && current.status !== "successful" && h("p.why", null, deploymentBadge(current.status), ` Deployment of version ${current.version}: `, [current.reason, counts(current)].filter(Boolean).join("; ")),
       h("div.actions", null, can(j, current).map((a) => button(onJob[a][0], () => onJob[a][1](j), { key: a, kind: ["stop", "fail", "revert"].includes(a) ? "danger" : ["promote", "resume"].includes(a) ? "primary" : "" })),
         j.type !== "batch" && temporalLink("job/" + j.name)),
       facts(["Type", j.type], ["Healthy", [bar(j.has.wanted ? passing / j.has.wanted : 0), ` ${num(passing)} of ${num(j.has.wanted)}`]], ["Version", j.version], ["Cluster", clusterLink(j.cluster)], ["Tenant", j.tenant],
@@ -84,8 +84,8 @@ export const job = {
       waiting(j, instances.filter((i) => notRunning(j, i))),
       section("Instances", null, table("Instances", [
         ["Instance", (i) => taskLink(i.task_id, i.name)], ["Status", (i) => [badge(i.status), i.canary && [" ", h("span.label", null, "canary")]]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
-        ["Agent", (i) => agentLink(i.agent)], ["Starts", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], ["Why", (i) => i.stopping ? `it is being stopped: ${i.stopping}` : !notRunning(j, i) && i.why, "wide"],
-        ["", (i) => !i.ended && button("Restart…", () => restart(j, i), { "aria-label": `Restart instance ${i.name}` })]],
+        ["Agent", (i) => agentLink(i.agent)], ["Starts", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], instances.some(said) && ["Why", said, "wide"],
+        ["", (i) => !i.ended && button("Restart…", () => restart(j, i), { "aria-label": `Restart instance ${i.name}` })]].filter(Boolean),
       instances, { key: (i) => i.task_id, empty: j.stopped ? "The job is stopped." : "No agent is eligible." })),
       j.deployments?.length > 0 && section("Deployments", { aside: h("span.quiet", null, "newest first") }, table("Deployments", [
         ["Version", (d) => [d.version, d.revert && h("span.quiet", null, " revert")], "num"], ["Status", (d) => deploymentBadge(d.status)], ["Healthy", counts], ["Began", (d) => ago(d.started_at)], ["Ended", (d) => d.ended_at && ago(d.ended_at)], ["By", (d) => d.by],
