@@ -50,6 +50,10 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 			p.Severity = SeverityWarning
 			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") +
 				", or cancel the tasks if these are misspelt."
+		} else if fleet.IsFitLane(l.Lane) {
+			p.Severity = SeverityWarning
+			p.Do = "They ask for resources that no online agent has: mainstay task get says which. " +
+				"Start an agent with them, or cancel the tasks if they ask for too much."
 		}
 	case l.Oldest >= OldWork:
 		p.Severity, p.Kind = SeverityWarning, KindOldWork

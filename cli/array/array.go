@@ -256,8 +256,12 @@ func printArray(a *app.App, one *api.Array) error {
 	if err != nil || held == "" {
 		return err
 	}
-	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status dead_letter\nRun again:  mainstay array retry %[1]s\n",
-		one.ID)
+	status, which := "dead_letter", ""
+	if n.DeadLetter == 0 {
+		status, which = "review", " --element N"
+	}
+	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status %[2]s\nRun again:  mainstay array retry %[1]s%[3]s\n",
+		one.ID, status, which)
 }
 
 func elementsCommand(a *app.App) *cobra.Command {

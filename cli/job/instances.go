@@ -71,6 +71,8 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		status := string(i.Status)
 		if i.Open() && i.Stopping != "" {
 			status = "stopping"
+		} else if i.Canary {
+			status += ", canary"
 		}
 		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)),
 			fmt.Sprint(i.Version),
@@ -129,7 +131,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 		}
 		header := []string{"VERSION", "STATUS", "HEALTHY INSTANCES", "STARTED", "BY", "WHY"}
 		return a.Print(map[string]any{"job": j.Name, "deployments": j.Deployments}, func() error {
-			return app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
+			err := app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
 				func(r *job.Deployment) []string {
 					counts := make([]string, len(r.Counts))
 					for n, c := range r.Counts {
@@ -142,6 +144,14 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					return []string{fmt.Sprint(r.Version), string(r.Status), strings.Join(counts, ", "),
 						a.Ago(&r.StartedAt), r.By, app.Printable(why)}
 				})
+			switch r := j.Deployment(); {
+			case err != nil || r == nil:
+			case r.Status == job.DeploymentWaiting:
+				err = a.Sayf("\nLet the others follow:  mainstay job promote %s\n", j.Name)
+			case r.Status == job.DeploymentFailed && j.Stable.Last > 0:
+				err = a.Sayf("\nGo back to version %d:  mainstay job revert %s\n", j.Stable.Last, j.Name)
+			}
+			return err
 		})
 	})
 }

@@ -32,8 +32,8 @@ type serviceReading struct {
 
 // askedJob is a job in a list, with what itself says.
 type askedJob struct {
-	api.JobEntry
-	job.Job
+	listed api.JobEntry
+	says   job.Job
 }
 
 // askJobs lists the jobs, and asks those that are wanted how they stand, the newest first and so many at most; 0: all. A
@@ -56,11 +56,11 @@ func (h *Handlers) askJobs(
 			if more = most > 0 && len(asked) == most; more {
 				break
 			}
-			asked = append(asked, askedJob{JobEntry: jobs[i]})
+			asked = append(asked, askedJob{listed: jobs[i]})
 		}
 	}
 	parallel.Each(len(asked), rest.FanOut, func(i int) {
-		asked[i].Job, _ = h.Store.Jobs().Get(ctx, asked[i].JobEntry.Name) // it was deleted, or is told of when it answers
+		asked[i].says, _ = h.Store.Jobs().Get(ctx, asked[i].listed.Name) // it was deleted, or is told of when it answers
 	})
 	return asked, more, nil
 }
@@ -80,11 +80,11 @@ func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, 
 		return e.Type == job.Service || e.Deployment == job.DeploymentRunning
 	})
 	for i := range asked {
-		r := of[asked[i].Cluster]
-		if asked[i].Overdue(now) {
+		r := of[asked[i].listed.Cluster]
+		if asked[i].says.Overdue(now) {
 			r.overdue++
 		}
-		if asked[i].Short() {
+		if asked[i].says.Short() {
 			r.short++
 		}
 	}
@@ -101,7 +101,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	}
 	troubled := map[string][]diagnosis.JobFacts{}
 	for i := range asked {
-		e, j := &asked[i].JobEntry, &asked[i].Job
+		e, j := &asked[i].listed, &asked[i].says
 		facts := diagnosis.JobFacts{Job: e.Name}
 		if t := j.Trouble(b.At); t != nil {
 			facts.Healthy, facts.Wanted, facts.Lacks, facts.Since = t.Healthy, t.Wanted, t.Why, t.Since

@@ -56,7 +56,7 @@ function soFar(i) {
 }
 
 const waiting = (j, list) => list.length > 0 && section("Not running", { aside: h("span.quiet", null, "why, and what follows") }, table("Instances that do not run", [
-  ["Instance", (i) => taskLink(i.task_id, i.name)], ["What follows", next], ["When", (i) => i.next_at && ago(i.next_at)], ["So far", soFar], ["Why", (i) => i.why, "wide"], ["", (i) => i.recovery_status === "review" ? decide({ id: i.task_id }) : i.status === "blocked" && taskLink(i.task_id, "Decide")]],
+  ["Instance", (i) => taskLink(i.task_id, i.name), "named"], ["What follows", next], ["When", (i) => i.next_at && ago(i.next_at)], ["So far", soFar], ["Why", (i) => i.why, "wide"], ["", (i) => i.recovery_status === "review" ? decide({ id: i.task_id }) : i.status === "blocked" && taskLink(i.task_id, "Decide")]],
 list, { key: (i) => i.task_id }));
 
 export const job = {
@@ -83,12 +83,12 @@ export const job = {
         ["Service", j.definition?.instances?.service?.name], ["Since", ago(j.created_at)]),
       waiting(j, instances.filter((i) => notRunning(j, i))),
       section("Instances", null, table("Instances", [
-        ["Instance", (i) => taskLink(i.task_id, i.name)], ["Status", (i) => [badge(i.status), i.canary && [" ", h("span.label", null, "canary")]]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
+        ["Instance", (i) => taskLink(i.task_id, i.name), "named"], ["Status", (i) => [badge(i.status), i.canary && [" ", h("span.label", null, "canary")]]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
         ["Agent", (i) => agentLink(i.agent)], ["Starts", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], instances.some(said) && ["Why", said, "wide"],
         ["", (i) => !i.ended && button("Restart…", () => restart(j, i), { "aria-label": `Restart instance ${i.name}` })]].filter(Boolean),
       instances, { key: (i) => i.task_id, empty: j.stopped ? "The job is stopped." : "No agent is eligible." })),
       j.deployments?.length > 0 && section("Deployments", { aside: h("span.quiet", null, "newest first") }, table("Deployments", [
-        ["Version", (d) => [d.version, d.revert && h("span.quiet", null, " revert")], "num"], ["Status", (d) => deploymentBadge(d.status)], ["Healthy", counts], ["Began", (d) => ago(d.started_at)], ["Ended", (d) => d.ended_at && ago(d.ended_at)], ["By", (d) => d.by],
+        ["Version", (d) => [d.version, d.revert && h("span.quiet", null, " revert")], "num.named"], ["Status", (d) => deploymentBadge(d.status)], ["Healthy", counts], ["Began", (d) => ago(d.started_at)], ["Ended", (d) => d.ended_at && ago(d.ended_at)], ["By", (d) => d.by],
         ["Why", (d) => [d.reason, d.reverted_to && `; version ${d.reverted_to} was put in force again`], "wide"]],
       j.deployments.toReversed(), { key: (d) => d.version })),
     ];
