@@ -94,9 +94,17 @@ func whyOf(a *app.App, i *api.JobInstance) string {
 		return i.Stopping
 	}
 	why := []string{i.Why}
-	if s := i.PolicyState; s != nil && i.Status != job.StepRunning && s.ActiveRestarts+s.ActiveReschedules > 0 {
-		why = append(why, fmt.Sprintf("so far %s, %s", fleet.Count(s.ActiveRestarts, "restart"),
-			fleet.Count(s.ActiveReschedules, "move")))
+	if s := i.PolicyState; s != nil && i.Status != job.StepRunning {
+		var tried []string
+		if s.ActiveRestarts > 0 {
+			tried = append(tried, fleet.Count(s.ActiveRestarts, "restart"))
+		}
+		if s.ActiveReschedules > 0 {
+			tried = append(tried, fleet.Count(s.ActiveReschedules, "move"))
+		}
+		if len(tried) > 0 {
+			why = append(why, "so far "+strings.Join(tried, ", "))
+		}
 	}
 	if !i.NextAt.IsZero() {
 		why = append(why, "next try "+a.Ago(&i.NextAt))

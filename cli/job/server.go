@@ -250,7 +250,9 @@ func getCommand(a *app.App) *cobra.Command {
 				return err
 			}
 		}
-		return a.Print(answer, func() error { return errors.Join(printInstances(a, instances), printJob(a, j, instances)) })
+		return a.Print(answer, func() error {
+			return errors.Join(printInstances(a, instances), printJob(a, j, instances))
+		})
 	})
 	command.Flags().IntVar(&version, "version", 0, "show the definition of this version")
 	return command

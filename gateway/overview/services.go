@@ -36,8 +36,8 @@ type askedJob struct {
 	says   job.Job
 }
 
-// askJobs lists the jobs, and asks those that are wanted how they stand, the newest first and so many at most; 0: all. A
-// job that does not answer is left out. more says that others would have been asked.
+// askJobs lists the jobs, and asks those that are wanted how they stand: so many at most, the newest first; 0: all. One
+// that does not answer says nothing. more reports whether others would have been asked.
 func (h *Handlers) askJobs(
 	ctx context.Context, most int, wanted func(*api.JobEntry) bool,
 ) (asked []askedJob, more bool, err error) {
@@ -60,7 +60,8 @@ func (h *Handlers) askJobs(
 		}
 	}
 	parallel.Each(len(asked), rest.FanOut, func(i int) {
-		asked[i].says, _ = h.Store.Jobs().Get(ctx, asked[i].listed.Name) // it was deleted, or is told of when it answers
+		// One that does not answer was deleted, or is told of when it does.
+		asked[i].says, _ = h.Store.Jobs().Get(ctx, asked[i].listed.Name)
 	})
 	return asked, more, nil
 }

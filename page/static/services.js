@@ -45,6 +45,8 @@ const notRunning = (j, i) => !i.stopping && (i.ended ? j.type !== "sysbatch" : i
 
 const follows = { restarting: "restarts on its agent", rescheduling: "goes to another agent", waiting_for_agent: "waits for its agent", blocked: "no agent takes it", review: "a person decides", exhausted: "nothing by itself" };
 
+const canary = (i) => i.canary && [" ", h("span.label", null, "canary")];
+
 /** next is what follows for an instance that does not run. */
 const next = (i) => badge(i.ended ? "starting" : i.status === "queued" ? "queued" : i.status, i.ended ? "is started anew" : i.status === "queued" ? "waits for an agent" : follows[i.recovery_status] ?? label(i.status));
 
@@ -56,7 +58,7 @@ function soFar(i) {
 }
 
 const waiting = (j, list) => list.length > 0 && section("Not running", { aside: h("span.quiet", null, "why, and what follows") }, table("Instances that do not run", [
-  ["Instance", (i) => taskLink(i.task_id, i.name), "named"], ["What follows", next], ["When", (i) => i.next_at && ago(i.next_at)], ["So far", soFar], ["Why", (i) => i.why, "wide"], ["", (i) => i.recovery_status === "review" ? decide({ id: i.task_id }) : i.status === "blocked" && taskLink(i.task_id, "Decide")]],
+  ["Instance", (i) => [taskLink(i.task_id, i.name), canary(i)], "named"], ["What follows", next], ["When", (i) => i.next_at && ago(i.next_at)], ["So far", soFar], ["Why", (i) => i.why, "wide"], ["", (i) => i.recovery_status === "review" ? decide({ id: i.task_id }) : i.status === "blocked" && taskLink(i.task_id, "Decide")]],
 list, { key: (i) => i.task_id }));
 
 export const job = {
@@ -83,7 +85,7 @@ export const job = {
         ["Service", j.definition?.instances?.service?.name], ["Since", ago(j.created_at)]),
       waiting(j, instances.filter((i) => notRunning(j, i))),
       section("Instances", null, table("Instances", [
-        ["Instance", (i) => taskLink(i.task_id, i.name), "named"], ["Status", (i) => [badge(i.status), i.canary && [" ", h("span.label", null, "canary")]]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
+        ["Instance", (i) => taskLink(i.task_id, i.name), "named"], ["Status", (i) => [badge(i.status), canary(i)]], ["Health", (i) => i.health && badge(i.health)], ["Version", (i) => i.version, "num"],
         ["Agent", (i) => agentLink(i.agent)], ["Starts", (i) => num(i.attempts ?? 0), "num"], ["Since", (i) => ago(i.since)], instances.some(said) && ["Why", said, "wide"],
         ["", (i) => !i.ended && button("Restart…", () => restart(j, i), { "aria-label": `Restart instance ${i.name}` })]].filter(Boolean),
       instances, { key: (i) => i.task_id, empty: j.stopped ? "The job is stopped." : "No agent is eligible." })),
