@@ -121,7 +121,7 @@ function draw() {
     shown.drawn = true;
     const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
     $("main").dataset.view = location.hash;
-    patch($("main"), view.render(data, params, app).filter((n) => n instanceof Node));
+    patch($("main"), view.render(data, params, app).flat(9).filter((n) => n instanceof Node));
     if (fresh && !shown.first) $("main").querySelector("h1")?.focus({ preventScroll: true });
     shown.first = false;
   } else if (error) {

@@ -116,6 +116,9 @@ export function timeline(title, rows, from, to) {
     })));
 }
 
+/** tried says what a recovery has done so far, as far as it counts now. */
+export const tried = (s) => [s?.active_restarts > 0 && count(s.active_restarts, "restart"), s?.active_reschedules > 0 && count(s.active_reschedules, "move"), s?.excluded?.length > 0 && `not on ${s.excluded.join(", ")} for now`].filter(Boolean).join(", ");
+
 /** attempts is the story of a task's deliveries; below is what stands below one of them. */
 export function attempts(task, below) {
   const list = task.attempts ?? [];

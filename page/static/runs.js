@@ -26,7 +26,7 @@ export const runs = {
   wants: (type, d, p) => ofSteps(type, d) && !p.page,
   load: (p, signal, { first }) => get(lists.runs(p, first)[0], signal),
   render: (d, p, app) => [
-    h("header.row", null, h("h1", { tabindex: "-1" }, "Runs"), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.runs.length, "run")} on this page, newest first`)),
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Runs"), p.job && h("a", { href: "#/jobs/" + seg(p.job) }, "Job " + p.job), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.runs.length, "run")} on this page, newest first`)),
     filters("runs", p, [["status", "Status", statuses], ["job", "Job"], ["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
     table("Runs", [
       ["Run", (r) => runLink(r.id)], ["Status", (r) => badge(r.status)], ["Job", (r) => ofJob(r.job)], ["Version", (r) => r.job_version, "num"], ["Cluster", (r) => clusterLink(r.cluster)],

@@ -5,7 +5,7 @@ import { query, seg } from "./address.js";
 import { get } from "./api.js";
 import { lists, single, spans } from "./reads.js";
 import { ago, clockTime, count, span } from "./format.js";
-import { badge, label, section, table, facts, attempts, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
+import { badge, label, section, table, facts, attempts, tried, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
@@ -112,7 +112,7 @@ export const task = {
       temporalLink(t.workflow_id, t.run_id)),
     facts(["Type", t.type], ["Cluster", clusterLink(t.cluster)], ["Only agent", agentLink(t.agent)], ["Priority", t.priority_name], ["Tenant", t.tenant], ["Submitted", ago(t.created_at)],
       ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Waits until", t.expires_at && ago(t.expires_at)], ["Ended", t.closed_at && ago(t.closed_at)],
-      ...submitted(t.spec), ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
+      ...submitted(t.spec), ["Recovery", t.recovery && label(t.recovery.mode)], ["So far", open(t) && tried(t.policy_state)], ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
     section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
     t.result !== undefined && section("Result", null, result(t.result)),
     t.payload !== undefined && section("Payload", null, json(t.payload)),
@@ -135,8 +135,8 @@ function result(r) {
 /** submitted is what a task was submitted with. */
 const submitted = (s) => !s ? [] : [["Retry safety", label(s.retry_safety ?? "idempotent")], ["Needs", s.required_capabilities?.join(", ")],
   ["Prefers", s.preferred_capabilities?.join(", ")], ["Affinity", s.affinity], ["Provider", s.provider], ["Shard key", s.shard_key], ["Timeout", s.timeout],
-  ["Expires", s.expires_in && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
-  ["Retries", s.retry && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
+  ["Expires", s.expires_in && !s.keep_running && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
+  ["Retries", s.retry && !s.recovery && !s.keep_running && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
 
 /** log is a part that reads an attempt's newest lines when it is opened, and follows them while it stays open. */
 function log(id, number) {
