@@ -103,7 +103,7 @@ func TestFailedDeploymentShowsUp(t *testing.T) {
 		require.True(t, eventually(func() bool {
 			var got struct{ Deployments []struct{ Status string } }
 			f.call(http.MethodGet, "/jobs/"+job, nil, &got)
-			return !strings.Contains("running", got.Deployments[len(got.Deployments)-1].Status)
+			return got.Deployments[len(got.Deployments)-1].Status != "running"
 		}), command)
 	}
 	p := openTab(t, f.URL, "#/")
