@@ -16,6 +16,7 @@ type Overview struct {
 	Problems  []diagnosis.Problem    `json:"problems" doc:"What a person should know of, most urgent first. Empty: nothing is wrong."`
 	Agents    OverviewAgents         `json:"agents"`
 	Tasks     OverviewTasks          `json:"tasks"`
+	Jobs      OverviewJobs           `json:"jobs"`
 	Clusters  []Cluster              `json:"clusters" doc:"Sorted by name."`
 	Lanes     []Lane                 `json:"lanes" doc:"Of the clusters, at most 200; GET /api/v1/agents/queue has all."`
 	Failovers []fleet.FailoverRecord `json:"failovers" doc:"The newest ten."`
@@ -38,6 +39,14 @@ type OverviewTasks struct {
 	Open       int64 `json:"open"`
 	Review     int64 `json:"review"`
 	DeadLetter int64 `json:"dead_letter"`
+}
+
+// OverviewJobs counts jobs with instances that a person should know of.
+type OverviewJobs struct {
+	Troubled           int `json:"troubled" doc:"Jobs that lack instances, or whose deployment has failed."`
+	Lacking            int `json:"lacking" doc:"Services and system jobs that have fewer healthy instances than they should have by now."`
+	FailedDeployments  int `json:"failed_deployments" doc:"Jobs whose newest deployment has failed, or was reverted within the last hour because it failed."`
+	WaitingDeployments int `json:"waiting_deployments" doc:"Jobs whose healthy canaries wait for their promotion."`
 }
 
 // Health is how a process stands.

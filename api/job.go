@@ -35,6 +35,7 @@ type JobEntry struct {
 	Deployment job.DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
 	Service    string               `json:"service,omitempty" doc:"What its instances are found by: GET /services/{name}."`
 	CreatedAt  *time.Time           `json:"created_at,omitempty"`
+	Trouble    *job.Trouble         `json:"trouble,omitempty" doc:"Only with troubled=true: what is wrong with its instances."`
 }
 
 // JobPlan says what a definition would change.
@@ -55,6 +56,9 @@ type JobInstance struct {
 	Address  string               `json:"address,omitempty" doc:"Where that agent can be reached."`
 	Attempts int                  `json:"attempts,omitempty" doc:"How often its task has begun."`
 	Health   fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of one that runs."`
+
+	RecoveryStatus string             `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes the instance; why says the reason, next_at when it is offered again."`
+	PolicyState    *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
 }
 
 // JobInstances are the instances of a job.

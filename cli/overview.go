@@ -42,6 +42,10 @@ func printOverview(a *app.App, o *api.Overview) error {
 	fmt.Fprintf(a.Stdout, "\n%s online, %d suspect, %d lost; %d of %d slots busy; %s, %d in review, %s\n\n",
 		fleet.Count(o.Agents.Online, "agent"), o.Agents.Suspect, o.Agents.Offline, o.Agents.Running, o.Agents.Slots,
 		fleet.Count(o.Tasks.Open, "open task"), o.Tasks.Review, fleet.Count(o.Tasks.DeadLetter, "dead letter"))
+	if j := o.Jobs; j.Lacking+j.FailedDeployments+j.WaitingDeployments > 0 {
+		fmt.Fprintf(a.Stdout, "%s lacking healthy instances, %s, %d waiting to be promoted\n\n",
+			fleet.Count(j.Lacking, "job"), fleet.Count(j.FailedDeployments, "failed deployment"), j.WaitingDeployments)
+	}
 	waiting := map[string]int64{}
 	for i := range o.Lanes {
 		waiting[o.Lanes[i].Cluster] += o.Lanes[i].Depth

@@ -10,11 +10,14 @@ import (
 )
 
 // JobQuery selects jobs; all that is set must hold.
-type JobQuery struct{ Cluster, Tenant string }
+type JobQuery struct {
+	Cluster, Tenant string
+	Troubled        bool // only those that lack healthy instances, or whose deployment has failed
+}
 
 // List lists jobs.
 func (j Jobs) List(q JobQuery) *List[api.JobEntry] {
-	return list[api.JobEntry](j.c, path("jobs"), "jobs", values("cluster", q.Cluster, "tenant", q.Tenant))
+	return list[api.JobEntry](j.c, path("jobs"), "jobs", values("cluster", q.Cluster, "tenant", q.Tenant, "troubled", q.Troubled))
 }
 
 // Get returns a job with its definition: that in force, or of another version.

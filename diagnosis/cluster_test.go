@@ -149,6 +149,8 @@ func TestOfLane(t *testing.T) {
 			severity: SeverityWarning, what: "9 tasks wait in lane default", todo: "more agents"},
 		"nobody": {lane: LaneFacts{Lane: "cap/arm+gpu", Depth: 1}, severity: SeverityWarning,
 			what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
+		"nobody is large enough": {lane: LaneFacts{Lane: "fit/b6c11bc8bd78f8e1", Depth: 1}, severity: SeverityWarning,
+			what: "which no online agent serves", todo: "ask for resources that no online agent has"},
 		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: SeverityCritical,
 			what: "no online agent serves", todo: "Start an agent"},
 		"pinned and old": {lane: LaneFacts{Lane: "agent/a", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},

@@ -37,8 +37,10 @@ const (
 	KindUnhandled     Kind = "unhandled" // tasks that no agent handles
 	KindDeadLetter    Kind = "dead_letter"
 	KindReview        Kind = "review"
-	KindRun           Kind = "run"   // runs of jobs that a person must help on
-	KindArray         Kind = "array" // arrays with elements that wait for a person
+	KindRun           Kind = "run"        // runs of jobs that a person must help on
+	KindArray         Kind = "array"      // arrays with elements that wait for a person
+	KindJob           Kind = "job"        // services and system jobs that lack healthy instances
+	KindDeployment    Kind = "deployment" // of a version of a job: it has failed, or waits for a person
 	KindFailover      Kind = "failover"
 	KindHealth        Kind = "health"         // agents are unhealthy
 	KindHealing       Kind = "healing"        // healing may not act on unhealthy agents, or does not run
@@ -49,13 +51,14 @@ const (
 // Problem is something that a person should know of: what, where, since when, why, and what to do.
 type Problem struct {
 	Severity Severity   `json:"severity" enum:"critical,warning,notice"`
-	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,failover,health,healing,healing_paused,scaling"`
+	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,job,deployment,failover,health,healing,healing_paused,scaling"`
 	Cluster  string     `json:"cluster,omitempty"`
 	Lane     string     `json:"lane,omitempty"`
 	TaskType string     `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`
 	Agents   []string   `json:"agents,omitempty" doc:"Some of the agents that it is about."`
+	Jobs     []string   `json:"jobs,omitempty" doc:"Some of the jobs that it is about."`
 	Failover string     `json:"failover,omitempty"`
-	Count    int64      `json:"count,omitempty" doc:"How many agents, shards, tasks or runs it is about."`
+	Count    int64      `json:"count,omitempty" doc:"How many agents, shards, tasks, runs or jobs it is about."`
 	Since    *time.Time `json:"since,omitempty"`
 	What     string     `json:"what"`
 	Why      string     `json:"why,omitempty"`

@@ -86,6 +86,20 @@ func TestOfScaling(t *testing.T) {
 			why:   "max_agents of 3",
 			todo:  "mainstay cluster scale c --max 6",
 			since: noon.Add(-5 * time.Minute)},
+		"a rollout has failed": {change: func(c *fleet.Cluster) {
+			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 3, Status: fleet.RolloutFailed,
+				Reason: "no agent became healthy", EndedAt: noon.Add(-time.Hour)}}
+		}, what: "rollout 3 of the agents of cluster c has failed", why: "no agent became healthy; agents",
+			todo: "mainstay cluster scaling c", since: noon.Add(-time.Hour)},
+		"a rollout was reverted": {change: func(c *fleet.Cluster) {
+			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
+				Reason: "rollout 3 failed", StartedAt: noon.Add(-time.Hour), EndedAt: noon.Add(-time.Minute)}}
+		}, what: "a rollout of the agents of cluster c has failed", why: "rollout 3 failed; the former settings",
+			todo: "spawn", since: noon.Add(-time.Hour)},
+		"a rollout was reverted long ago": {change: func(c *fleet.Cluster) {
+			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
+				Reason: "rollout 3 failed", EndedAt: noon.Add(-2 * time.Hour)}}
+		}},
 		"no place left": {change: func(c *fleet.Cluster) {
 			c.Config.MaxAgents, c.Config.DesiredAgents = 2, 2
 			takeOut(c, "a-00", noon, "")

@@ -50,6 +50,10 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 			p.Severity = SeverityWarning
 			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") +
 				", or cancel the tasks if these are misspelt."
+		} else if fleet.IsFitLane(l.Lane) {
+			p.Severity = SeverityWarning
+			p.Do = "They ask for resources that no online agent has: mainstay task get says which. " +
+				"Start an agent with them, or cancel the tasks if they ask for too much."
 		}
 	case l.Oldest >= OldWork:
 		p.Severity, p.Kind = SeverityWarning, KindOldWork
@@ -84,14 +88,14 @@ func OfUndecided(cluster string, kind Kind, count int64, from time.Time) Problem
 	case KindRun:
 		p.What = fmt.Sprintf("%s of cluster %s %s for a person", fleet.Count(count, "run"), cluster,
 			fleet.Plural(count, "waits", "wait"))
-		p.Why = "nothing goes on in them until a step is approved, reviewed or otherwise decided"
+		p.Why = "nothing goes on there until a step is approved, reviewed or otherwise decided"
 		p.Do = "See in each what it waits for, and decide: mainstay run list --status blocked"
 		return p
 	}
 	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster,
 		fleet.Plural(count, "waits", "wait"))
-	p.Why = "running them again may not be safe: their agent was lost and may have done them"
-	p.Do = "Find out whether they were done, and decide."
+	p.Why = "running them again may not be safe, or their recovery leaves it to a person"
+	p.Do = "See why each waits, find out whether it was done, and decide: mainstay task list --status review"
 	return p
 }
 

@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 const overviewPath = "/api/v1/agents/overview"
@@ -72,6 +73,33 @@ func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 		require.Equal(t, want, p.What)
 		require.Equal(t, since, *p.Since)
 	}
+}
+
+// A service that lacks instances and whose deployment failed is counted, is a problem, and is in the list of such jobs.
+func TestOverviewShowsServicesInTrouble(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "east"})
+	keepsService(job.DeploymentFailed)(&watchedFleet{fakeTemporal: f}, nil)
+	h := serve(t, f)
+	got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	require.Equal(t, api.OverviewJobs{Troubled: 1, Lacking: 1, FailedDeployments: 1}, got.Jobs)
+	require.Empty(t, got.Missing)
+	kinds := map[diagnosis.Kind]diagnosis.Problem{}
+	for _, p := range got.Problems {
+		kinds[p.Kind] = p
+	}
+	require.Equal(t, "job web of cluster east has 1 of 2 healthy instances", kinds[diagnosis.KindJob].What)
+	require.Equal(t, []string{"web"}, kinds[diagnosis.KindDeployment].Jobs)
+
+	listed := answer[struct{ Jobs []api.JobEntry }](t, do(h, http.MethodGet, jobsPath+"?troubled=true", ""), http.StatusOK)
+	require.Len(t, listed.Jobs, 1)
+	require.Equal(t, 1, listed.Jobs[0].Trouble.Healthy)
+	require.Contains(t, listed.Jobs[0].Trouble.Why, "instance 1")
+	keepsService(job.DeploymentSuccessful)(&watchedFleet{fakeTemporal: f}, nil)
+	f.executions[contract.JobWorkflowID("web")].query = func() (any, error) { return &job.Job{}, nil }
+	require.Empty(t, answer[struct{ Jobs []api.JobEntry }](t, do(h, http.MethodGet, jobsPath+"?troubled=true", ""),
+		http.StatusOK).Jobs)
 }
 
 // TestOverviewForgetsWhoIsBack: that nobody could take over is no problem any more when the agent itself goes on.

@@ -72,7 +72,7 @@ type Instance struct {
 	Why      string           `json:"why,omitempty"`
 	// Ends counts the times in a row that it ended soon; NextAt is when it is started again.
 	Ends   int       `json:"ends,omitempty"`
-	NextAt time.Time `json:"next_at,omitzero"`
+	NextAt time.Time `json:"next_at,omitzero" doc:"When it begins again, or is offered to agents again."`
 	// Health is what Hub said of this attempt, since HealthAt; empty: no agent runs it, for all that is known.
 	Health   fleet.InstanceHealth `json:"told,omitempty"`
 	Attempt  int                  `json:"attempt,omitempty"`

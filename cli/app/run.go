@@ -115,14 +115,24 @@ func lastAgent(attempts []fleet.Attempt) string {
 }
 
 func triesOf(e *job.Entry) string {
-	n := len(e.Attempts)
+	n := begun(e.Attempts)
 	for i := range e.Elements {
-		n += len(e.Elements[i].Attempts)
+		n += begun(e.Elements[i].Attempts)
 	}
 	if n == 0 {
 		return ""
 	}
 	return fmt.Sprint(n)
+}
+
+// begun counts the attempts that an agent had.
+func begun(attempts []fleet.Attempt) (n int) {
+	for i := range attempts {
+		if a := &attempts[i]; a.AgentID != "" && a.Outcome != fleet.AttemptReturned {
+			n++
+		}
+	}
+	return n
 }
 
 // tookOf is how long a step took, or has taken so far.

@@ -245,7 +245,7 @@ func printArray(a *app.App, one *api.Array) error {
 	}
 	held := ""
 	if n.DeadLetter+n.Review > 0 {
-		held = fmt.Sprintf("%d dead letters, %d in review", n.DeadLetter, n.Review)
+		held = fmt.Sprintf("%s, %d in review", fleet.Count(n.DeadLetter, "dead letter"), n.Review)
 	}
 	err := a.Facts([][2]string{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
@@ -256,8 +256,12 @@ func printArray(a *app.App, one *api.Array) error {
 	if err != nil || held == "" {
 		return err
 	}
-	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status dead_letter\nRun again:  mainstay array retry %[1]s\n",
-		one.ID)
+	status, which := "dead_letter", ""
+	if n.DeadLetter == 0 {
+		status, which = "review", " --element N"
+	}
+	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status %[2]s\nRun again:  mainstay array retry %[1]s%[3]s\n",
+		one.ID, status, which)
 }
 
 func elementsCommand(a *app.App) *cobra.Command {

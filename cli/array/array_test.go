@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(Command)) }
 
 const (
 	arraysPath = "/api/v1/agents/arrays"
-	blocked    = `{"id":"a-1","type":"render","cluster":"studio","elements":4,"status":"blocked","why":"1 dead letters and 0 reviews wait for a person",
+	blocked    = `{"id":"a-1","type":"render","cluster":"studio","elements":4,"status":"blocked","why":"1 dead letter waits for a person",
 "counts":{"total":4,"queued":0,"running":0,"review":0,"dead_letter":1,"completed":3,"failed":0,"cancelled":0},
 "created_at":"2026-11-21T11:58:00Z","workflow_id":"array/a-1"}`
 )
@@ -111,9 +111,9 @@ Array          a-1
 Type           render
 Cluster        studio
 Status         blocked
-Why            1 dead letters and 0 reviews wait for a person
+Why            1 dead letter waits for a person
 Elements       4: 3 completed, 0 running, 0 queued, 0 failed, 0 cancelled
-Need a person  1 dead letters, 0 in review
+Need a person  1 dead letter, 0 in review
 Submitted      2m ago
 
 See why:    mainstay array elements a-1 --status dead_letter

@@ -94,7 +94,7 @@ func printScaling(a *app.App, s *api.ScalingStatus) error {
 		{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
 		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)},
 		{"Blocked", evaluationText(a, s.Blocked)},
-		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
+		{"Stuck", evaluationText(a, s.Stuck)}, {"Rollout", rolloutText(s.Rollout)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
 		{"Next look", nextLook(a, s)}, {"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 	})
 	if err != nil || len(s.Actions) == 0 {
@@ -148,8 +148,19 @@ func evaluationText(a *app.App, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
-	return fmt.Sprintf("since %s, %d times: %s; next try %s", clockText(a, e.Since), e.Failures, e.Reason,
+	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), fleet.Count(e.Failures, "time"), e.Reason,
 		clockText(a, e.NextAt))
+}
+
+func rolloutText(r *fleet.Rollout) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d is %s: %d new and healthy, %d left to replace", r.Number, r.Status, r.Healthy, r.Left)
+	if r.Reason != "" {
+		text += "; " + r.Reason
+	}
+	return text
 }
 
 func nextLook(a *app.App, s *api.ScalingStatus) string {

@@ -71,15 +71,61 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		status := string(i.Status)
 		if i.Open() && i.Stopping != "" {
 			status = "stopping"
+		} else if i.Canary {
+			status += ", canary"
 		}
 		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)),
 			fmt.Sprint(i.Version),
-			a.Ago(&i.Since), app.Printable(i.Why)}
+			a.Ago(&i.Since), app.Printable(whyOf(a, i))}
 	})
 	if err == nil {
-		err = a.Say("")
+		if help := helpOn(all.Instances); help != "" {
+			err = a.Sayf("\n%s\n", help)
+		} else {
+			err = a.Say("")
+		}
 	}
 	return err
+}
+
+// whyOf is why an instance does not run, what was tried, and when it is tried again.
+func whyOf(a *app.App, i *api.JobInstance) string {
+	if i.Open() && i.Stopping != "" {
+		return i.Stopping
+	}
+	why := []string{i.Why}
+	if s := i.PolicyState; s != nil && i.Status != job.StepRunning {
+		var tried []string
+		if s.ActiveRestarts > 0 {
+			tried = append(tried, fleet.Count(s.ActiveRestarts, "restart"))
+		}
+		if s.ActiveReschedules > 0 {
+			tried = append(tried, fleet.Count(s.ActiveReschedules, "move"))
+		}
+		if len(tried) > 0 {
+			why = append(why, "so far "+strings.Join(tried, ", "))
+		}
+	}
+	if !i.NextAt.IsZero() {
+		why = append(why, "next try "+a.Ago(&i.NextAt))
+	}
+	return fleet.Reasons(why...)
+}
+
+// helpOn names the commands with which a person helps instances on that wait for a decision.
+func helpOn(instances []api.JobInstance) string {
+	var b strings.Builder
+	for n := range instances {
+		switch i := &instances[n]; {
+		case i.Status != job.StepBlocked:
+		case i.RecoveryStatus == "review":
+			fmt.Fprintf(&b, "Decide about instance %s:  mainstay task review %s --decision rerun|completed|failed\n", i.Name,
+				i.TaskID)
+		default:
+			fmt.Fprintf(&b, "Look at instance %s:  mainstay task get %s\n", i.Name, i.TaskID)
+		}
+	}
+	return b.String()
 }
 
 func deploymentCommand(a *app.App) *cobra.Command {
@@ -93,7 +139,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 		}
 		header := []string{"VERSION", "STATUS", "HEALTHY INSTANCES", "STARTED", "BY", "WHY"}
 		return a.Print(map[string]any{"job": j.Name, "deployments": j.Deployments}, func() error {
-			return app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
+			err := app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
 				func(r *job.Deployment) []string {
 					counts := make([]string, len(r.Counts))
 					for n, c := range r.Counts {
@@ -106,6 +152,14 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					return []string{fmt.Sprint(r.Version), string(r.Status), strings.Join(counts, ", "),
 						a.Ago(&r.StartedAt), r.By, app.Printable(why)}
 				})
+			switch r := j.Deployment(); {
+			case err != nil || r == nil:
+			case r.Status == job.DeploymentWaiting:
+				err = a.Sayf("\nLet the others follow:  mainstay job promote %s\n", j.Name)
+			case r.Status == job.DeploymentFailed && j.Stable.Last > 0:
+				err = a.Sayf("\nGo back to version %d:  mainstay job revert %s\n", j.Stable.Last, j.Name)
+			}
+			return err
 		})
 	})
 }

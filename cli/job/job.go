@@ -21,9 +21,11 @@ import (
 // Command is the group of jobs.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use: "job", Short: "Define work in steps, and run it",
+		Use: "job", Short: "Define work in steps, or services, and run it",
 		Long: `Define work in steps, and run it. A definition, in YAML or JSON, says what the steps of a job are and which come after
-which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run`,
+which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run
+
+A job of type service, system or sysbatch has instances instead of steps: it runs as long as it is there.`,
 	}
 	a.ServerFlag(command)
 	command.AddCommand(

@@ -177,19 +177,48 @@ func printPlan(a *app.App, p *api.JobPlan) error {
 func listCommand(a *app.App) *cobra.Command {
 	var q client.JobQuery
 	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List jobs", Args: app.Exactly(), Example: "  mainstay job list",
+		Use: "list", Short: "List jobs", Args: app.Exactly(), Example: "  mainstay job list\n  mainstay job list --troubled",
 	},
 		func(s *client.Client) *client.List[api.JobEntry] { return s.Jobs.List(q) },
 		func(a *app.App, jobs []api.JobEntry) error {
-			header := []string{"JOB", "TYPE", "CLUSTER", "VERSION", "STEPS", "SCHEDULES", "STATE", "CREATED"}
+			if q.Troubled {
+				return printTroubled(a, jobs)
+			}
+			header := []string{"JOB", "TYPE", "CLUSTER", "VERSION", "HAS", "SCHEDULES", "STATE", "CREATED"}
 			return app.PrintTable(a, jobs, "There are no jobs.", header, func(j *api.JobEntry) []string {
-				return []string{j.Name, cmp.Or(string(j.Type), string(job.Batch)), j.Cluster, fmt.Sprint(j.Version),
-					fmt.Sprint(j.Steps), fmt.Sprint(j.Schedules), stateOf(j), a.Ago(j.CreatedAt)}
+				return []string{j.Name, string(j.Type), j.Cluster, fmt.Sprint(j.Version),
+					hasOf(j), fmt.Sprint(j.Schedules), stateOf(j), a.Ago(j.CreatedAt)}
 			})
 		})
 	command.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	command.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	command.Flags().BoolVar(&q.Troubled, "troubled", false,
+		"only services and system jobs that lack healthy instances, or whose deployment has failed, with why")
 	return command
+}
+
+func printTroubled(a *app.App, jobs []api.JobEntry) error {
+	header := []string{"JOB", "CLUSTER", "HEALTHY", "STATE", "WHY"}
+	return app.PrintTable(a, jobs, "No job lacks instances, and no deployment has failed.", header,
+		func(j *api.JobEntry) []string {
+			why := j.Trouble.Why
+			if r := j.Trouble.Failed; r != nil {
+				why = fleet.Reasons(why, fmt.Sprintf("version %d could not be deployed: %s", r.Version, r.Reason))
+			}
+			return []string{j.Name, j.Cluster, fmt.Sprintf("%d of %d", j.Trouble.Healthy, j.Trouble.Wanted), stateOf(j),
+				app.Printable(why)}
+		})
+}
+
+// hasOf is what the work of a job is made of.
+func hasOf(j *api.JobEntry) string {
+	switch {
+	case j.Type == job.Service:
+		return fleet.Count(j.Count, "instance")
+	case j.Type == job.System || j.Type == job.Sysbatch:
+		return "one on each agent"
+	}
+	return fleet.Count(j.Steps, "step")
 }
 
 func stateOf(j *api.JobEntry) string {
@@ -221,13 +250,15 @@ func getCommand(a *app.App) *cobra.Command {
 				return err
 			}
 		}
-		return a.Print(answer, func() error { return errors.Join(printInstances(a, instances), printJob(a, j)) })
+		return a.Print(answer, func() error {
+			return errors.Join(printInstances(a, instances), printJob(a, j, instances))
+		})
 	})
 	command.Flags().IntVar(&version, "version", 0, "show the definition of this version")
 	return command
 }
 
-func printJob(a *app.App, j *api.Job) error {
+func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 	state, next, active := "active", []string{}, []string{}
 	if p := cmp.Or(j.Stopped, j.Paused); p != nil {
 		state = "paused by " + p.By + ", " + a.Ago(&p.At)
@@ -256,13 +287,33 @@ func printJob(a *app.App, j *api.Job) error {
 		return err
 	}
 	err = a.Facts([][2]string{
-		{"Job", j.Name}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster}, {"State", state},
+		{"Job", j.Name}, {"Type", string(j.Type)}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster},
+		{"State", state}, {"Deployment", deploymentOf(j.Name, all)},
 		{"Next runs", strings.Join(next, ", ")}, {"Counted runs", strings.Join(active, ", ")},
 	})
 	if err != nil {
 		return err
 	}
 	return a.Sayf("\n%s\n", app.Printable(string(text)))
+}
+
+// deploymentOf is how the version in force is deployed, and what a person may do about it.
+func deploymentOf(name string, all *api.JobInstances) string {
+	if all == nil || all.Deployment == nil || all.Deployment.Status == job.DeploymentSuccessful {
+		return ""
+	}
+	r := all.Deployment
+	text := fmt.Sprintf("of version %d: %s", r.Version, r.Status)
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	switch r.Status {
+	case job.DeploymentWaiting:
+		text += " for mainstay job promote " + name
+	case job.DeploymentFailed:
+		text += "; see mainstay job deployment " + name
+	}
+	return text
 }
 
 func dispatchCommand(a *app.App) *cobra.Command {

@@ -49,7 +49,11 @@ func getCommand(a *app.App) *cobra.Command {
 		return s.Services.Get(ctx, args[0], q)
 	}, func(a *app.App, found *api.ServiceInstances) error {
 		header := []string{"ADDRESS", "HEALTH", "JOB", "INSTANCE", "AGENT", "ZONE", "VERSION", "ROLE", "TAGS", "BEGAN"}
-		return app.PrintTable(a, found.Instances, "No instance is found.", header, func(i *api.ServiceInstance) []string {
+		none := "No instance is found. See what is offered: mainstay service list"
+		if !q.Any {
+			none = "No healthy instance is found. See all that run: mainstay service get " + found.Name + " --any"
+		}
+		return app.PrintTable(a, found.Instances, none, header, func(i *api.ServiceInstance) []string {
 			return []string{i.Address, string(i.Health), i.Job, i.Instance, i.Agent, i.Zone, fmt.Sprint(i.Version),
 				string(i.Role), strings.Join(i.Tags, ","), a.Ago(&i.Since)}
 		})

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -80,11 +83,11 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	defer cancel()
 	// What hubs do not tell, Temporal tells later.
 	found, _ := h.Core.Instances(ctx, &cluster.Cluster, name)
-	running := map[string]*contract.FoundInstance{}
+	now, running := time.Now(), map[string]*contract.FoundInstance{}
 	for n := range found {
 		running[found[n].TaskID] = &found[n]
 	}
-	list := make([]api.JobInstance, len(j.Instances))
+	list, tasks := make([]api.JobInstance, len(j.Instances)), make([]store.Task, len(j.Instances))
 	parallel.Each(len(list), rest.FanOut, func(n int) {
 		i := &list[n]
 		i.Instance = j.Instances[n]
@@ -99,13 +102,28 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 				i.Attempts++
 			}
 		}
-		if now := running[i.TaskID]; now != nil && i.Open() {
-			i.Status, i.Agent, i.Health = job.StepRunning, now.Agent, now.Checked
+		if at := running[i.TaskID]; at != nil && i.Open() {
+			i.Status, i.Agent, i.Health = job.StepRunning, at.Agent, at.Checked
+			task.Status, task.Why, task.NextAttemptAt = fleet.TaskRunning, "", nil
 		}
-		i.Why = cmp.Or(i.Why, task.Why)
+		if i.Open() {
+			task.ShowRecovery(now)
+			i.RecoveryStatus, i.PolicyState = task.RecoveryStatus, task.PolicyState
+			if task.NextAttemptAt != nil {
+				i.NextAt = *task.NextAttemptAt
+			}
+		}
+		tasks[n] = task
 		if m := cluster.Member(i.Agent); m != nil {
 			i.Address = m.Address
 		}
+	})
+	h.Explain(ctx, tasks)
+	for n := range list {
+		list[n].Why = cmp.Or(list[n].Why, tasks[n].Why)
+	}
+	slices.SortStableFunc(list, func(a, b api.JobInstance) int { // numbers by their value
+		return cmp.Or(len(a.Name)-len(b.Name), strings.Compare(a.Name, b.Name))
 	})
 	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment(), Why: j.Waiting()}
 	if d.OnEachAgent() {

@@ -26,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -33,6 +34,8 @@ import (
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
+	// Explain says why tasks wait.
+	Explain  func(ctx context.Context, tasks []store.Task)
 	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
 }
 
@@ -63,8 +66,9 @@ type revertInput struct {
 }
 
 type listInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Cluster  string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant   string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Troubled bool   `query:"troubled" doc:"Only services and system jobs that lack healthy instances, or whose deployment has failed, each with its trouble. A page may have fewer than page_size, or none, although more follow."`
 	rest.RecordPageInput
 }
 
@@ -402,9 +406,27 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	if err != nil {
 		return nil, err
 	}
+	if in.Troubled {
+		jobs = h.troubled(ctx, jobs)
+	}
 	out := &listOutput{}
 	out.Body.Jobs, out.Body.NextPageToken = append([]api.JobEntry{}, jobs...), next
 	return out, nil
+}
+
+// troubled are those of the jobs whose instances are not as they should be. One that does not answer is left out.
+func (h *Handlers) troubled(ctx context.Context, jobs []api.JobEntry) []api.JobEntry {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	now := time.Now()
+	parallel.Each(len(jobs), rest.FanOut, func(n int) {
+		if e := &jobs[n]; e.Type != job.Batch && e.Type != job.Sysbatch && !e.Stopped {
+			if j, err := h.Store.Jobs().Get(ctx, e.Name); err == nil {
+				e.Trouble = j.Trouble(now)
+			}
+		}
+	})
+	return slices.DeleteFunc(jobs, func(e api.JobEntry) bool { return e.Trouble == nil })
 }
 
 // change runs an update of a job that takes nothing but a reason.

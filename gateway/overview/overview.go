@@ -36,6 +36,8 @@ type Handlers struct {
 	Failovers func(ctx context.Context, most int) ([]fleet.FailoverRecord, error)
 	// Every is how often the fleet is read for its metrics at most.
 	Every time.Duration
+
+	services askedServices
 }
 
 // Shown is how clusters are shown: one that answered, and one of which only the settings are known.
@@ -93,6 +95,7 @@ func (h *Handlers) overview(ctx context.Context, _ *struct{}) (api.Overview, err
 		records, err := h.Failovers(ctx, overviewFailovers)
 		b.failovers(records, err)
 	})
+	parts.Go(func() { b.jobs(h.services.read(ctx, h)) })
 	var runs selfCareRuns
 	parts.Go(func() { runs = b.loops(ctx, h) })
 	var nobodys unhandled

@@ -2,17 +2,24 @@ package overview
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 )
 
-// servicePage is how many jobs are listed at a time.
-const servicePage = 500
+const (
+	// servicePage is how many jobs are listed at a time.
+	servicePage = 500
+	// overviewJobs is how many jobs an overview asks how they stand.
+	overviewJobs = 500
+)
 
 // toldDeployments are the statuses of deployments that somebody may have to do something about.
 var toldDeployments = []job.DeploymentStatus{job.DeploymentRunning, job.DeploymentWaiting, job.DeploymentFailed}
@@ -24,6 +31,66 @@ type serviceReading struct {
 	short       int                          // services with fewer instances that pass than asked for
 }
 
+// askedJob is a job in a list, with what itself says.
+type askedJob struct {
+	listed api.JobEntry
+	says   job.Job
+}
+
+// askJobs lists the jobs, and asks those that are wanted how they stand: so many at most, the newest first; 0: all. One
+// that does not answer says nothing. more reports whether others would have been asked.
+func (h *Handlers) askJobs(
+	ctx context.Context, most int, wanted func(*api.JobEntry) bool,
+) (asked []askedJob, more bool, err error) {
+	query := rest.AllOf(contract.Equals("WorkflowType", contract.JobWorkflow),
+		contract.Equals("ExecutionStatus", "Running"))
+	for token, left := []byte(nil), true; left && !more; left = len(token) > 0 {
+		jobs, next, err := h.Store.Jobs().Page(ctx, query, servicePage, token)
+		if err != nil {
+			return nil, false, err
+		}
+		token = next
+		for i := range jobs {
+			if jobs[i].Stopped || !wanted(&jobs[i]) {
+				continue
+			}
+			if more = most > 0 && len(asked) == most; more {
+				break
+			}
+			asked = append(asked, askedJob{listed: jobs[i]})
+		}
+	}
+	parallel.Each(len(asked), rest.FanOut, func(i int) {
+		// One that does not answer was deleted, or is told of when it does.
+		asked[i].says, _ = h.Store.Jobs().Get(ctx, asked[i].listed.Name)
+	})
+	return asked, more, nil
+}
+
+// askedServices are the services and system jobs as overviews show them. Overviews share a reading for as long that
+// reading takes a small part of the time.
+type askedServices struct {
+	mu    sync.Mutex
+	until time.Time
+	asked []askedJob
+	more  bool
+}
+
+// askedShare is how many times as long as it took a reading of services is shown.
+const askedShare = 20
+
+func (s *askedServices) read(ctx context.Context, h *Handlers) (asked []askedJob, more bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began := time.Now(); !began.Before(s.until) {
+		if s.asked, s.more, err = h.askJobs(ctx, overviewJobs, keepsRunning); err != nil {
+			return nil, false, err
+		}
+		s.until = time.Now().Add(askedShare * time.Since(began))
+	}
+	return s.asked, s.more, nil
+}
+
 // readServices lists the jobs, and asks those that keep a count or deploy a version how they stand.
 func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, now time.Time) error {
 	of := map[string]*serviceReading{}
@@ -31,39 +98,65 @@ func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, 
 		clusters[i].services.deployments = map[job.DeploymentStatus]int{}
 		of[clusters[i].Config.Name] = &clusters[i].services
 	}
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.JobWorkflow),
-		contract.Equals("ExecutionStatus", "Running"))
-	var ask []api.JobEntry
-	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		jobs, next, err := h.Store.Jobs().Page(ctx, query, servicePage, token)
-		if err != nil {
-			return err
+	asked, _, err := h.askJobs(ctx, 0, func(e *api.JobEntry) bool {
+		if of[e.Cluster] == nil {
+			return false
 		}
-		token = next
-		for i := range jobs {
-			j := &jobs[i]
-			if of[j.Cluster] == nil || j.Stopped {
-				continue
-			}
-			of[j.Cluster].deployments[j.Deployment]++
-			if j.Type == job.Service || j.Deployment == job.DeploymentRunning {
-				ask = append(ask, *j)
-			}
-		}
-	}
-	found, errs := make([]job.Job, len(ask)), make([]error, len(ask))
-	parallel.Each(len(ask), rest.FanOut, func(i int) { found[i], errs[i] = h.Store.Jobs().Get(ctx, ask[i].Name) })
-	for i := range found {
-		if errs[i] != nil {
-			continue // it was deleted, or is told of when it answers
-		}
-		r := of[ask[i].Cluster]
-		if found[i].Overdue(now) {
+		of[e.Cluster].deployments[e.Deployment]++
+		return e.Type == job.Service || e.Deployment == job.DeploymentRunning
+	})
+	for i := range asked {
+		r := of[asked[i].listed.Cluster]
+		if asked[i].says.Overdue(now) {
 			r.overdue++
 		}
-		if found[i].Short() {
+		if asked[i].says.Short() {
 			r.short++
 		}
 	}
-	return nil
+	return err
 }
+
+// jobs tells of services and system jobs whose instances or deployments are not as they should be.
+func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.missing("how services stand")
+		return
+	}
+	troubled := map[string][]diagnosis.JobFacts{}
+	for i := range asked {
+		e, j := &asked[i].listed, &asked[i].says
+		facts := diagnosis.JobFacts{Job: e.Name}
+		if t := j.Trouble(b.At); t != nil {
+			facts.Healthy, facts.Wanted, facts.Lacks, facts.Since = t.Healthy, t.Wanted, t.Why, t.Since
+			b.Jobs.Troubled++
+			if t.Failed != nil {
+				facts.Failed, facts.RevertedTo = t.Failed.Version, t.Failed.RevertedTo
+				facts.FailedWhy, facts.DeployedAt = t.Failed.Reason, t.Failed.EndedAt
+				b.Jobs.FailedDeployments++
+			}
+			if t.Why != "" {
+				b.Jobs.Lacking++
+			}
+		}
+		if r := j.Deployment(); r != nil && r.Status == job.DeploymentWaiting {
+			facts.Waits, facts.DeployedAt = r.Version, r.StartedAt
+			b.Jobs.WaitingDeployments++
+		}
+		troubled[e.Cluster] = append(troubled[e.Cluster], facts)
+	}
+	for cluster, facts := range troubled {
+		problems := diagnosis.OfJobs(cluster, facts)
+		for i := range problems {
+			if more {
+				problems[i].Why = fleet.Reasons(problems[i].Why, onlyNewest)
+			}
+		}
+		b.Problems = append(b.Problems, problems...)
+	}
+}
+
+// keepsRunning reports whether a job of a list has instances that are to run all the time.
+func keepsRunning(e *api.JobEntry) bool { return e.Type == job.Service || e.Type == job.System }

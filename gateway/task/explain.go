@@ -123,8 +123,8 @@ func explained(t *store.Task) bool {
 		t.Status == fleet.TaskRetryWait && t.Unhandled())
 }
 
-// explainAll says why tasks of a page wait. It asks for each cluster and each lane once.
-func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task) {
+// ExplainAll says why tasks of a page wait. It asks for each cluster and each lane once.
+func (h *Handlers) ExplainAll(ctx context.Context, tasks []store.Task) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}

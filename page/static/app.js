@@ -24,7 +24,7 @@ performance.mark("script"); // a test reads it: by then the first view's reads a
 const views = { "": overview, agents, clusters, tasks, runs, jobs, arrays, failovers, drains, healing, scaling, queue, "dead-letters": deadLetters, reviews };
 const one = { agents: agent, clusters: cluster, tasks: task, runs: run, jobs: job, arrays: array, failovers: failover };
 
-const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j"], ["arrays", "Arrays", "y"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
+const nav = [["", "Overview", "o"], ["clusters", "Clusters", "c"], ["agents", "Agents", "a"], ["tasks", "Tasks", "t"], ["runs", "Runs", "u"], ["jobs", "Jobs", "j", (o) => o.jobs.troubled], ["arrays", "Arrays", "y"], ["queue", "Queue", "q"], ["failovers", "Failovers", "f"],
   ["drains", "Drains", "d"], ["healing", "Healing", "h"], ["scaling", "Scaling", "s"], ["dead-letters", "Dead letters", "l", (o) => o.tasks.dead_letter], ["reviews", "Reviews", "r", (o) => o.tasks.review]];
 
 const $ = (id) => document.getElementById(id);
@@ -121,7 +121,7 @@ function draw() {
     shown.drawn = true;
     const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
     $("main").dataset.view = location.hash;
-    patch($("main"), view.render(data, params, app).filter((n) => n instanceof Node));
+    patch($("main"), view.render(data, params, app).flat(9).filter((n) => n instanceof Node));
     if (fresh && !shown.first) $("main").querySelector("h1")?.focus({ preventScroll: true });
     shown.first = false;
   } else if (error) {

@@ -14,6 +14,7 @@ function target(p) {
   if (p.kind === "dead_letter") return `#/dead-letters?cluster=${p.cluster}`;
   if (p.kind === "review") return `#/reviews?cluster=${p.cluster}`;
   if (p.kind === "run" || p.kind === "array") return `#/${p.kind}s?cluster=${p.cluster}&status=blocked`;
+  if (p.kind === "job" || p.kind === "deployment") return p.count === 1 ? `#/jobs/${encodeURIComponent(p.jobs[0])}` : `#/jobs?cluster=${p.cluster}${p.severity === "notice" ? "" : "&troubled=true"}`;
   if (p.kind === "failover") return `#/failovers/${encodeURIComponent(p.failover)}`;
   if (p.kind === "not_served" || p.kind === "old_work") return `#/queue?cluster=${p.cluster}`;
   if (p.kind === "unhandled") return `#/tasks?cluster=${p.cluster}&status=retry_wait&type=${encodeURIComponent(p.task_type)}`;
@@ -37,7 +38,7 @@ function remedy(p) {
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
 export function problem(p) {
-  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover, p.agents?.[0], p.task_type].join(" ") },
+  return h("li.problem-row.t-" + urgency[p.severity], { key: [p.kind, p.cluster, p.lane, p.failover, p.agents?.[0], p.jobs?.[0], p.task_type].join(" ") },
     h("p.headline", null, h("span.badge.t-" + urgency[p.severity], null, h("span", { "aria-hidden": "true" }, { critical: "✕", warning: "▲", notice: "○" }[p.severity]), p.severity),
       h("a", { href: target(p) }, h("strong", null, sentence(p.what))), p.since && h("span.quiet", null, "since ", ago(p.since, "for"))),
     p.why && h("p", null, p.why),
@@ -61,6 +62,8 @@ function tiles(o) {
     tile("#/tasks?status=running", o.agents.running, `running of ${num(o.agents.slots)} slots`),
     tile("#/queue", waiting, "waiting"),
     tile("#/tasks", o.tasks.open, "open tasks"),
+    o.jobs.lacking > 0 && tile("#/jobs?troubled=true", o.jobs.lacking, o.jobs.lacking === 1 ? "job lacks instances" : "jobs lack instances", "warn"),
+    o.jobs.failed_deployments > 0 && tile("#/jobs?troubled=true", o.jobs.failed_deployments, o.jobs.failed_deployments === 1 ? "failed deployment" : "failed deployments", "warn"),
     tile("#/dead-letters", o.tasks.dead_letter, o.tasks.dead_letter === 1 ? "dead letter" : "dead letters", o.tasks.dead_letter ? "warn" : ""),
     tile("#/reviews", o.tasks.review, o.tasks.review === 1 ? "review" : "reviews", o.tasks.review ? "warn" : ""));
 }

@@ -19,7 +19,7 @@ for (const [tone, list] of Object.entries(tones)) for (const status of list.spli
 
 const labels = { dead_letter: "dead letter", retry_wait: "waits to retry", review: "in review", offline: "lost", suspect: "not answering",
   no_target_available: "no target", not_in_cluster: "not in cluster", timed_out: "timed out", active_active: "all serve", active_passive: "leader serves",
-  maintenance: "maintenance", planned: "dry run", passed: "skipped" };
+  maintenance: "maintenance", planned: "dry run", passed: "skipped", true: "yes" };
 
 /** label is a status in words. */
 export const label = (status) => labels[status] ?? String(status ?? "").replaceAll("_", " ");
@@ -116,6 +116,9 @@ export function timeline(title, rows, from, to) {
     })));
 }
 
+/** tried says what a recovery has done so far, as far as it counts now. */
+export const tried = (s) => [s?.active_restarts > 0 && count(s.active_restarts, "restart"), s?.active_reschedules > 0 && count(s.active_reschedules, "move"), s?.excluded?.length > 0 && `not on ${s.excluded.join(", ")} for now`].filter(Boolean).join(", ");
+
 /** attempts is the story of a task's deliveries; below is what stands below one of them. */
 export function attempts(task, below) {
   const list = task.attempts ?? [];
@@ -127,11 +130,11 @@ export function attempts(task, below) {
 
 /** attemptRow is one attempt in a timeline. from is when it began, where the attempt does not tell. */
 export function attemptRow(a, what, from) {
-  const started = a.started_at ?? a.ended_at ?? from, outcome = a.ended_at ? a.outcome || "ended" : "running";
-  const took = (a.ended_at ? Date.parse(a.ended_at) : now()) - Date.parse(started);
+  const started = a.started_at ?? a.ended_at ?? from, ended = a.ended_at ?? (a.outcome && started), outcome = ended ? a.outcome || "ended" : "running";
+  const took = (ended ? Date.parse(ended) : now()) - Date.parse(started);
   return {
-    key: a.number + outcome, label: what, from: started, to: a.ended_at, tone: tone(outcome),
-    text: [badge(outcome), " ", a.ended_at ? span(took) : ["for ", ago(started, "for")], progress(a)],
+    key: a.number + outcome, label: what, from: started, to: ended, tone: tone(outcome),
+    text: [badge(outcome), " ", ended ? span(took) : ["for ", ago(started, "for")], progress(a)],
     more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
   };
 }

@@ -26,7 +26,7 @@ export const runs = {
   wants: (type, d, p) => ofSteps(type, d) && !p.page,
   load: (p, signal, { first }) => get(lists.runs(p, first)[0], signal),
   render: (d, p, app) => [
-    h("header.row", null, h("h1", { tabindex: "-1" }, "Runs"), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.runs.length, "run")} on this page, newest first`)),
+    h("header.row", null, h("h1", { tabindex: "-1" }, "Runs"), p.job && h("a", { href: "#/jobs/" + seg(p.job) }, "Job " + p.job), h("span.quiet", { role: "status" }, (!app.brief || !d.next_page_token) && `${count(d.runs.length, "run")} on this page, newest first`)),
     filters("runs", p, [["status", "Status", statuses], ["job", "Job"], ["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
     table("Runs", [
       ["Run", (r) => runLink(r.id)], ["Status", (r) => badge(r.status)], ["Job", (r) => ofJob(r.job)], ["Version", (r) => r.job_version, "num"], ["Cluster", (r) => clusterLink(r.cluster)],
@@ -36,6 +36,9 @@ export const runs = {
   ],
 };
 
+/** deploys shows a deployment that has not succeeded. */
+const deploys = (j) => (j.deployment === "waiting" ? deploymentBadge(j.deployment) : ["running", "failed"].includes(j.deployment) && badge(j.deployment, "deployment " + j.deployment));
+
 export const jobs = {
   title: "Jobs",
   every: 10000,
@@ -43,15 +46,18 @@ export const jobs = {
   wants: ofSteps,
   async load(p, signal) {
     const [d, newest] = await Promise.all(lists.jobs(p).map((path) => get(path, signal)));
-    const last = new Map(newest.runs.toReversed().map((r) => [r.job, r]));
-    return { ...d, last, all: !newest.next_page_token };
+    const last = new Map((newest?.runs ?? []).toReversed().map((r) => [r.job, r]));
+    return { ...d, last, all: !newest?.next_page_token };
   },
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Jobs"), h("span.quiet", { role: "status" }, count(d.jobs.length, "job") + (d.next_page_token ? " on this page" : ""))),
-    filters("jobs", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
-    table("Jobs", [
-      ["Job", jobLink], ["Type", (j) => j.type], ["State", (j) => [j.stopped ? badge("stopped") : j.paused && badge("paused"), !j.stopped && ["running", "waiting", "failed"].includes(j.deployment) && deploymentBadge(j.deployment)]],
-      ["Last run", (j) => instances(j) ? h("span.quiet", null, j.count ? count(j.count, "instance") : "on each agent") : lastRun(d.last.get(j.name)) ?? h("span.quiet", null, d.all ? "none" : "not among the newest 200 runs")], ["Version", (j) => j.version, "num"], ["Steps", (j) => (instances(j) ? "" : num(j.steps)), "num"],
+    filters("jobs", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"], ["troubled", "With trouble", ["true"]]]),
+    p.troubled ? table("Jobs with trouble", [
+      ["Job", jobLink], ["Healthy", (j) => badge(j.trouble.healthy ? j.trouble.why ? "degraded" : "healthy" : "critical", `${num(j.trouble.healthy)} of ${num(j.trouble.wanted)}`)], ["State", deploys], ["Since", (j) => ago(j.trouble.since ?? j.trouble.failed?.ended_at)],
+      ["Why", (j) => [j.trouble.why, j.trouble.failed && h("div", null, `Version ${j.trouble.failed.version} could not be deployed: ${j.trouble.failed.reason}`)], "wide"], ["Cluster", (j) => clusterLink(j.cluster)]],
+    d.jobs, { key: (j) => j.name, empty: d.next_page_token ? "None on this page." : "No job lacks instances, and no deployment has failed." }) : table("Jobs", [
+      ["Job", jobLink], ["Type", (j) => j.type], ["State", (j) => [j.stopped ? badge("stopped") : j.paused && badge("paused"), !j.stopped && deploys(j)]],
+      ["Last run, instances", (j) => instances(j) ? h("span.quiet", null, j.count ? count(j.count, "instance") : "on each agent") : lastRun(d.last.get(j.name)) ?? h("span.quiet", null, d.all ? "none" : "not among the newest 200 runs")], ["Version", (j) => j.version, "num"], ["Steps", (j) => (instances(j) ? "" : num(j.steps)), "num"],
       ["Schedules", (j) => j.schedules, "num"], ["Cluster", (j) => clusterLink(j.cluster)], ["Since", (j) => ago(j.created_at)]],
     d.jobs, { key: (j) => j.name, empty: Object.keys(p).length ? "No job matches." : "There are no jobs yet. Make one: mainstay job apply FILE" }),
     pager("jobs", p, d),
@@ -112,6 +118,8 @@ function stepButtons(r, e) {
 /** look is a status for badges: that a step is skipped is no warning. */
 const look = (status) => (status === "skipped" ? "passed" : status);
 const every = (e) => e.elements ?? [e];
+/** begun are the attempts that an agent has or had: a delivery that came back is none. */
+const begun = (w) => (w.attempts ?? []).filter((a) => a.agent_id && a.outcome !== "returned");
 const agentsOf = (e) => [...new Set(every(e).map((w) => w.attempts?.at(-1)?.agent_id).filter(Boolean))];
 const share = (e) => e.counts && `${e.counts.done} of ${e.counts.total} done${e.counts.failed ? `, ${e.counts.failed} failed` : ""}`;
 
@@ -123,9 +131,9 @@ function node(r, e, optional) {
 
 /** workColumns show steps, or elements of one. */
 const workColumns = (r) => [
-  ["Status", (w) => [badge(look(w.status)), w.counts && h("span.quiet", null, " ", share(w))]],
+  ["Status", (w) => [badge(look(w.status)), w.counts && h("div.quiet", null, share(w))]],
   ["Agent", (w) => { const all = agentsOf(w); return all.length > 2 ? count(all.length, "agent") : all.map((id, i) => [i > 0 && ", ", agentLink(id)]); }],
-  ["Attempts", (w) => every(w).reduce((n, x) => n + (x.attempts?.length ?? 0), 0) || "", "num"],
+  ["Attempts", (w) => every(w).reduce((n, x) => n + begun(x).length, 0) || "", "num"],
   ["Took", took, "num"],
   ["Why, output", (w) => [w.why, w.next_at && !w.ended_at && [w.why ? "; goes on " : "goes on ", ago(w.next_at)], takenOver(r, w),
     w.output !== undefined && h("details", { key: "output" }, h("summary", null, "Output"), json(w.output))], "wide"],
@@ -148,8 +156,8 @@ const barsShown = 200;
 
 /** bars are the attempts of this run over time. */
 function bars(r) {
-  const rows = r.steps.flatMap((e) => every(e).flatMap((w, i) => takenOver(r, w) ? [] : (w.attempts ?? []).map((a) => ({
-    ...attemptRow(a, [taskLink(w.task_id, e.elements ? `${e.step}.${i}` : e.step), w.attempts.length > 1 && ` ${a.number}.`, " ", agentLink(a.agent_id)], a.started_at ?? r.started_at),
+  const rows = r.steps.flatMap((e) => every(e).flatMap((w, i) => takenOver(r, w) ? [] : begun(w).map((a) => ({
+    ...attemptRow(a, [taskLink(w.task_id, e.elements ? `${e.step}.${i}` : e.step), begun(w).length > 1 && ` ${a.number}.`, " ", agentLink(a.agent_id)], a.started_at ?? r.started_at),
     key: `${w.task_id} ${a.number}`, more: a.reason }))));
   if (!rows.length) return h("p.empty", null, "No agent has begun anything yet.");
   const last = rows.some((row) => !row.to) ? undefined : rows.map((row) => row.to).sort().at(-1);

@@ -91,6 +91,7 @@ export function scalingNow(s) {
     s.blocked && held("start", s.blocked), s.stuck && held("stop", s.stuck),
     on && s.paused && h("p.banner.t-wait", null, "The rules are paused in Temporal; lost agents are replaced all the same. ", temporalSchedule("scaling")),
     on && d && !s.blocked && h("p", null, d.blocked ? badge("blocked") : null, d.blocked && " ", h("span.quiet", null, d.change === "none" ? "Now: " : "Now due: "), d.reason, d.next_at && [h("span.quiet", null, ", until "), ago(d.next_at)]),
+    s.rollout && ["running", "failed"].includes(s.rollout.status) && h("p", null, badge(s.rollout.status), ` Rollout ${s.rollout.number}: ${num(s.rollout.healthy)} new and healthy, ${num(s.rollout.left)} still to be replaced`, s.rollout.reason && `. ${sentence(s.rollout.reason)}`),
     s.last_decision && h("p", null, h("span.quiet", null, "Last decision, ", ago(s.last_decision.at), ": "), `${s.last_decision.change === "up" ? "start" : "stop"} ${count(s.last_decision.count, "agent")}: `, s.last_decision.reason),
   ];
 }

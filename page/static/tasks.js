@@ -5,7 +5,7 @@ import { query, seg } from "./address.js";
 import { get } from "./api.js";
 import { lists, single, spans } from "./reads.js";
 import { ago, clockTime, count, span } from "./format.js";
-import { badge, label, section, table, facts, attempts, agentLink, clusterLink, taskLink, runLink, filters, button, pager, temporalLink, json } from "./parts.js";
+import { badge, label, section, table, facts, attempts, tried, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
@@ -74,7 +74,7 @@ export const reviews = {
   },
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Reviews"), h("span.quiet", { role: "status" }, count(d.tasks.length, "task") + " waiting for a decision")),
-    h("p.quiet", null, "Their agent was lost, and running them again may not be safe. Find out whether they were done, and decide."),
+    h("p.quiet", null, "Running them again may not be safe, or their recovery leaves it to a person. Find out whether they were done, and decide."),
     filters("reviews", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
     d.tasks.length ? h("div.cards.wide", null, d.tasks.map((t) => h("article.card.t-warn", { key: t.id },
       h("header.row", null, h("h2", null, taskLink(t.id)), h("span.quiet", null, t.type, " in ", clusterLink(t.cluster), ", submitted ", ago(t.created_at))),
@@ -85,6 +85,14 @@ export const reviews = {
 
 const open = (t) => ["queued", "running", "retry_wait", "review", "dead_letter"].includes(t.status);
 
+/** partOf leads to what the task is a part of: an instance's job, an element's array, or a step's run. */
+function partOf(t) {
+  const [whole, more] = t.id.split("~", 2);
+  if (more === undefined) return null;
+  if (more === "") return ["job ", h("a", { href: "#/jobs/" + seg(whole) }, whole)];
+  return more[0] === "." ? ["array ", arrayLink(whole)] : ["run ", runLink(whole)];
+}
+
 export const task = {
   title: (p) => "Task " + p.id,
   every: 5000,
@@ -92,7 +100,7 @@ export const task = {
   wants: (type, d, p) => d.task_id === p.id,
   load: (p, signal) => get(single.tasks(p)[0], signal),
   render: (t) => [
-    h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", t.id.includes("~") ? ["run ", runLink(t.id.split("~")[0])] : h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
+    h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", partOf(t) ?? h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
     h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),
     t.cancelling && h("p.why", null, "It is being cancelled", t.cancelling.by && ` by ${t.cancelling.by}`, t.cancelling.reason && `: ${t.cancelling.reason}`, ". Its agent has up to 30 s to stop."),
     t.why && h("p.why", null, t.why),
@@ -104,7 +112,7 @@ export const task = {
       temporalLink(t.workflow_id, t.run_id)),
     facts(["Type", t.type], ["Cluster", clusterLink(t.cluster)], ["Only agent", agentLink(t.agent)], ["Priority", t.priority_name], ["Tenant", t.tenant], ["Submitted", ago(t.created_at)],
       ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Waits until", t.expires_at && ago(t.expires_at)], ["Ended", t.closed_at && ago(t.closed_at)],
-      ...submitted(t.spec), ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
+      ...submitted(t.spec), ["Recovery", t.recovery && label(t.recovery.mode)], ["So far", open(t) && tried(t.policy_state)], ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
     section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
     t.result !== undefined && section("Result", null, result(t.result)),
     t.payload !== undefined && section("Payload", null, json(t.payload)),
@@ -127,8 +135,8 @@ function result(r) {
 /** submitted is what a task was submitted with. */
 const submitted = (s) => !s ? [] : [["Retry safety", label(s.retry_safety ?? "idempotent")], ["Needs", s.required_capabilities?.join(", ")],
   ["Prefers", s.preferred_capabilities?.join(", ")], ["Affinity", s.affinity], ["Provider", s.provider], ["Shard key", s.shard_key], ["Timeout", s.timeout],
-  ["Expires", s.expires_in && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
-  ["Retries", s.retry && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
+  ["Expires", s.expires_in && !s.keep_running && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
+  ["Retries", s.retry && !s.recovery && !s.keep_running && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
 
 /** log is a part that reads an attempt's newest lines when it is opened, and follows them while it stays open. */
 function log(id, number) {

@@ -51,7 +51,7 @@ func busyFleet(t testing.TB) (f *fleet, views []string) {
 		"#/", "#/clusters", "#/clusters/" + f.cluster, "#/clusters/" + single.cluster, "#/agents",
 		"#/agents/" + f.name("a"), "#/agents/" + single.name("a"),
 		"#/tasks", "#/tasks?cluster=" + single.cluster, "#/tasks/" + once, "#/tasks/" + dead, "#/tasks/" + waiting,
-		"#/runs", "#/runs/" + run, "#/jobs", "#/queue", "#/failovers",
+		"#/runs", "#/runs/" + run, "#/jobs", "#/jobs?troubled=true", "#/queue", "#/failovers",
 		"#/failovers/" + failovers.Failovers[0].ID, "#/drains", "#/dead-letters", "#/reviews",
 		"#/healing", "#/healing?cluster=" + healed.cluster, "#/agents/" + healed.name("ill"),
 		"#/clusters/" + alone.cluster,

@@ -115,3 +115,23 @@ func TestRunIsPausedAndCancelled(t *testing.T) {
 	p.keys(kb.Enter)
 	p.until("a node leads to its step", `document.activeElement.id.startsWith("step-")`)
 }
+
+// TestBatchJobIsPaused goes from the runs of a job to its page, and pauses and resumes it there.
+func TestBatchJobIsPaused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	job, _ := f.run(strings.Replace(diamond, `"safety"`, `"on": [{"schedule": {"interval": "24h"}}], "safety"`, 1))
+	p := openTab(t, f.URL, "#/runs?job="+job)
+	p.press("Job " + job)
+	p.shows("Next runs")
+	p.shows("Show its runs")
+	require.Empty(t, eval[[]string](p, accessible))
+	p.press("Pause…")
+	p.press("Pause the job")
+	p.shows("Paused for")
+	p.press("Resume…")
+	p.press("Resume the job")
+	p.until("it is not paused any more", `!document.querySelector("main").innerText.includes("Paused for")`)
+	p.until("it has no instances to stop", `!document.querySelector("main").innerText.includes("healthy") &&
+		![...document.querySelectorAll("main button")].some((b) => b.innerText.startsWith("Stop"))`)
+}

@@ -5,7 +5,6 @@ package array
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -219,6 +218,18 @@ func (c *carrier) wake(ctx workflow.Context) {
 	})
 }
 
+// waitsForPerson says what of an array waits for a person.
+func waitsForPerson(n array.ElementCounts) string {
+	dead, reviews := fleet.Count(n.DeadLetter, "dead letter"), fleet.Count(n.Review, "review")
+	switch {
+	case n.Review == 0:
+		return dead + fleet.Plural(n.DeadLetter, " waits", " wait") + " for a person"
+	case n.DeadLetter == 0:
+		return reviews + fleet.Plural(n.Review, " waits", " wait") + " for a person"
+	}
+	return dead + " and " + reviews + " wait for a person"
+}
+
 // awaitPerson keeps dead letters and reviews until a person has decided. It reports false when their retention is over.
 func (c *carrier) awaitPerson(ctx workflow.Context) bool {
 	c.show(ctx, string(array.ArrayBlocked))
@@ -295,8 +306,7 @@ func (c *carrier) view() contract.ArrayState {
 		state.Status, state.Why = array.ArrayPaused, c.paused.Reason
 	case !c.state.Open():
 		state.Status = array.ArrayBlocked
-		state.Why = fmt.Sprintf("%d dead letters and %d reviews wait for a person", c.state.Counts.DeadLetter,
-			c.state.Counts.Review)
+		state.Why = waitsForPerson(c.state.Counts)
 	default:
 		state.Status, state.Why = array.ArrayRunning, c.state.HoldWhy
 	}

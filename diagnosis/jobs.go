@@ -1,0 +1,99 @@
+package diagnosis
+
+import (
+	"fmt"
+	"time"
+)
+
+// JobFacts are what is known of a service or system job. The zero value but for its name means that all is well.
+type JobFacts struct {
+	Job string
+	// Lacks says which instances are not healthy, since when if that is known; empty: none that should be.
+	Lacks           string
+	Healthy, Wanted int
+	Since           time.Time
+	// Failed is the version whose deployment failed, and RevertedTo the one that was put in force again, if one was;
+	// Waits is the version whose canaries wait for their promotion. 0: there is none.
+	Failed, RevertedTo, Waits int
+	FailedWhy                 string
+	DeployedAt                time.Time // when the deployment failed, or began
+}
+
+// OfJobs is about services and system jobs of a cluster that lack healthy instances, and about deployments of theirs
+// that have failed or wait for a person.
+func OfJobs(cluster string, jobs []JobFacts) []Problem {
+	var none, fewer, failed, waits []JobFacts
+	for i := range jobs {
+		f := jobs[i]
+		switch {
+		case f.Lacks == "":
+		case f.Healthy == 0:
+			none = append(none, f)
+		default:
+			fewer = append(fewer, f)
+		}
+		if f.Failed > 0 {
+			failed = append(failed, f)
+		}
+		if f.Waits > 0 {
+			waits = append(waits, f)
+		}
+	}
+	lacking := func(f *JobFacts) Problem {
+		return Problem{
+			Since: since(f.Since),
+			What:  fmt.Sprintf("job %s of cluster %s has %d of %d healthy instances", f.Job, cluster, f.Healthy, f.Wanted),
+			Why:   f.Lacks,
+			Do:    "See why each instance does not run, and when it is tried again: mainstay job get " + f.Job,
+		}
+	}
+	var problems []Problem
+	add := func(severity Severity, kind Kind, found []JobFacts, several string, one func(*JobFacts) Problem) {
+		if len(found) == 0 {
+			return
+		}
+		p := Problem{}
+		if len(found) == 1 {
+			p = one(&found[0])
+		}
+		for i := range found {
+			if len(p.Jobs) < namedInProblem {
+				p.Jobs = append(p.Jobs, found[i].Job)
+			}
+		}
+		if n := len(found); n > 1 {
+			p.What = fmt.Sprintf("%d jobs of cluster %s %s", n, cluster, several)
+			p.Why = listOf(p.Jobs, n)
+			if n > len(p.Jobs) {
+				p.Why += fmt.Sprintf(" and %d more", n-len(p.Jobs))
+			}
+			p.Do = "See which, and why: mainstay job list --troubled --cluster " + cluster
+		}
+		p.Severity, p.Kind, p.Cluster, p.Count = severity, kind, cluster, int64(len(found))
+		problems = append(problems, p)
+	}
+	add(SeverityCritical, KindJob, none, "have no healthy instance", lacking)
+	add(SeverityWarning, KindJob, fewer, "have fewer healthy instances than they are to have", lacking)
+	add(SeverityWarning, KindDeployment, failed, "could not be deployed", func(f *JobFacts) Problem {
+		p := Problem{Since: since(f.DeployedAt), Why: f.FailedWhy}
+		p.What = fmt.Sprintf("version %d of job %s of cluster %s could not be deployed", f.Failed, f.Job, cluster)
+		if f.RevertedTo > 0 {
+			p.What += fmt.Sprintf(", and version %d was put in force again", f.RevertedTo)
+			p.Do = "Apply a version that works. See what happened: mainstay job deployment " + f.Job
+			return p
+		}
+		p.Do = fmt.Sprintf("Apply a version that works, or go back: mainstay job deployment %s, mainstay job revert %s",
+			f.Job, f.Job)
+		return p
+	})
+	add(SeverityNotice, KindDeployment, waits, "have healthy canaries that wait for their promotion",
+		func(f *JobFacts) Problem {
+			return Problem{
+				Since: since(f.DeployedAt),
+				What: fmt.Sprintf("the canaries of version %d of job %s of cluster %s wait for their promotion", f.Waits,
+					f.Job, cluster),
+				Do: fmt.Sprintf("Decide: mainstay job promote %s, or mainstay job fail %s", f.Job, f.Job),
+			}
+		})
+	return problems
+}
