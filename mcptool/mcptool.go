@@ -27,7 +27,7 @@ import (
 )
 
 // Type is the type of tasks that call a tool.
-const Type = "mcp-tool"
+const Type = fleet.ToolTask
 
 // keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call. A correction
 // is another call: its number follows the id.
@@ -45,7 +45,7 @@ const (
 // Types of failures. They are final, as is a wrong payload: the same call would end the same way, or do its work twice.
 const (
 	// ErrorTypeTool: the tool reported an error.
-	ErrorTypeTool = "tool_error"
+	ErrorTypeTool = fleet.ErrorTool
 	// ErrorTypeUnknown: the connection was lost during a call of a tool that is not idempotent.
 	ErrorTypeUnknown = "tool_outcome_unknown"
 )
