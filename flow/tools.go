@@ -36,8 +36,10 @@ func (c *checker) tools(id string, s *job.Step) {
 		"the model needs least", len(s.Tools), job.MaxTools)
 	for i, t := range s.Tools {
 		field := fmt.Sprintf("%s.tools[%d]", at, i)
-		c.invalid(field+".server", cmp.Or(fleet.ValidateID("server", t.Server),
-			fleet.ValidateID("server", fleet.ToolCapability(t.Server))))
+		if c.check(t.Server != "", field+".server", "is missing: name the server that has the tool, as agents name it") {
+			c.invalid(field+".server", cmp.Or(fleet.ValidateID("server", t.Server),
+				fleet.ValidateID("server", fleet.ToolCapability(t.Server))))
+		}
 		c.check(toolName.MatchString(t.Name), field+".name",
 			"must be 1 to 64 letters, digits, _ and -: providers of models take no other names")
 		c.check(!slices.ContainsFunc(s.Tools[:i], func(other job.Tool) bool { return other.Name == t.Name }),
