@@ -57,7 +57,7 @@ steps:
 	require.Equal(t, []any{job.DefaultTurns, fleet.AtMostOnce}, []any{s.Turns, s.Tools[0].Safety})
 	deep := `{"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`
 	for arguments, want := range map[string]string{
-		`{"x":1}`: "", ` {}`: "", `{"x":"1"}`: "x: got string, want integer", `{"y":1}`: "'y' not allowed",
+		`{"x":1}`: "", "\n{}": "", `{"x":"1"}`: "x: got string, want integer", `{"y":1}`: "'y' not allowed",
 		`[]`: "must be a JSON object", `"{"`: "must be a JSON object", ``: "must be a JSON object", deep: "at most 64 levels",
 	} {
 		task, refused := Call(context.Background(), plan, s, &mesh.ToolCall{Name: "n", Arguments: json.RawMessage(arguments)})

@@ -54,7 +54,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.Evaluated {
 	answer := &contract.Evaluated{}
 	for _, e := range in.Ended {
-		if s := r.in.Plan.Step(e.Step); len(s.Output) > 0 || s.Check != nil || len(s.Tools) > 0 || job.MayComplete(e.Result) ||
+		if s := r.in.Plan.Step(e.Step); len(s.Output)+len(s.Tools) > 0 || s.Check != nil || job.MayComplete(e.Result) ||
 			slices.ContainsFunc(e.Results, job.MayComplete) {
 			return nil
 		}
