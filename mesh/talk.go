@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxTalkBytes bounds what the turns of a model and its tools add to their conversation. Each turn's task has all of it.
+// MaxTalkBytes bounds what the turns of a model and its tools add to their conversation. Each turn's task has it whole.
 const MaxTalkBytes = 256 << 10
 
 // Message is one message of a conversation.

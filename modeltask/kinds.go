@@ -174,7 +174,8 @@ func readOpenAI(data []byte) (result Result, err error) {
 		if json.Unmarshal(arguments, &text) == nil && json.Valid([]byte(cmp.Or(text, "{}"))) {
 			arguments = json.RawMessage(cmp.Or(text, "{}")) // else it stays the text that it is
 		}
-		result.ToolCalls = append(result.ToolCalls, mesh.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: arguments})
+		call := mesh.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: arguments}
+		result.ToolCalls = append(result.ToolCalls, call)
 	}
 	result.Invocation = Invocation{ID: a.ID, AnsweredBy: a.Model, Usage: mesh.Usage{InputTokens: a.Usage.Prompt,
 		OutputTokens: a.Usage.Completion, CachedTokens: a.Usage.Details.Cached}}
@@ -206,7 +207,8 @@ func readAnthropic(data []byte) (result Result, err error) {
 		case "text":
 			result.Text += part.Text
 		case "tool_use":
-			result.ToolCalls = append(result.ToolCalls, mesh.ToolCall{ID: part.ID, Name: part.Name, Arguments: part.Input})
+			call := mesh.ToolCall{ID: part.ID, Name: part.Name, Arguments: part.Input}
+			result.ToolCalls = append(result.ToolCalls, call)
 		}
 	}
 	result.FinishReason = a.StopReason
