@@ -17,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/ratelimit"
 )
 
@@ -187,6 +188,10 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 			}
 		}
 	}
+	if answer, called, err := e.calls(ctx, step, entry, ended); called || err != nil {
+		e.failed[ended.Step] = true // nothing begins after it yet
+		return answer, err
+	}
 	completes, err := readCompletions(step, ended)
 	if err == nil && step.Check != nil {
 		answer, err := e.check(ctx, step, ended)
@@ -240,6 +245,49 @@ func (e *evaluation) check(
 		answer.Wrong = []string{"the task of its check gave no verdict: " + problem}
 	}
 	return answer, nil
+}
+
+// calls are those of tools that the model of a step asks for in its result, with the tasks of those that can be made.
+func (e *evaluation) calls(
+	ctx context.Context, step *job.PlannedStep, entry *job.Entry, ended *contract.EndedStep,
+) (answer contract.StepOutput, called bool, err error) {
+	if len(step.Tools) == 0 {
+		return answer, false, nil
+	}
+	answer.Step = step.ID
+	calls := flow.Calls(ended.Result)
+	if len(calls) == 0 {
+		return answer, false, nil
+	}
+	bytes := 0
+	for i := range calls {
+		bytes += len(calls[i].Arguments)
+	}
+	if answer.Error = entry.LastTurn(step); answer.Error == "" && bytes > mesh.MaxTalkBytes {
+		answer.Error = fmt.Sprintf("its model calls tools with more than %d KiB: have it hand on where large data is",
+			mesh.MaxTalkBytes>>10)
+	} else if answer.Error == "" && e.elements+len(calls) > job.MaxInlineAll {
+		answer.Error = fmt.Sprintf("the run would have more than %d elements and calls of tools", job.MaxInlineAll)
+	}
+	if answer.Error != "" {
+		return answer, true, nil
+	}
+	e.elements += len(calls)
+	for i := range calls {
+		call := contract.StepCall{ToolCall: calls[i]}
+		var spec *fleet.TaskSpec
+		if spec, call.Refused = flow.Call(ctx, e.in.Plan, step, &calls[i]); spec != nil {
+			id := job.TaskID(e.in.Run, job.ElementKey(step.ID, len(entry.Elements)+i))
+			place, problem, err := e.places.Place(ctx, id, *spec)
+			if err != nil || problem != "" {
+				return contract.StepOutput{Step: step.ID, Error: problem}, true, err
+			}
+			input := place.Input(id, *spec)
+			call.PlacedTask = contract.PlacedTask{Spec: input.Spec, Lane: input.Lane}
+		}
+		answer.Calls = append(answer.Calls, call)
+	}
+	return answer, true, nil
 }
 
 // readCompletions replaces results that complete the step by what they complete it with, and returns what completes the

@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
 )
 
 // RunWorkflow carries out one run of a job: it delivers its steps.
@@ -106,6 +107,8 @@ type RunCarried struct {
 	Ended []string `json:"ended,omitempty"`
 	// Results are those of tasks, by their keys, until the output of their step is known.
 	Results map[string]json.RawMessage `json:"results,omitempty"`
+	// Talks are the conversations of models with tools, by their steps.
+	Talks map[string]mesh.Talk `json:"talks,omitempty"`
 	// Bytes are what the run's payloads and results took so far.
 	Bytes int `json:"bytes"`
 	// Waits: it has not begun, and waits for the services that its job requires.
@@ -203,6 +206,9 @@ func (o *StepOutput) Bytes() int {
 	if o.Check != nil {
 		bytes += len(o.Check.Spec.Payload)
 	}
+	for i := range o.Calls {
+		bytes += len(o.Calls[i].Arguments) + len(o.Calls[i].Spec.Payload)
+	}
 	return bytes
 }
 
@@ -224,7 +230,7 @@ func PayloadBytes(tasks []PlacedTask) int {
 	return bytes
 }
 
-// StepOutput is what a run keeps of a step's result.
+// StepOutput is what a run keeps of a step's result, or what comes before that.
 type StepOutput struct {
 	Step   string          `json:"step"`
 	Output json.RawMessage `json:"output,omitempty"`
@@ -237,6 +243,15 @@ type StepOutput struct {
 	NoVerdict bool `json:"no_verdict,omitempty"`
 	// Check is the task that says more about the result, before there is an output.
 	Check *PlacedTask `json:"check,omitempty"`
+	// Calls are those of tools that its model asks for, before there is an output.
+	Calls []StepCall `json:"calls,omitempty"`
+}
+
+// StepCall is a call of a tool, with its task.
+type StepCall struct {
+	mesh.ToolCall
+	PlacedTask
+	Refused string `json:"refused,omitempty"` // why it is not made
 }
 
 // BegunStep is what a step begins with. A step that comes after one whose output could not be evaluated is left out.

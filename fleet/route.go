@@ -20,6 +20,12 @@ type Route struct {
 // ModelCapability is the capability of agents that can call a provider of models.
 func ModelCapability(provider string) string { return "model." + provider }
 
+// ToolTask is the type of tasks that call a tool.
+const ToolTask = "mcp-tool"
+
+// ErrorTool is the type of the failure of a call whose tool reported an error.
+const ErrorTool = "tool_error"
+
 // toolCapability begins what ToolCapability returns.
 const toolCapability = "mcp."
 

@@ -394,7 +394,8 @@ func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
 		"place": s.Place != nil, "output": len(s.Output) > 0,
-		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil} {
+		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil,
+		"tools": len(s.Tools) > 0, "max_turns": s.Turns != 0} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
 	}
 }
@@ -448,6 +449,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.task(at+".task", &rendered, "")
 	c.forEach(id, s)
 	c.outputs(id, s)
+	c.tools(id, s)
 	if s.Check != nil {
 		c.resultCheck(id, s)
 	}

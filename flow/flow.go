@@ -107,6 +107,12 @@ func (c *checker) plan() *job.Plan {
 				check.Task, s.Check = c.ofJob(check.Task), &check
 			}
 		}
+		if s.Tools = slices.Clone(s.Tools); len(s.Tools) > 0 {
+			s.Turns = cmp.Or(s.Turns, job.DefaultTurns)
+		}
+		for i := range s.Tools {
+			s.Tools[i].Safety = cmp.Or(s.Tools[i].Safety, fleet.AtMostOnce)
+		}
 		s.OnFailure = cmp.Or(s.OnFailure, job.FailRun)
 		if s.ForEach != nil {
 			s.Parallel = cmp.Or(s.Parallel, job.DefaultParallel)

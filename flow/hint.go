@@ -36,7 +36,7 @@ var elsewhere = map[string]string{
 	"distinct":                   "this version spreads instances over agents by their load",
 	"requires":                   "stands in the job, not in a step: requires: {services: […]}",
 	"model":                      "is written as a task: {type: model, routes: [{provider: …, model: …}], payload: {messages: […]}}",
-	"tool":                       "is written as a task: {type: mcp-tool, payload: {server: …, tool: …, arguments: {…}}}",
+	"tool":                       "is written name in a list of tools, or is a task: {type: mcp-tool, payload: {server: …, tool: …, arguments: {…}}}",
 	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
 	"place":                      "stands beside task, in a step and in instances",
 }

@@ -72,7 +72,10 @@ func (l *Ledger) brief(wrong []string) (kept []string) {
 // again has the step's task run again.
 func (e *Entry) again() {
 	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
-	e.Begun, e.Elements, e.Counts, e.Array = false, nil, nil, ""
+	if e.Counts != nil { // else they are calls of tools, which are not made again
+		e.Elements = nil
+	}
+	e.Begun, e.Counts, e.Array = false, nil, ""
 	if e.Verdict != nil {
 		*e.Verdict = Work{Status: StepPending, TaskID: e.Verdict.TaskID, Attempts: e.Verdict.Attempts}
 	}

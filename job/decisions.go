@@ -102,6 +102,7 @@ func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, out
 		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
 	case RetryStep:
 		e.again()
+		e.Turns = 0
 		if e.Forgiven = len(e.Corrections); e.Forgiven > 0 {
 			e.Note, e.DeadlineAt = reason, nil
 		}

@@ -46,6 +46,11 @@ const (
 	// MaxRunOutputBytes bounds what a terminal sink completes the run with.
 	MaxRunOutputBytes = 256 << 10
 
+	MaxTools     = 64 // of a step
+	MaxTurns     = 50
+	DefaultTurns = 8
+	MaxCalls     = 16 // of tools, in one turn
+
 	DefaultParallel    = 50
 	DefaultResultLimit = 64 << 10
 )
@@ -186,6 +191,8 @@ const (
 // Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
 type Step struct {
 	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, beacon_timeout, place, start_at."`
+	Tools   []Tool          `json:"tools,omitempty" maxItems:"64" doc:"Of a task of type model: the tools that the model may call. It is asked again with what they said, until it answers without a call."`
+	Turns   int             `json:"max_turns,omitempty" minimum:"1" maximum:"50" doc:"With tools: how often the model may be asked. The step fails if it calls tools in the last of its turns. Default 8."`
 	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
 	Wait    *Wait           `json:"wait,omitempty" doc:"Waits for a time."`
 
@@ -209,6 +216,15 @@ type Step struct {
 	OnFailure    OnFailure          `json:"on_failure,omitempty" enum:"fail,partial,skip,hold" doc:"What its failure means: the run fails (fail, the default), the step counts as partial, or as skipped, or a person decides (hold)."`
 	Check        *Check             `json:"check,omitempty" doc:"What its result must be like. One that is not is corrected: the task runs again, and learns what was wrong."`
 	TerminalSink bool               `json:"terminal_sink,omitempty" doc:"Its result may complete the whole run, with {\"complete_run\": …}."`
+}
+
+// Tool is a tool that the model of a step may call.
+type Tool struct {
+	Server      string            `json:"server" maxLength:"59" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The server that has it, as agents name it."`
+	Name        string            `json:"name" maxLength:"64" pattern:"^[a-zA-Z0-9_-]+$" doc:"The tool, as the server names it."`
+	Description string            `json:"description,omitempty" maxLength:"1000" doc:"What it does, for the model."`
+	Arguments   json.RawMessage   `json:"arguments,omitempty" doc:"JSON Schema of its arguments, for the model. A call that does not fit is not made. Left out: any object."`
+	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a call may be made again after its agent was lost. Default at_most_once."`
 }
 
 // Check says what the result of a step must be like.

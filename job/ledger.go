@@ -22,6 +22,7 @@ type Work struct {
 	PolicyState *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
 	Result      json.RawMessage    `json:"-"` // until the step has ended
 	Output      json.RawMessage    `json:"output,omitempty" doc:"What the run keeps of its result."`
+	Tool        string             `json:"tool,omitempty" doc:"The tool that it calls, for the model of its step."`
 }
 
 // Entry is what the ledger knows of one step.
@@ -33,7 +34,8 @@ type Entry struct {
 	Safety         fleet.RetrySafety `json:"safety,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run."`
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
-	Elements       []Work            `json:"elements,omitempty" doc:"With for_each."`
+	Elements       []Work            `json:"elements,omitempty" doc:"With for_each; with tools, the calls of them."`
+	Turns          int               `json:"turns,omitempty" doc:"With tools: how often its model has called some and learnt what they said, since a person last had it run again."`
 	Corrections    []Correction      `json:"corrections,omitempty" doc:"Results that its check did not accept, with what is wrong with them."`
 	Forgiven       int               `json:"forgiven,omitempty" doc:"How many of them were there when a person last had it run again."`
 	Note           string            `json:"note,omitempty" doc:"What that person wrote for the next correction."`

@@ -50,6 +50,18 @@ func (p *Plan) Step(id string) *PlannedStep {
 	return nil
 }
 
+// ToolTask is the task of a call of one of the step's tools, without its payload; nil: it has none of that name.
+func (p *Plan) ToolTask(s *PlannedStep, name string) *fleet.TaskSpec {
+	for i := range s.Tools {
+		if t := &s.Tools[i]; t.Name == name {
+			return &fleet.TaskSpec{Type: fleet.ToolTask, Cluster: p.Cluster, Tenant: p.Tenant, Priority: p.Priority,
+				Labels: p.Labels, RequiredCapabilities: []string{fleet.ToolCapability(t.Server)}, RetrySafety: t.Safety,
+				Retry: s.Task.Retry, Recovery: s.Task.Recovery, Timeout: s.Task.Timeout}
+		}
+	}
+	return nil
+}
+
 // Levels are the steps in their order; those of one level may run side by side.
 func (p *Plan) Levels() (levels [][]string) {
 	for i := range p.Steps {

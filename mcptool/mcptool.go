@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -27,7 +28,7 @@ import (
 )
 
 // Type is the type of tasks that call a tool.
-const Type = "mcp-tool"
+const Type = fleet.ToolTask
 
 // keyName is the field of a call's _meta with the task's id, by which a server can tell a repeated call. A correction
 // is another call: its number follows the id.
@@ -44,8 +45,8 @@ const (
 
 // Types of failures. They are final, as is a wrong payload: the same call would end the same way, or do its work twice.
 const (
-	// ErrorTypeTool: the tool reported an error.
-	ErrorTypeTool = "tool_error"
+	// ErrorTypeTool: the tool reported an error, or the server knows no such tool or arguments.
+	ErrorTypeTool = fleet.ErrorTool
 	// ErrorTypeUnknown: the connection was lost during a call of a tool that is not idempotent.
 	ErrorTypeUnknown = "tool_outcome_unknown"
 )
@@ -141,6 +142,9 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	}
 	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments,
 		Meta: mcp.Meta{keyName: key}})
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
+		return nil, agent.NonRetryable(agent.Typed(ErrorTypeTool, errors.New(wire.Message))) // it has done nothing
+	}
 	if err != nil {
 		if again || ctx.Err() != nil {
 			return nil, fmt.Errorf("call the tool: %w", err)

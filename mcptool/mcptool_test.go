@@ -77,7 +77,7 @@ func serve(t *testing.T, s *toolServer) (url string, forget func()) {
 
 func tools(t *testing.T, server *Server) *Tools {
 	t.Helper()
-	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut"}, []string{"shout", "refuse", "fill"}
+	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut", "gone"}, []string{"shout", "refuse", "fill"}
 	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1",
 		func(string, fleet.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
@@ -108,6 +108,10 @@ func TestToolsAreCalled(t *testing.T) {
 			require.Contains(t, result, `"structured":{"text":"HELLO"}`)
 			_, err = do(t, tools, fleet.Idempotent, "refuse", "")
 			require.EqualError(t, err, "no such customer")
+			_, err = do(t, tools, fleet.AtMostOnce, "gone", "")
+			var typed interface{ ErrorType() string }
+			require.ErrorAs(t, err, &typed, "the server knows no such tool")
+			require.Equal(t, ErrorTypeTool, typed.ErrorType())
 			_, err = do(t, tools, fleet.Idempotent, "fill", "")
 			require.ErrorContains(t, err, "more than 256 KiB")
 		})

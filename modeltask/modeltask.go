@@ -36,14 +36,19 @@ const Type = mesh.ModelTask
 const maxAnswer = 4 << 20
 
 // Message is one message of a conversation.
-type Message struct {
-	Role    string `json:"role"` // system, user or assistant
-	Content string `json:"content"`
+type Message = mesh.Message
+
+// Tool is a tool that a model may ask for. Arguments is the JSON Schema of its arguments.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Arguments   json.RawMessage `json:"arguments,omitempty"`
 }
 
 // Request is the payload of a task. Route is put in for each attempt; Feedback and Note for corrections.
 type Request struct {
 	Messages    []Message   `json:"messages"`
+	Tools       []Tool      `json:"tools,omitempty"`
 	MaxTokens   int         `json:"max_tokens,omitempty"`
 	Temperature *float64    `json:"temperature,omitempty"`
 	Route       fleet.Route `json:"route"`
@@ -56,7 +61,7 @@ type Request struct {
 
 // Result is the result of a task.
 type Result struct {
-	Text string `json:"text"`
+	mesh.Answer
 	// Output is the text as JSON, if it is an object or a list.
 	Output       json.RawMessage `json:"output,omitempty"`
 	FinishReason string          `json:"finish_reason"`
@@ -173,13 +178,12 @@ func (r *Request) correct() {
 	for _, f := range r.Feedback {
 		var before Result
 		if json.Unmarshal(f.Output, &before) == nil && before.Text != "" {
-			r.Messages = append(r.Messages, Message{"assistant", before.Text})
+			r.Messages = append(r.Messages, Message{Role: "assistant", Content: before.Text})
 		}
-		r.Messages = append(r.Messages, Message{"user", "Your answer was not accepted:\n- " +
-			strings.Join(f.Errors, "\n- ") + "\nAnswer again, with all of this corrected."})
+		r.Messages = append(r.Messages, mesh.NotAccepted(f.Errors))
 	}
 	if r.Note != "" {
-		r.Messages = append(r.Messages, Message{"user", r.Note})
+		r.Messages = append(r.Messages, Message{Role: "user", Content: r.Note})
 	}
 }
 

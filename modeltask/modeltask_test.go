@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -122,6 +124,50 @@ func TestModelsAreCalled(t *testing.T) {
 	require.EqualValues(t, 4096, sent["max_tokens"])
 	require.Equal(t, 7, got.Invocation.InputTokens)
 	require.InDelta(t, 0.011, got.Invocation.USD, 1e-9, "7 tokens in, 2 out")
+}
+
+// TestModelsCallTools has each form of API ask for tools, and learn what they said.
+func TestModelsCallTools(t *testing.T) {
+	t.Setenv("MODEL_TEST_KEY", "secret-key-1")
+	const payload = hello + `,{"role":"assistant","content":"","tool_calls":[{"id":"c1","name":"find","arguments":{"q":1}},
+		{"id":"c2","name":"find","arguments":"{oops"}]},{"role":"tool","tool_call_id":"c1","content":"T-7"},
+		{"role":"tool","tool_call_id":"c2","content":"no object","failed":true},{"role":"user","content":"go on"}],
+		"tools":[{"name":"find","description":"finds","arguments":{"type":"object","required":["q"]},"server":"desk"},{"name":"drop"}]}`
+	for kind, c := range map[string]struct{ answer, want, messages, tools string }{
+		"openai": {`{"choices":[{"message":{"content":null,"tool_calls":[
+			{"id":"c3","type":"function","function":{"name":"find","arguments":"{\"q\":2}"}},
+			{"id":"c4","type":"function","function":{"name":"drop","arguments":""}},
+			{"id":"c5","type":"function","function":{"name":"drop","arguments":"{oops"}},
+			{"id":"c6","type":"function","function":{"name":"drop","arguments":{"n":1}}}]},"finish_reason":"tool_calls"}]}`,
+			`[{"id":"c3","name":"find","arguments":{"q":2}},{"id":"c4","name":"drop","arguments":{}},
+			{"id":"c5","name":"drop","arguments":"{oops"},{"id":"c6","name":"drop","arguments":{"n":1}}]`,
+			`[{"role":"system","content":"be brief"},{"role":"user","content":"hi"},{"role":"assistant","content":"","tool_calls":[
+			{"id":"c1","type":"function","function":{"name":"find","arguments":"{\"q\":1}"}},
+			{"id":"c2","type":"function","function":{"name":"find","arguments":"{oops"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"T-7"},{"role":"tool","tool_call_id":"c2","content":"error: no object"},
+			{"role":"user","content":"go on"}]`,
+			`[{"type":"function","function":{"name":"find","description":"finds","parameters":{"type":"object","required":["q"]}}},
+			{"type":"function","function":{"name":"drop","description":"","parameters":{"type":"object"}}}]`},
+		"anthropic": {`{"content":[{"type":"text","text":"I look"},{"type":"tool_use","id":"c3","name":"find","input":{"q":2}}],
+			"stop_reason":"tool_use"}`, `[{"id":"c3","name":"find","arguments":{"q":2}}]`,
+			`[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"find","input":{"q":1}},
+			{"type":"tool_use","id":"c2","name":"find","input":{}}]},{"role":"user","content":[
+			{"type":"tool_result","tool_use_id":"c1","content":"T-7","is_error":false},
+			{"type":"tool_result","tool_use_id":"c2","content":"no object","is_error":true}]},{"role":"user","content":"go on"}]`,
+			`[{"name":"find","description":"finds","input_schema":{"type":"object","required":["q"]}},
+			{"name":"drop","description":"","input_schema":{"type":"object"}}]`},
+	} {
+		var sent struct{ Messages, Tools json.RawMessage }
+		got, _, _ := ask(t, kind, strings.Replace(payload, `"}],{"role"`, `"},{"role"`, 1), func(w http.ResponseWriter, r *http.Request) {
+			assert.NoError(t, json.NewDecoder(r.Body).Decode(&sent))
+			_, _ = w.Write([]byte(c.answer))
+		})
+		require.JSONEq(t, c.messages, string(sent.Messages), kind)
+		require.JSONEq(t, c.tools, string(sent.Tools), kind)
+		calls, err := json.Marshal(got.ToolCalls)
+		require.NoError(t, err)
+		require.JSONEq(t, c.want, string(calls), kind)
+	}
 }
 
 func TestFailuresOfCalls(t *testing.T) {

@@ -33,7 +33,9 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	if err != nil {
 		return Task{}, err
 	}
-	spec := plannedSpec(&input.Plan, stepID, element)
+	known, err := s.Runs().Complete(ctx, &run)
+	work := workOf(&run.Ledger, stepID, element)
+	spec := plannedSpec(&input.Plan, stepID, element, work)
 	if spec == nil {
 		return Task{}, errNoTask
 	}
@@ -41,8 +43,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	t.Labels, t.Safety, t.Recovery = spec.Labels, spec.RetrySafety, spec.EffectiveRecovery()
 	t.Place = spec.Place
 	t.setPriority(spec.Priority)
-	known, err := s.Runs().Complete(ctx, &run)
-	switch work := workOf(&run.Ledger, stepID, element); {
+	switch {
 	case err != nil:
 		return Task{}, err
 	case !known:
@@ -76,15 +77,18 @@ func (s Tasks) stepSpec(ctx context.Context, t *api.Task) (*fleet.TaskSpec, erro
 		return nil, err
 	}
 	_, step, element, _ := job.CutTaskID(t.ID)
-	return plannedSpec(&input.Plan, step, element), nil
+	return plannedSpec(&input.Plan, step, element, nil), nil
 }
 
-// plannedSpec is the task of a step, or the one that checks its result, as the plan has it; nil for none.
-func plannedSpec(p *job.Plan, id string, element int) *fleet.TaskSpec {
+// plannedSpec is the task of a step, or the one that checks its result, as the plan has it; nil for none. work is what
+// the ledger knows of it, if that is known: a call of a tool says there which one it is.
+func plannedSpec(p *job.Plan, id string, element int, work *job.Work) *fleet.TaskSpec {
 	step := p.Step(id)
 	switch {
 	case step == nil:
 		return nil
+	case work != nil && work.Tool != "":
+		return p.ToolTask(step, work.Tool)
 	case element != job.OfCheck:
 		return step.Task
 	case step.Check == nil:

@@ -88,6 +88,9 @@ func statusOf(e *job.Entry) string {
 		}
 		return text
 	}
+	if e.Turns > 0 {
+		return fmt.Sprintf("%s, after %s", e.Status, fleet.Count(e.Turns, "turn"))
+	}
 	return string(e.Status)
 }
 
@@ -167,7 +170,7 @@ func nextOf(run *api.Run) string {
 		if e.Approval {
 			actions = "approve|reject"
 		} else if !e.Held() {
-			fmt.Fprintf(&b, "Look at its task:  mainstay task get %s\n", e.TaskID)
+			fmt.Fprintf(&b, "Look at its task:  mainstay task get %s\n", blockedTask(e))
 			continue
 		}
 		fmt.Fprintf(&b, "Decide about %s:  mainstay run step %s %s %s\n", e.Step, actions, run.ID, e.Step)
@@ -179,6 +182,16 @@ func nextOf(run *api.Run) string {
 		fmt.Fprintf(&b, "Run again what has not succeeded:  mainstay run retry %s\n", run.ID)
 	}
 	return b.String()
+}
+
+// blockedTask is the task of a step that waits for a person: that of its first element that does, or its own.
+func blockedTask(e *job.Entry) string {
+	for i := range e.Elements {
+		if w := &e.Elements[i]; w.Status == job.StepBlocked {
+			return w.TaskID
+		}
+	}
+	return e.TaskID
 }
 
 // FollowRun says what happens in a run, line by line, until it has ended or needs a person.

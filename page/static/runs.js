@@ -107,7 +107,7 @@ const decideStep = (r, step, ...actions) => ask({
 /** stepButtons are direct where a person is needed, and one button for all else. */
 function stepButtons(r, e) {
   const can = r.step_actions?.[e.step] ?? [];
-  if (e.status === "blocked" && !can.length) return every(e).filter((w) => w.status === "blocked").map((w) => (e.elements ? taskLink(w.task_id, "Decide") : decide({ id: w.task_id })));
+  if (e.status === "blocked" && !can.length) return waiting(e).map((w) => (e.elements ? taskLink(w.task_id, "Decide") : decide({ id: w.task_id })));
   if (!["blocked", "failed"].includes(e.status)) return can.length > 0 && button("Decide…", () => decideStep(r, e.step, ...can), { "aria-label": `Decide about ${e.step}` });
   return can.length > 0 && h("span.actions", null, can.map((a) => button(onStep[a][0] + "…", () => decideStep(r, e.step, a),
     { kind: a === "approve" ? "primary" : ["reject", "fail"].includes(a) ? "danger" : "", "aria-label": `${onStep[a][0]}: ${e.step}` })));
@@ -117,10 +117,16 @@ function stepButtons(r, e) {
 
 /** look is a status for badges: that a step is skipped is no warning. */
 const look = (status) => (status === "skipped" ? "passed" : status);
-const every = (e) => e.elements ?? [e];
+/** waiting are the tasks of a blocked step that wait for a person: those of elements, or its own. */
+function waiting(e) {
+  const elements = e.elements?.filter((w) => w.status === "blocked") ?? [];
+  return elements.length ? elements : [e];
+}
+/** tasksOf are those of a step: with tools its own, and a call of a tool each. */
+const tasksOf = (e) => (e.counts ? e.elements ?? [e] : [e, ...(e.elements ?? [])]);
 /** begun are the attempts that an agent has or had: a delivery that came back is none. */
 const begun = (w) => (w.attempts ?? []).filter((a) => a.agent_id && a.outcome !== "returned");
-const agentsOf = (e) => [...new Set(every(e).map((w) => w.attempts?.at(-1)?.agent_id).filter(Boolean))];
+const agentsOf = (e) => [...new Set(tasksOf(e).map((w) => w.attempts?.at(-1)?.agent_id).filter(Boolean))];
 const share = (e) => e.counts && `${e.counts.done} of ${e.counts.total} done${e.counts.failed ? `, ${e.counts.failed} failed` : ""}`;
 
 function node(r, e, optional) {
@@ -133,7 +139,7 @@ function node(r, e, optional) {
 const workColumns = (r) => [
   ["Status", (w) => [badge(look(w.status)), w.counts && h("div.quiet", null, share(w))]],
   ["Agent", (w) => { const all = agentsOf(w); return all.length > 2 ? count(all.length, "agent") : all.map((id, i) => [i > 0 && ", ", agentLink(id)]); }],
-  ["Attempts", (w) => every(w).reduce((n, x) => n + begun(x).length, 0) || "", "num"],
+  ["Attempts", (w) => tasksOf(w).reduce((n, x) => n + begun(x).length, 0) || "", "num"],
   ["Took", took, "num"],
   ["Why, output", (w) => [w.why, w.next_at && !w.ended_at && [w.why ? "; goes on " : "goes on ", ago(w.next_at)], takenOver(r, w),
     w.output !== undefined && h("details", { key: "output" }, h("summary", null, "Output"), json(w.output))], "wide"],
@@ -148,7 +154,7 @@ function takenOver(r, w) {
 /** elementsOf are the elements of a step, for the table. */
 function elementsOf(r, e) {
   return h("details", { key: e.step }, h("summary", null, h("b.mono", null, e.step), `: ${share(e) ?? count(e.elements.length, "element")}`),
-    table(`Elements of ${e.step}`, [["Element", (w) => taskLink(w.task_id, String(w.index))], ...workColumns(r), ["", (w) => w.status === "blocked" && decide({ id: w.task_id })]],
+    table(`Elements of ${e.step}`, [["Element", (w) => [w.task_id ? taskLink(w.task_id, String(w.index)) : String(w.index), w.tool && ` ${w.tool}`]], ...workColumns(r), ["", (w) => w.status === "blocked" && decide({ id: w.task_id })]],
       e.elements.map((w, index) => ({ ...w, index })), { key: (w) => w.index }));
 }
 
@@ -156,8 +162,8 @@ const barsShown = 200;
 
 /** bars are the attempts of this run over time. */
 function bars(r) {
-  const rows = r.steps.flatMap((e) => every(e).flatMap((w, i) => takenOver(r, w) ? [] : begun(w).map((a) => ({
-    ...attemptRow(a, [taskLink(w.task_id, e.elements ? `${e.step}.${i}` : e.step), begun(w).length > 1 && ` ${a.number}.`, " ", agentLink(a.agent_id)], a.started_at ?? r.started_at),
+  const rows = r.steps.flatMap((e) => tasksOf(e).flatMap((w) => takenOver(r, w) ? [] : begun(w).map((a) => ({
+    ...attemptRow(a, [taskLink(w.task_id, w.task_id.split("~")[1]), begun(w).length > 1 && ` ${a.number}.`, " ", agentLink(a.agent_id)], a.started_at ?? r.started_at),
     key: `${w.task_id} ${a.number}`, more: a.reason }))));
   if (!rows.length) return h("p.empty", null, "No agent has begun anything yet.");
   const last = rows.some((row) => !row.to) ? undefined : rows.map((row) => row.to).sort().at(-1);
@@ -198,7 +204,7 @@ export const run = {
       known && section("Steps", { aside: h("span.quiet", null, "a line leads from a step to each that comes after it") },
         graph("Steps by level", plan, (step) => node(r, by.get(step), optional.has(step)), through)),
       r.steps.length > 0 && section("Step by step", null, table("Steps", [
-        ["Step", (e) => h("span.mono", { id: "step-" + e.step, tabindex: "-1" }, e.array ? arrayLink(e.array, e.step) : e.task_id && e.begun && !e.elements ? taskLink(e.task_id, e.step) : e.step)],
+        ["Step", (e) => h("span.mono", { id: "step-" + e.step, tabindex: "-1" }, e.array ? arrayLink(e.array, e.step) : e.task_id && e.begun && !(e.elements && e.counts) ? taskLink(e.task_id, e.step) : e.step)],
         ...workColumns(r), ["", (e) => stepButtons(r, e)]], r.steps, { key: (e) => e.step })),
       spread.length > 0 && section("Elements", null, h("div.stack", null, spread.map((e) => elementsOf(r, e)))),
       r.steps.length > 0 && section("Attempts", null, bars(r)),

@@ -28,6 +28,9 @@ var meshPlants = map[string][2]string{
 	"tool-repeated":          {"mcptool", "TestACallIsNotRepeated"},
 	"tool-key-changes":       {"mcptool", "TestToolsAreCalled"},
 	"verdict-kept":           {"workflows/run", "TestVerdicts"},
+	"turns-forgotten":        {"workflows/run", "TestTurnsContinueAsNew"},
+	"call-key-reused":        {"workflows/run", "TestTurns"},
+	"unknown-tool-called":    {"flow", "TestCallsAreBounded"},
 	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
 	"spans-dropped":          {"telemetry/tracing", "TestSpansOutlastTheirCollector"},
 }

@@ -260,6 +260,19 @@ var plantedBugs = map[string][]edit{
 		delete(r.results, job.CheckKey(o.Step))
 	}
 `}},
+	// A run that continues as new forgets what a model and its tools have said.
+	"turns-forgotten": {{"workflows/run/run.go", `Talks: r.talks,`,
+		`Talks: map[bool]map[string]mesh.Talk{false: r.talks}[plants("turns-forgotten")],`}},
+	// A call of a tool has the key of one of a turn before.
+	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,
+		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
+	// A model may call tools that its step does not list.
+	"unknown-tool-called": {{"flow/tools.go", `	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
+`, `	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
+	if i < 0 && plants("unknown-tool-called") {
+		return &fleet.TaskSpec{}, ""
+	}
+`}},
 	// Each call of a tool has a key of its own.
 	"tool-key-changes": {{"mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,
 		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[plants("tool-key-changes")]}`}},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -175,21 +176,43 @@ func historyOf(t *testing.T, workflowID string) string {
 }
 
 // TestModelsUseTools runs the example of a model that calls tools over several turns. The agent is lost in the middle of
-// a call of a tool: neither that call nor any before it is repeated, and a person says what has become of it.
+// a call of a tool: neither that call nor any before it is repeated, and a person says what has become of it. A model
+// that never stops calling is stopped.
 func TestModelsUseTools(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)
-	var asked, found, commented atomic.Int64
-	talk := make(chan []modeltask.Message, 8)
+	const loops = "Do you ever stop?"
+	var asked, looped, found, commented atomic.Int64
+	talk := make(chan []map[string]any, 8)
+	calls := func(list ...[2]string) map[string]any {
+		var all []any
+		for i, c := range list {
+			all = append(all, map[string]any{"id": fmt.Sprint("c-", i), "type": "function",
+				"function": map[string]any{"name": c[0], "arguments": c[1]}})
+		}
+		return map[string]any{"content": nil, "tool_calls": all}
+	}
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		asked.Add(1)
-		var in struct{ Messages []modeltask.Message }
+		var in struct{ Messages, Tools []map[string]any }
 		_ = json.NewDecoder(request.Body).Decode(&in)
-		talk <- in.Messages
-		say := map[int]string{2: `{"tool": "find_ticket", "arguments": {"text": "printer"}}`,
-			4: `{"tool": "add_comment", "arguments": {"id": "T-7", "text": "it burns"}}`, 6: `{"answer": "commented on T-7"}`}
+		answer := map[string]any{"content": "commented on T-7"}
+		switch {
+		case len(in.Tools) != 2:
+			answer["content"] = "no tools"
+		case in.Messages[1]["content"] == loops:
+			looped.Add(1)
+			answer = calls([2]string{"find_ticket", `{"text": "printer"}`})
+		default:
+			asked.Add(1)
+			talk <- in.Messages
+			if len(in.Messages) == 2 {
+				answer = calls([2]string{"find_ticket", `{"text": "printer"}`}, [2]string{"drop_ticket", `{}`})
+			} else if len(in.Messages) == 5 {
+				answer = calls([2]string{"add_comment", `{"id": "T-7", "text": "it burns"}`})
+			}
+		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"model": "m-1", "usage": map[string]int{"prompt_tokens": 5},
-			"choices": []any{map[string]any{"message": map[string]string{"content": say[len(in.Messages)]}}}})
+			"choices": []any{map[string]any{"message": answer}}})
 	}))
 	t.Cleanup(model.Close)
 	type call struct {
@@ -232,24 +255,38 @@ func TestModelsUseTools(t *testing.T) {
 	definition := strings.Replace(string(text), "cluster: default", "cluster: "+r.cluster, 1)
 	_, err = r.Jobs.Apply(t.Context(), "tool-turns", []byte(definition), "")
 	require.NoError(t, err)
-	run, err := r.Jobs.Dispatch(t.Context(), "tool-turns", api.DispatchRequest{
-		Inputs: json.RawMessage(`{"question": "What of the printer?"}`)})
-	require.NoError(t, err)
+	ask := func(question string) string {
+		inputs, err := json.Marshal(map[string]string{"question": question})
+		require.NoError(t, err)
+		run, err := r.Jobs.Dispatch(t.Context(), "tool-turns", api.DispatchRequest{Inputs: inputs})
+		require.NoError(t, err)
+		return run.ID
+	}
+	id := ask("What of the printer?")
 	require.Eventually(t, func() bool { return commented.Load() == 1 }, patience, 20*time.Millisecond)
 	serve()
 	first.cut()
-	blocked := r.awaitRun(t, run.ID, job.RunBlocked)
-	require.Equal(t, "ask1 completed, tool1 completed, ask2 completed, tool2 blocked, ask3 pending", stepsOf(blocked))
-	_, err = r.Tasks.Review(t.Context(), blocked.Entry("tool2").TaskID, api.ReviewTaskRequest{
+	blocked := r.awaitRun(t, id, job.RunBlocked)
+	lost := blocked.Entry("ask").Elements[2]
+	require.Equal(t, []any{job.StepBlocked, "add_comment", 1}, []any{lost.Status, lost.Tool, blocked.Entry("ask").Turns})
+	task, err := r.Tasks.Get(t.Context(), lost.TaskID)
+	require.NoError(t, err)
+	require.Equal(t, []any{mcptool.Type, fleet.TaskReview}, []any{task.Type, task.Status})
+	_, err = r.Tasks.Review(t.Context(), lost.TaskID, api.ReviewTaskRequest{
 		Decision: fleet.ReviewCompleted, Result: json.RawMessage(`{"content": [{"type": "text", "text": "C-1"}]}`)})
 	require.NoError(t, err)
-	done := r.awaitRun(t, run.ID, job.RunCompleted)
-	require.Contains(t, string(done.Entry("ask3").Output), "commented on T-7")
+	done := r.awaitRun(t, id, job.RunCompleted)
+	require.JSONEq(t, `{"answer": "commented on T-7"}`, string(done.Entry("ask").Output))
 	require.Equal(t, []int64{3, 1, 1}, []int64{asked.Load(), found.Load(), commented.Load()})
+	require.Equal(t, 15, done.Tokens)
 	<-talk
 	<-talk
 	last := <-talk
-	require.Contains(t, last[2].Content, "find_ticket")
-	require.Contains(t, last[3].Content, "T-7")
-	require.Contains(t, last[5].Content, "C-1")
+	require.Contains(t, last[3]["content"], "T-7")
+	require.Equal(t, "error: there is no such tool; there are find_ticket, add_comment", last[4]["content"])
+	require.Equal(t, "C-1", last[6]["content"])
+
+	stopped := r.awaitRun(t, ask(loops), job.RunBlocked)
+	require.Contains(t, stopped.Why, "its model still calls tools in turn 4, and max_turns is 4")
+	require.Equal(t, []int64{4, 4}, []int64{looped.Load(), found.Load()}, "the tools of the last turn are not called")
 }

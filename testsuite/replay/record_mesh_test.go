@@ -173,3 +173,48 @@ func TestRecordDeaths(t *testing.T) {
 	closed(t, c, contract.RunWorkflowID("of-event"))
 	save(t, c, contract.RunWorkflow, "of-event", contract.RunWorkflowID("of-event"))
 }
+
+// TestRecordTurns records runs of a model that calls tools: one with several turns and an unknown tool, one whose turns
+// are used up and that a person has go on, and one that is paused between turns. It only runs when asked.
+func TestRecordTurns(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: "turns", Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
+	defer runAgent(t, node, cluster, "t-1", map[string]agent.Handler{
+		mesh.ModelTask: func(_ context.Context, task *agent.Task) (any, error) {
+			var in struct{ Messages []mesh.Message }
+			err := task.Decode(&in)
+			answer := map[string]any{"text": "done", "invocation": mesh.Usage{InputTokens: 60}}
+			if n := len(in.Messages); n < 7 && in.Messages[n-1].Content != "go on" {
+				answer["tool_calls"] = []mesh.ToolCall{{ID: "c1", Name: "find", Arguments: []byte(`{"n":1}`)}, {ID: "c2", Name: "drop"}}
+			}
+			return answer, err
+		},
+		fleet.ToolTask: func(context.Context, *agent.Task) (any, error) { return map[string]string{"found": "T-7"}, nil },
+	}, "model.p", "mcp.desk")()
+	const step = `  a:
+    task: {type: model, routes: [{provider: p, model: m}], payload: {messages: [{role: user, content: hi}]}}
+    tools: [{server: desk, name: find}]
+    max_turns: %d
+    deadline: 1h
+    on_failure: hold
+`
+	startRun(t, c, "turns", fmt.Sprintf(step, 8))
+	startRun(t, c, "turns-used-up", fmt.Sprintf(step, 2))
+	startRun(t, c, "turns-paused", fmt.Sprintf(step, 8)+"budget: {tokens: 100}\n")
+	standing(t, c, "turns-used-up", job.RunBlocked)
+	update(t, c, contract.RunWorkflowID("turns-used-up"), contract.StepUpdate.Name, contract.StepRequest{Step: "a",
+		Action: job.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "go on"}})
+	standing(t, c, "turns-paused", job.RunPaused)
+	update(t, c, contract.RunWorkflowID("turns-paused"), contract.ResumeRunUpdate.Name, contract.RunRequest{By: "ann"})
+	for _, id := range []string{"turns", "turns-used-up", "turns-paused"} {
+		closed(t, c, contract.RunWorkflowID(id))
+		l, err := contract.LedgerQuery.Ask(t.Context(), c, contract.RunWorkflowID(id))
+		require.NoError(t, err)
+		require.Equal(t, job.RunCompleted, l.Status, "%s: %s", id, l.Why)
+		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
+	}
+}

@@ -236,10 +236,12 @@ func failTwice(call int64) error {
 	return nil
 }
 
-func runAgent(t *testing.T, node *plane.Node, cluster, id string, handlers map[string]agent.Handler) (stop func()) {
+func runAgent(
+	t *testing.T, node *plane.Node, cluster, id string, handlers map[string]agent.Handler, capabilities ...string,
+) (stop func()) {
 	t.Helper()
 	a, err := agent.New(agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8,
-		StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		Capabilities: capabilities, StopTimeout: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for name, handler := range handlers {
 		a.Handle(name, handler)

@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -53,7 +54,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.Evaluated {
 	answer := &contract.Evaluated{}
 	for _, e := range in.Ended {
-		if s := r.in.Plan.Step(e.Step); len(s.Output) > 0 || s.Check != nil || job.MayComplete(e.Result) ||
+		if s := r.in.Plan.Step(e.Step); len(s.Output)+len(s.Tools) > 0 || s.Check != nil || job.MayComplete(e.Result) ||
 			slices.ContainsFunc(e.Results, job.MayComplete) {
 			return nil
 		}
@@ -158,6 +159,10 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 	result := r.results[o.Step]
 	delete(r.results, o.Step)
 	delete(r.results, job.CheckKey(o.Step))
+	if len(o.Calls) > 0 {
+		r.call(ctx, s, o.Calls, result)
+		return
+	}
 	for n := range e.Elements {
 		delete(r.results, job.ElementKey(o.Step, n))
 	}
@@ -174,6 +179,7 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 		return
 	}
 	e.Output = o.Output
+	delete(r.talks, o.Step)
 	if o.Completes != nil {
 		r.ledger.Output = o.Completes
 	}
@@ -183,6 +189,10 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 func (r *run) correct(
 	ctx workflow.Context, s *job.PlannedStep, o *contract.StepOutput, result json.RawMessage,
 ) {
+	if len(s.Tools) > 0 && !o.NoVerdict && !r.say(s.ID, mesh.ReadAnswer(result).Message(), mesh.NotAccepted(o.Wrong)) {
+		r.ledger.Entry(s.ID).Fail(s.OnFailure, talkFull, workflow.Now(ctx))
+		return
+	}
 	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
 	what, why := fleet.EventStepEscalated, e.Why
 	if !escalated {
@@ -203,10 +213,11 @@ func (r *run) correct(
 func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 	e, s, now := r.ledger.Entry(b.Step), r.in.Plan.Step(b.Step), workflow.Now(ctx)
 	e.Begun = true
-	if corrected := len(e.Corrections) > 0 && e.DeadlineAt != nil; s.Deadline > 0 && !corrected {
+	if corrected := len(e.Corrections)+e.Turns > 0 && e.DeadlineAt != nil; s.Deadline > 0 && !corrected {
 		at := now.Add(s.Deadline.Std())
 		e.DeadlineAt = &at
 	}
+	r.takeTurn(b)
 	switch {
 	case b.Error != "":
 		e.Fail(s.OnFailure, b.Error, now)

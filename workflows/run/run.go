@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/workflows"
 	"mainstay.dev/mainstay/workflows/delivery"
 )
@@ -54,6 +55,7 @@ type run struct {
 	arrays  []*stepArray               // arrays that have not ended
 	ended   []string                   // steps that have ended since the last evaluation
 	results map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
+	talks   map[string]mesh.Talk       // of models with tools, by their steps
 	bytes   int                        // of payloads and results so far
 	turn    int                        // of evaluations and payloads in the answer to the present workflow task
 	turnAt  int                        // length of the history when that began
@@ -76,7 +78,7 @@ func (r *run) begin(ctx workflow.Context) {
 		if c.Results != nil {
 			r.results = c.Results
 		}
-		r.ended = c.Ended
+		r.ended, r.talks = c.Ended, c.Talks
 		if c.Waits {
 			r.admission = nil
 		}
@@ -201,7 +203,7 @@ func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
 	next := r.in
 	next.Done = nil
 	next.Carried = &contract.RunCarried{Ledger: *r.ledger, Ended: r.ended, Results: r.results,
-		Bytes: r.bytes, Tasks: map[string]contract.TaskInput{}, Waits: waits}
+		Talks: r.talks, Bytes: r.bytes, Tasks: map[string]contract.TaskInput{}, Waits: waits}
 	for _, w := range r.open {
 		next.Carried.Tasks[w.key] = w.task
 	}

@@ -127,6 +127,12 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) {
 		req.Output = r.ledger.Entry(req.Step).Correction(req.Attempt).Output
 	}
 	r.ledger.Act(&r.in.Plan, req.Step, req.Action, req.Reason, req.Output, d.At)
+	if req.Action == job.RetryStep {
+		r.hear(r.in.Plan.Step(req.Step), req.Reason)
+	}
+	if r.ledger.Entry(req.Step).Status.Through() {
+		delete(r.talks, req.Step)
+	}
 	r.timers[req.Step]++ // those of before do not count any more
 	r.settle(ctx)
 }

@@ -51,11 +51,13 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 		w.task = contract.TaskInput{TaskID: r.id + job.StepMark + w.key, Spec: t.Spec, Lane: t.Lane}
 		if n := len(e.Attempts); n > 0 && !each { // a person has it run again: attempts count on
 			w.task.Carried = &contract.TaskCarried{Attempts: e.Attempts, Deliveries: e.Attempts[n-1].Number}
-			if len(e.Corrections) == e.Forgiven {
-				w.task.Carried.RoutesSince = w.task.Carried.Deliveries // not for a correction
+			if len(e.Corrections) == e.Forgiven && e.Turns == 0 {
+				w.task.Carried.RoutesSince = w.task.Carried.Deliveries // not for a correction, nor for another turn
 			}
 		}
-		w.task.Spec.Payload = e.WithFeedback(t.Spec.Payload)
+		if len(r.in.Plan.Step(e.Step).Tools) == 0 { // else its conversation has it
+			w.task.Spec.Payload = e.WithFeedback(t.Spec.Payload)
+		}
 		if each {
 			e.Elements = append(e.Elements, job.Work{Status: job.StepReady, TaskID: w.task.TaskID})
 		}
@@ -111,7 +113,7 @@ func (r *run) kept(e *job.Entry) int {
 	for n := range e.Elements {
 		bytes += len(r.results[job.ElementKey(e.Step, n)])
 	}
-	return bytes
+	return bytes + r.talks[e.Step].Bytes()
 }
 
 // launch begins the tasks that there is room for.
@@ -209,7 +211,7 @@ func (r *run) take(w *work, now time.Time) {
 		r.ended = append(r.ended, w.step)
 		return
 	}
-	if e.EndElements(s, now); e.Status.Final() && e.Status.Through() {
+	if r.endElements(e, s, now); len(s.Tools) == 0 && e.Status.Through() {
 		r.ended = append(r.ended, w.step)
 	}
 }
@@ -265,11 +267,7 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		return nil, state.Why
 	}
 	r.bytes += len(state.Result)
-	kind := s.Task.Type
-	if w.element == job.OfCheck {
-		kind = w.task.Spec.Type
-	}
-	if kind == mesh.ModelTask {
+	if w.task.Spec.Type == mesh.ModelTask {
 		tokens, microUSD := mesh.Taken(state.Result)
 		r.ledger.Tokens, r.ledger.MicroUSD = r.ledger.Tokens+tokens, r.ledger.MicroUSD+microUSD
 	}
@@ -427,6 +425,6 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry) {
 	case s.Task == nil:
 		e.Fail(s.OnFailure, why, workflow.Now(ctx))
 	case len(e.Elements) > 0:
-		e.EndElements(s, workflow.Now(ctx))
+		r.endElements(e, s, workflow.Now(ctx))
 	}
 }

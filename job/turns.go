@@ -1,0 +1,63 @@
+package job
+
+import (
+	"fmt"
+	"time"
+
+	"mainstay.dev/mainstay/fleet"
+)
+
+// A step with tools has an element for each call of a tool. Its own task is delivered again for each turn, when those
+// of the turn have ended.
+
+// Call adds an element for a call of a tool. refused says why it is not made; empty: its task is to begin.
+func (e *Entry) Call(run, tool, refused string, now time.Time) (element int) {
+	element = len(e.Elements)
+	e.Elements = append(e.Elements, Work{Status: StepReady, Tool: tool})
+	w := &e.Elements[element]
+	if refused != "" {
+		w.End(StepFailed, refused, now)
+	} else {
+		w.TaskID = TaskID(run, ElementKey(e.Step, element))
+	}
+	e.Status, e.Why, e.EndedAt = StepQueued, "", nil
+	return element
+}
+
+// Turn is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why the
+// step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false while
+// a call has not ended.
+func (e *Entry) Turn(calls int) (failures []string, problem string, done bool) {
+	failures = make([]string, calls)
+	first := len(e.Elements) - calls
+	for i := range e.Elements[first:] {
+		w := &e.Elements[first+i]
+		if !w.Status.Final() {
+			return nil, "", false
+		}
+		if w.Status != StepFailed {
+			continue
+		}
+		failures[i] = w.Why
+		if n := len(w.Attempts); w.TaskID != "" && (n == 0 || w.Attempts[n-1].ErrorType != fleet.ErrorTool) {
+			problem = fmt.Sprintf("call %d, of the tool %s: %s", first+i, w.Tool, w.Why)
+		}
+	}
+	return failures, problem, true
+}
+
+// NextTurn has the step's model asked again.
+func (e *Entry) NextTurn() {
+	begun := e.StartedAt
+	e.again()
+	e.Turns, e.StartedAt = e.Turns+1, begun
+}
+
+// LastTurn is why the calls that the model asks for now are not made; empty if they are.
+func (e *Entry) LastTurn(s *PlannedStep) string {
+	if e.Turns+1 < s.Turns {
+		return ""
+	}
+	return fmt.Sprintf("its model still calls tools in turn %d, and max_turns is %d: raise it, or have the step retried, "+
+		"which goes on with as many turns again", e.Turns+1, s.Turns)
+}

@@ -1,0 +1,158 @@
+package mesh
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// MaxTalkBytes bounds what the turns of a model and its tools add to their conversation. Each turn's task has it whole.
+const MaxTalkBytes = 256 << 10
+
+// Message is one message of a conversation.
+type Message struct {
+	Role      string     `json:"role"` // system, user, assistant or tool
+	Content   string     `json:"content"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // of the assistant
+	// ToolCallID is the call that a tool's message answers; Failed says that the call brought no result.
+	ToolCallID string `json:"tool_call_id,omitempty"`
+	Failed     bool   `json:"failed,omitempty"`
+}
+
+// ToolCall is a call of a tool that a model asks for. Its arguments are what the model wrote: an object, or anything.
+type ToolCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+}
+
+// Answer is what a model answered: the part of the result of its task that the conversation has.
+type Answer struct {
+	Text      string     `json:"text"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+}
+
+// ReadAnswer reads the result of a task that called a model.
+//
+//workflowcheck:ignore
+func ReadAnswer(result json.RawMessage) (answer Answer) {
+	_ = json.Unmarshal(result, &answer) // what is no answer has no text, and calls nothing
+	return answer
+}
+
+// Message is the answer as a message.
+func (a Answer) Message() Message {
+	return Message{Role: "assistant", Content: a.Text, ToolCalls: a.ToolCalls}
+}
+
+// NotAccepted is the message about an answer with which something is wrong.
+func NotAccepted(errors []string) Message {
+	return Message{Role: "user", Content: "Your answer was not accepted:\n- " + strings.Join(errors, "\n- ") +
+		"\nAnswer again, with all of this corrected."}
+}
+
+// Talk is what the turns of a model and its tools have added to their conversation.
+type Talk []Message
+
+// Bytes are those of the talk as JSON.
+//
+//workflowcheck:ignore
+func (t Talk) Bytes() int {
+	if len(t) == 0 {
+		return 0
+	}
+	text, err := json.Marshal(t)
+	if err != nil { // arguments that are no JSON
+		return MaxTalkBytes + 1
+	}
+	return len(text)
+}
+
+// Add is the talk with more messages. ok is false, and it is as before, if it would be too long.
+func (t Talk) Add(more ...Message) (longer Talk, ok bool) {
+	if longer = append(slices.Clip(t), more...); longer.Bytes() > MaxTalkBytes {
+		return t, false
+	}
+	return longer, true
+}
+
+// tooLong stands for the result of a tool for which the conversation has no room.
+const tooLong = "the result does not fit into the conversation any more"
+
+// Calls are those that the talk ends with, and that have no answers yet.
+func (t Talk) Calls() []ToolCall {
+	if len(t) == 0 {
+		return nil
+	}
+	return t[len(t)-1].ToolCalls
+}
+
+// Told is the talk with the answers to its calls: results by their numbers, or why a call brought none. full says that
+// a result did not fit. Then it is not in the talk, and the model learns that.
+func (t Talk) Told(results []json.RawMessage, failures []string) (longer Talk, full bool) {
+	longer = t
+	for i, call := range t.Calls() {
+		m := Message{Role: "tool", ToolCallID: call.ID, Content: failures[i], Failed: failures[i] != ""}
+		if !m.Failed {
+			m.Content = toolText(results[i])
+		}
+		more, ok := longer.Add(m)
+		if longer = more; !ok {
+			m.Content, m.Failed, full = tooLong, true, true
+			longer = append(longer, m)
+		}
+	}
+	return longer, full
+}
+
+// toolText is what the model learns of a tool's result: its texts, or, if it has none, all of it.
+//
+//workflowcheck:ignore
+func toolText(result json.RawMessage) string {
+	var r struct {
+		Content []struct{ Type, Text string } `json:"content"`
+	}
+	var texts []string
+	if json.Unmarshal(result, &r) == nil {
+		for _, part := range r.Content {
+			if part.Type == "text" {
+				texts = append(texts, part.Text)
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return string(result)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Into is the payload of a task that calls a model, with the talk behind its messages, and with tools that the model
+// may call. A payload without messages stays as it is: the agent says what is wrong with it.
+//
+//workflowcheck:ignore
+func (t Talk) Into(payload json.RawMessage, tools any) json.RawMessage {
+	var object map[string]json.RawMessage
+	var messages []json.RawMessage
+	if json.Unmarshal(payload, &object) != nil || json.Unmarshal(object["messages"], &messages) != nil {
+		return payload
+	}
+	for _, m := range t {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return payload
+		}
+		messages = append(messages, text)
+	}
+	var err error
+	if object["messages"], err = json.Marshal(messages); err != nil {
+		return payload
+	}
+	if object["tools"], err = json.Marshal(tools); err != nil {
+		return payload
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return payload
+	}
+	return text
+}

@@ -1,0 +1,100 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/mesh"
+)
+
+// talkFull is why a step fails whose conversation is too long.
+var talkFull = fmt.Sprintf("its conversation has more than %d KiB: have its tools return less, or where large data is, "+
+	"or lower max_turns", mesh.MaxTalkBytes>>10)
+
+// say adds to the conversation of a step's model. It reports whether that has room.
+func (r *run) say(step string, messages ...mesh.Message) (ok bool) {
+	if r.talks == nil {
+		r.talks = map[string]mesh.Talk{}
+	}
+	r.talks[step], ok = r.talks[step].Add(messages...)
+	return ok
+}
+
+// call makes the calls of tools that a step's model asks for in its result. They begin when there is room.
+func (r *run) call(ctx workflow.Context, s *job.PlannedStep, calls []contract.StepCall, result json.RawMessage) {
+	e, now := r.ledger.Entry(s.ID), workflow.Now(ctx)
+	answer := mesh.ReadAnswer(result)
+	answer.ToolCalls = make([]mesh.ToolCall, len(calls))
+	for i := range calls {
+		answer.ToolCalls[i] = calls[i].ToolCall
+	}
+	if !r.say(s.ID, answer.Message()) {
+		e.Fail(s.OnFailure, talkFull, now)
+		return
+	}
+	for i := range calls {
+		c := &calls[i]
+		if n := e.Call(r.id, c.Name, c.Refused, now); c.Refused == "" {
+			w := &work{run: r, key: job.ElementKey(s.ID, n), step: s.ID, element: n}
+			w.task = contract.TaskInput{TaskID: e.Elements[n].TaskID, Spec: c.Spec, Lane: c.Lane}
+			r.open = append(r.open, w)
+		}
+	}
+	r.timer(ctx, e)
+	r.endElements(e, s, now)
+}
+
+// endElements ends a step when all of its elements have ended; with tools, its model is asked again.
+func (r *run) endElements(e *job.Entry, s *job.PlannedStep, now time.Time) {
+	if len(s.Tools) == 0 {
+		e.EndElements(s, now)
+		return
+	}
+	talk := r.talks[s.ID]
+	failures, problem, done := e.Turn(len(talk.Calls()))
+	if !done || len(failures) == 0 { // it is the model's turn
+		return
+	}
+	results := make([]json.RawMessage, len(failures))
+	for i := range results {
+		key := job.ElementKey(s.ID, len(e.Elements)-len(results)+i)
+		results[i] = r.results[key]
+		delete(r.results, key)
+	}
+	talk, full := talk.Told(results, failures)
+	if r.talks[s.ID] = talk; full && problem == "" {
+		problem = talkFull
+	}
+	if problem != "" {
+		e.Fail(s.OnFailure, problem, now)
+		return
+	}
+	e.NextTurn()
+	r.changed = true
+}
+
+// hear tells a step's model what a person says who has the step run again. Its tools are not called again for that.
+func (r *run) hear(s *job.PlannedStep, reason string) {
+	if len(s.Tools) > 0 && reason != "" {
+		r.say(s.ID, mesh.Message{Role: "user", Content: reason}) // without room for it, the model does without
+	}
+}
+
+// takeTurn puts into a model's task what came of the turns before.
+func (r *run) takeTurn(b *contract.BegunStep) {
+	s := r.in.Plan.Step(b.Step)
+	if len(s.Tools) == 0 || len(b.Tasks) == 0 {
+		return
+	}
+	spec := &b.Tasks[0].Spec
+	if spec.Payload = r.talks[s.ID].Into(spec.Payload, s.Tools); len(spec.Payload) > fleet.MaxPayloadBytes {
+		b.Error = fmt.Sprintf("its conversation has more than %d MiB: begin it with less, or have its tools return less",
+			fleet.MaxPayloadBytes>>20)
+	}
+}
