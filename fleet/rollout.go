@@ -136,7 +136,7 @@ func (c *Cluster) beginRollout(before SpawnPolicy, why string, now time.Time) {
 		}
 		next.Revert = (last.Status != RolloutSuccessful || why != "") &&
 			startsAlike(last.Former, c.Config.Scaling.Spawn)
-		if last.Status != RolloutSuccessful { // what it was to replace is still the last that was known to do
+		if last.Status != RolloutSuccessful && len(last.Stable) > 0 { // the last settings that were known to do
 			next.Former, next.Stable = last.Former, last.Stable
 		}
 		if next.Revert {

@@ -298,6 +298,22 @@ func TestRolloutWithCanaries(t *testing.T) {
 	}
 }
 
+func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(0, 2, 10)
+	c.Config.Scaling.Rollout = (&RolloutPolicy{Canary: 1}).withDefaults()
+	for _, slots := range []int{3, 4} {
+		before := c.Config.Scaling.Spawn
+		c.Config.Scaling.Spawn.Slots = slots
+		c.RollOut(before, scaleNow)
+		if slots == 3 {
+			require.Zero(t, c.Scaling.Rollout.Canary, "there is nothing to be beside")
+			c.addSpawned("a-00")
+		}
+	}
+	require.Equal(t, 3, c.SpawnBy(RuleMinimum).Slots)
+}
+
 func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
 	t.Parallel()
 	c := rolled(false)
