@@ -193,7 +193,7 @@ type EventData struct {
 	Progress      *Progress      `json:"progress,omitempty"`
 
 	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
-	ID string `json:"id,omitempty" doc:"The failover, drain or action that it is part of, or the target, or the schedule."`
+	ID string `json:"id,omitempty" doc:"The failover, drain, action or rollout that it is part of, or the target, or the schedule."`
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
 	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`
