@@ -36,19 +36,19 @@ func (s *scaling) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
 		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire),
-		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote), func(contract.RunRequest) error {
-			return refuse(s.run.state.MayPromoteRollout())
-		}),
-		handle(ctx, s.run, contract.RevertRolloutUpdate, contract.NoAnswer(s.revert), func(contract.RunRequest) error {
-			return refuse(s.run.state.MayRevertRollout())
-		}))
+		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote),
+			refusal(s.run.state.MayPromoteRollout)),
+		handle(ctx, s.run, contract.RevertRolloutUpdate, contract.NoAnswer(s.revert),
+			refusal(s.run.state.MayRevertRollout)))
 }
 
-func refuse(why string) error {
-	if why == "" {
+func refusal(why func() string) func(contract.RunRequest) error {
+	return func(contract.RunRequest) error {
+		if reason := why(); reason != "" {
+			return workflows.Refuse("%s", reason)
+		}
 		return nil
 	}
-	return workflows.Refuse("%s", why)
 }
 
 func (s *scaling) promote(ctx workflow.Context, req contract.RunRequest) error {
