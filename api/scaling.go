@@ -21,7 +21,7 @@ type ScalingStatus struct {
 	Desired   int                   `json:"desired_agents" doc:"As it was set."`
 	Max       int                   `json:"max_agents"`
 	Target    int                   `json:"target_agents" doc:"How many are kept now: what was set, or what rules have made of it."`
-	Current   int                   `json:"current_agents" doc:"Online agents, and those that are being started."`
+	Current   int                   `json:"current_agents" doc:"Online agents, and those that are being started, without canaries that are not promoted."`
 	Spawned   int                   `json:"spawned_agents" doc:"Online agents that a spawner started; only these are ever stopped."`
 	Queue     *int64                `json:"queue,omitempty" doc:"About how many tasks wait that such agents could do. Absent when not known."`
 	Decision  *ScalingDecision      `json:"decision,omitempty" doc:"What would be decided now. Absent when queue and load are not known."`

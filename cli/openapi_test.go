@@ -153,6 +153,8 @@ list-failovers: failover list
 get-failover: failover get x
 get-scaling: cluster scaling x
 scale-cluster: cluster scale x --to 3
+promote-rollout: scaling rollout promote x
+revert-rollout: scaling rollout revert x --reason why
 list-scalings: scaling list
 list-spawners: spawner list
 get-scaling-action: scaling get x:1

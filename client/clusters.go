@@ -136,6 +136,18 @@ func (k Clusters) Scale(ctx context.Context, cluster string, r api.ScaleRequest)
 	return post[api.ScalingStatus](ctx, k.c, path("clusters", cluster, "scaling"), r)
 }
 
+// PromoteRollout lets all agents of a cluster follow its healthy canaries.
+func (k Clusters) PromoteRollout(ctx context.Context, cluster, reason string) (*api.ScalingStatus, error) {
+	return post[api.ScalingStatus](ctx, k.c, path("clusters", cluster, "scaling", "rollout", "promote"),
+		api.ReasonRequest{Reason: reason})
+}
+
+// RevertRollout puts the settings of agents before a cluster's newest rollout in force again.
+func (k Clusters) RevertRollout(ctx context.Context, cluster, reason string) (*api.ScalingStatus, error) {
+	return post[api.ScalingStatus](ctx, k.c, path("clusters", cluster, "scaling", "rollout", "revert"),
+		api.ReasonRequest{Reason: reason})
+}
+
 // List lists what was done to keep the number of agents, newest first; of all clusters when cluster is empty.
 func (s Scalings) List(cluster string) *List[fleet.ScalingRecord] {
 	return list[fleet.ScalingRecord](s.c, path("scalings"), "scalings", values("cluster", cluster))

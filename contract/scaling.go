@@ -22,6 +22,10 @@ var (
 	ScaleUpdate = Update[ScaleRequest, fleet.ScalingDecision]{"scale"}
 	// RetireUpdate is refused while the agent is connected.
 	RetireUpdate = Update[RetireRequest, None]{"retire"}
+	// PromoteRolloutUpdate lets the other agents follow healthy canaries, RevertRolloutUpdate puts the settings before
+	// the newest rollout in force again.
+	PromoteRolloutUpdate = Update[RunRequest, None]{"promote-rollout"}
+	RevertRolloutUpdate  = Update[RunRequest, None]{"revert-rollout"}
 	// ScaledSignal comes from a Scaling workflow.
 	ScaledSignal        = Signal[fleet.ScalingResult]{"scaled"}
 	SpawnerStartsSignal = Signal[SpawnerStarts]{"spawner-starts"}

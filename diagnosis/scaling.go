@@ -53,25 +53,21 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 			"They are given no work and stay in maintenance. "+
 				"Start their spawner again: the stop is tried again by itself.", b.Since)
 	}
-	if what, why, from := rolloutFailed(state.Rollout, now); what != "" {
-		add(what+" of cluster "+name+" has failed", why,
-			"Correct the settings of spawn. How it stands: mainstay cluster scaling "+name, from)
-	}
-	return problems
-}
-
-// rolloutFailed is about a rollout of agents that has failed, or was reverted within the last hour because it had;
-// empty: there is none.
-func rolloutFailed(r *fleet.Rollout, now time.Time) (what, why string, from time.Time) {
-	switch {
+	correct := "Correct the settings of spawn. How it stands: mainstay cluster scaling " + name
+	switch r := state.Rollout; {
 	case r == nil:
 	case r.Status == fleet.RolloutFailed:
-		return fmt.Sprintf("rollout %d of the agents", r.Number),
-			fleet.Reasons(r.Reason, "agents that were not replaced keep the former settings"), r.EndedAt
+		add(fmt.Sprintf("rollout %d of the agents of cluster %s has failed", r.Number, name),
+			fleet.Reasons(r.Reason, "agents that were not replaced keep the former settings"), correct, r.EndedAt)
+	case r.Status == fleet.RolloutWaiting:
+		add(fmt.Sprintf("rollout %d of the agents of cluster %s waits for a person", r.Number, name),
+			"its canaries are healthy", "Let the others follow: mainstay scaling rollout promote "+name+
+				". Or take it back: mainstay scaling rollout revert "+name, r.ProgressAt)
 	case r.Revert && r.Reason != "" && (r.Status == fleet.RolloutRunning || now.Sub(r.EndedAt) < recentFailover):
-		return "a rollout of the agents", fleet.Reasons(r.Reason, "the former settings are in force again"), r.StartedAt
+		add("a rollout of the agents of cluster "+name+" was reverted",
+			fleet.Reasons(r.Reason, "the former settings are in force again"), correct, r.StartedAt)
 	}
-	return what, why, from
+	return problems
 }
 
 // tries says why starting or stopping agents is blocked and when it is tried again.

@@ -94,8 +94,13 @@ func TestOfScaling(t *testing.T) {
 		"a rollout was reverted": {change: func(c *fleet.Cluster) {
 			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
 				Reason: "rollout 3 failed", StartedAt: noon.Add(-time.Hour), EndedAt: noon.Add(-time.Minute)}}
-		}, what: "a rollout of the agents of cluster c has failed", why: "rollout 3 failed; the former settings",
+		}, what: "a rollout of the agents of cluster c was reverted", why: "rollout 3 failed; the former settings",
 			todo: "spawn", since: noon.Add(-time.Hour)},
+		"canaries are healthy": {change: func(c *fleet.Cluster) {
+			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 3, Status: fleet.RolloutWaiting,
+				ProgressAt: noon.Add(-time.Hour)}}
+		}, what: "rollout 3 of the agents of cluster c waits for a person", why: "its canaries are healthy",
+			todo: "mainstay scaling rollout promote c", since: noon.Add(-time.Hour)},
 		"a rollout was reverted long ago": {change: func(c *fleet.Cluster) {
 			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 4, Status: fleet.RolloutSuccessful, Revert: true,
 				Reason: "rollout 3 failed", EndedAt: noon.Add(-2 * time.Hour)}}

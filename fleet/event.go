@@ -47,6 +47,14 @@ const (
 	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
 	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
 
+	EventRolloutStarted   EventType = EventPrefix + "rollout.started"
+	EventRolloutWaiting   EventType = EventPrefix + "rollout.waiting"
+	EventRolloutPromoted  EventType = EventPrefix + "rollout.promoted"
+	EventRolloutSucceeded EventType = EventPrefix + "rollout.succeeded"
+	EventRolloutFailed    EventType = EventPrefix + "rollout.failed"
+	EventRolloutReverted  EventType = EventPrefix + "rollout.reverted"
+	EventRolloutCancelled EventType = EventPrefix + "rollout.cancelled"
+
 	EventStepCorrected EventType = EventPrefix + "step.corrected"
 	EventStepEscalated EventType = EventPrefix + "step.escalated"
 	EventDeployment    EventType = EventPrefix + "job.deployment"
@@ -107,6 +115,13 @@ var EventTypes = []EventMeaning{
 	{EventDrainEnded, "a drain has ended; outcome says how"},
 	{EventHealing, "a healing action began or has ended; outcome says which, reason what and why"},
 	{EventScaling, "the number of agents is being changed to count, or has been; outcome says which"},
+	{EventRolloutStarted, "agents that a spawner started begin to be replaced (id) because their settings have changed"},
+	{EventRolloutWaiting, "the canaries of a rollout are healthy, and a person is to promote them"},
+	{EventRolloutPromoted, "the other agents follow the canaries of a rollout; reason says who wanted it and why"},
+	{EventRolloutSucceeded, "all agents have the settings of a rollout"},
+	{EventRolloutFailed, "a rollout has failed; reason says why"},
+	{EventRolloutReverted, "a rollout to the former settings began; reason says which failure or who wanted it, and why"},
+	{EventRolloutCancelled, "a rollout gave way to another, or to settings without rollouts; reason says which"},
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
@@ -178,7 +193,7 @@ type EventData struct {
 	Progress      *Progress      `json:"progress,omitempty"`
 
 	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
-	ID string `json:"id,omitempty" doc:"The failover, drain or action that it is part of, or the target, or the schedule."`
+	ID string `json:"id,omitempty" doc:"The failover, drain, action or rollout that it is part of, or the target, or the schedule."`
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
 	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`
@@ -317,6 +332,9 @@ func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) ([]Event, *Cluste
 	d.brakes()
 	if is.revision != was.revision {
 		d.add(EventClusterConfigured, EventData{})
+	}
+	if c.Scaling != nil {
+		d.events, c.Scaling.events = append(d.events, c.Scaling.events...), nil
 	}
 	return d.events, is
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -14,6 +15,8 @@ type RolloutPolicy struct {
 	MaxUnavailable int      `json:"max_unavailable,omitempty" yaml:"max_unavailable" minimum:"0" maximum:"50" doc:"How many agents may be missing while others are started in their place. Default 1."`
 	HealthyTime    Duration `json:"healthy_time,omitempty" yaml:"healthy_time" doc:"How long a new agent must be online before it counts as healthy. Default 10s."`
 	Deadline       Duration `json:"deadline,omitempty" yaml:"deadline" doc:"The rollout fails when it does not get on for so long. Default 10m; longer than a drain, a start and healthy_time together."`
+	Canary         int      `json:"canary,omitempty" yaml:"canary" minimum:"0" maximum:"50" doc:"How many agents with the new settings are started first, beside the old ones; these are replaced when the canaries are promoted. Default 0."`
+	AutoPromote    bool     `json:"auto_promote,omitempty" yaml:"auto_promote" doc:"Canaries are promoted as soon as they are healthy. Default: a person promotes them."`
 	AutoRevert     bool     `json:"auto_revert,omitempty" yaml:"auto_revert" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
 }
 
@@ -35,6 +38,9 @@ func (p *RolloutPolicy) validate(spawn *SpawnPolicy) error {
 	if p.MaxUnavailable < 1 || p.MaxUnavailable > MaxScaleStep {
 		return wrongField("scaling.rollout.max_unavailable", "must lie between 1 and %d", MaxScaleStep)
 	}
+	if p.Canary < 0 || p.Canary > MaxScaleStep {
+		return wrongField("scaling.rollout.canary", "must lie between 0 and %d", MaxScaleStep)
+	}
 	if err := ValidateDuration("scaling.rollout.healthy_time", p.HealthyTime, time.Second, time.Hour); err != nil {
 		return err
 	}
@@ -48,9 +54,11 @@ type RolloutStatus string
 // The statuses of a rollout.
 const (
 	RolloutRunning    RolloutStatus = "running"
+	RolloutWaiting    RolloutStatus = "waiting" // the canaries are healthy, and a person is to promote them
 	RolloutSuccessful RolloutStatus = "successful"
 	RolloutFailed     RolloutStatus = "failed"
-	RolloutCancelled  RolloutStatus = "cancelled" // scaling or its rollout was taken from the settings
+	// RolloutCancelled: scaling or its rollout was taken from the settings, or another rollout took its place.
+	RolloutCancelled RolloutStatus = "cancelled"
 )
 
 // Rollout is how new agents take the place of those that were started with other settings.
@@ -63,6 +71,12 @@ type Rollout struct {
 	// Former are the settings before, and Stable the agents that have them.
 	Former SpawnPolicy `json:"former"`
 	Stable []string    `json:"stable,omitempty"`
+	// Canary is how many agents are started beside the others before it is promoted. Canaries are these agents, and
+	// Blocked is why they could not be started.
+	Canary     int       `json:"canary,omitempty"`
+	Canaries   []string  `json:"canaries,omitempty"`
+	Blocked    *Blocked  `json:"blocked,omitempty"`
+	PromotedAt time.Time `json:"promoted_at,omitzero"`
 	// Old are the agents to replace; Left is how many of them serve, and Healthy how many others are healthy.
 	Old     []string `json:"old,omitempty"`
 	Left    int      `json:"left"`
@@ -74,11 +88,18 @@ type Rollout struct {
 	EndedAt    time.Time `json:"ended_at,omitzero"`
 }
 
-func (r *Rollout) end(status RolloutStatus, reason string, now time.Time) {
+// endRollout ends the newest rollout.
+func (c *Cluster) endRollout(status RolloutStatus, event EventType, reason string, now time.Time) {
+	r := c.Scaling.Rollout
 	r.Status, r.EndedAt = status, now
-	if reason != "" {
-		r.Reason = reason
-	}
+	r.Reason = cmp.Or(reason, r.Reason)
+	c.publishRollout(event, reason, now)
+}
+
+// publishRollout has Changes return an event about the newest rollout.
+func (c *Cluster) publishRollout(event EventType, reason string, now time.Time) {
+	c.Scaling.events = append(c.Scaling.events, Event{Type: event, Time: now.UTC(), EventData: EventData{
+		Cluster: c.Config.Name, ID: fmt.Sprintf("%s:%d", c.Config.Name, c.Scaling.Rollout.Number), Reason: reason}})
 }
 
 // startsAlike reports whether agents started with either settings are the same.
@@ -102,6 +123,7 @@ func (c *Cluster) RollOut(before SpawnPolicy, now time.Time) {
 	c.beginRollout(before, "", now)
 }
 
+// beginRollout begins a rollout to the settings in force. With why it reverts the newest one.
 func (c *Cluster) beginRollout(before SpawnPolicy, why string, now time.Time) {
 	s := c.scaling()
 	spawned := c.spawned()
@@ -109,17 +131,124 @@ func (c *Cluster) beginRollout(before SpawnPolicy, why string, now time.Time) {
 		StartedAt: now, ProgressAt: now}
 	if last := s.Rollout; last != nil {
 		next.Number = last.Number + 1
-		if last.Status != RolloutSuccessful { // what it was to replace is still the last that was known to do
+		if c.RollsOut() {
+			c.endRollout(RolloutCancelled, EventRolloutCancelled, cmp.Or(why, "other settings take its place"), now)
+		}
+		next.Revert = (last.Status != RolloutSuccessful || why != "") &&
+			startsAlike(last.Former, c.Config.Scaling.Spawn)
+		if last.Status != RolloutSuccessful && len(last.Stable) > 0 { // the last settings that were known to do
 			next.Former, next.Stable = last.Former, last.Stable
 		}
-		if next.Revert = last.Status != RolloutSuccessful &&
-			startsAlike(last.Former, c.Config.Scaling.Spawn); next.Revert {
-			next.Old = slices.DeleteFunc(slices.Clone(spawned),
-				func(agent string) bool { return slices.Contains(last.Stable, agent) })
+		if next.Revert {
+			next.Old, next.Canaries = without(spawned, last.Stable), last.Canaries
 		}
+	}
+	if !next.Revert && len(spawned) > 0 {
+		next.Canary = c.Config.Scaling.Rollout.Canary
 	}
 	next.Left = len(next.Old)
 	s.Rollout, s.Blocked = &next, nil
+	event := EventRolloutStarted
+	if next.Revert {
+		event = EventRolloutReverted
+	}
+	c.publishRollout(event, why, now)
+}
+
+// revert puts the settings before the newest rollout in force again.
+func (c *Cluster) revert(why string, now time.Time) {
+	before := c.Config.Scaling.Spawn
+	c.Config.Scaling.Spawn = c.Scaling.Rollout.Former
+	c.beginRollout(before, why, now)
+}
+
+// MayRevertRollout is why a person cannot revert the newest rollout now; empty: that is possible.
+func (c *Cluster) MayRevertRollout() string {
+	switch p := &c.Config.Scaling; {
+	case p.Rollout == nil || !p.On():
+		return "the cluster's settings ask for no rollouts"
+	case c.Scaling == nil || c.Scaling.Rollout == nil:
+		return "the cluster had no rollout"
+	case c.Scaling.Rollout.Revert:
+		return "the newest rollout is a revert itself: change the settings instead"
+	}
+	return ""
+}
+
+// RevertRollout puts the settings before the newest rollout in force again, by a person's decision. MayRevertRollout
+// must have allowed it.
+func (c *Cluster) RevertRollout(by, reason string, now time.Time) {
+	c.revert(decided("reverted", by, reason), now)
+}
+
+// MayPromoteRollout is why a person cannot promote the canaries now; empty: that is possible.
+func (c *Cluster) MayPromoteRollout() string {
+	switch r := c.rolling(); {
+	case r == nil:
+		return "no rollout of the cluster is under way"
+	case c.holding() == nil:
+		return "the rollout has no canaries, or was promoted already"
+	case r.Status != RolloutWaiting:
+		return "the canaries are not healthy yet: promote them when the rollout is waiting"
+	}
+	return ""
+}
+
+// PromoteRollout has the other agents follow the canaries, by a person's decision. MayPromoteRollout must have allowed
+// it.
+func (c *Cluster) PromoteRollout(by, reason string, now time.Time) {
+	c.promote(decided("promoted", by, reason), now)
+}
+
+func (c *Cluster) promote(why string, now time.Time) {
+	r := c.Scaling.Rollout
+	r.Old = without(c.spawned(), r.Canaries)
+	r.Status, r.Left, r.Blocked, r.PromotedAt, r.ProgressAt = RolloutRunning, len(r.Old), nil, now, now
+	r.Reason = why
+	c.publishRollout(EventRolloutPromoted, why, now)
+}
+
+// decided says who decided what, and why.
+func decided(what, by, reason string) string {
+	return strings.TrimSuffix(what+" by "+cmp.Or(by, "a person")+": "+reason, ": ")
+}
+
+// holding is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is none.
+func (c *Cluster) holding() *Rollout {
+	if c.Scaling == nil || c.Config.Scaling.Rollout == nil {
+		return nil
+	}
+	if r := c.Scaling.Rollout; r != nil && r.Canary > 0 && r.PromotedAt.IsZero() && r.Status != RolloutCancelled {
+		return r
+	}
+	return nil
+}
+
+// SpawnBy are the settings of an action by a rule. While canaries are not promoted, other agents have the former ones.
+func (c *Cluster) SpawnBy(rule ScalingRule) *SpawnPolicy {
+	if r := c.holding(); r != nil && rule != RuleRollout {
+		return &r.Former
+	}
+	return &c.Config.Scaling.Spawn
+}
+
+// recordStarts records which agents are started with which settings while canaries are not promoted.
+func (c *Cluster) recordStarts(agents []string, rule ScalingRule) {
+	r := c.holding()
+	if r == nil {
+		return
+	}
+	list := &r.Stable
+	if rule == RuleRollout {
+		list = &r.Canaries
+	}
+	spawned := c.spawned()
+	*list = append(slices.DeleteFunc(slices.Clone(*list),
+		func(agent string) bool { return !slices.Contains(spawned, agent) }), agents...)
+}
+
+func without(agents, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(agents), func(a string) bool { return slices.Contains(others, a) })
 }
 
 // spawned are the agents that spawners have started, or are about to.
@@ -140,23 +269,27 @@ func (c *Cluster) spawned() []string {
 
 // rolling is the rollout under way, or nil.
 func (c *Cluster) rolling() *Rollout {
-	if c.Scaling == nil || c.Scaling.Rollout == nil || c.Scaling.Rollout.Status != RolloutRunning {
+	if c.Scaling == nil || c.Scaling.Rollout == nil {
 		return nil
 	}
-	return c.Scaling.Rollout
+	if r := c.Scaling.Rollout; r.Status == RolloutRunning || r.Status == RolloutWaiting {
+		return r
+	}
+	return nil
 }
 
 // RollsOut reports whether a rollout is under way.
 func (c *Cluster) RollsOut() bool { return c.rolling() != nil }
 
-// AdvanceRollout ends a rollout that is done or late. It reports whether it put the former settings in force again.
-func (c *Cluster) AdvanceRollout(now time.Time) (reverted bool) {
+// AdvanceRollout promotes healthy canaries, and ends a rollout that is done or late. It reports whether agents may have
+// to be stopped now, or the former settings are in force again.
+func (c *Cluster) AdvanceRollout(now time.Time) (changed bool) {
 	r, p := c.rolling(), &c.Config.Scaling
 	switch {
 	case r == nil:
 		return false
 	case p.Rollout == nil || !p.On():
-		r.end(RolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
+		c.endRollout(RolloutCancelled, EventRolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
 		return false
 	case len(c.BrakeHolds) > 0:
 		r.ProgressAt = now // nothing is started or stopped meanwhile
@@ -164,32 +297,60 @@ func (c *Cluster) AdvanceRollout(now time.Time) (reverted bool) {
 	}
 	d := scaler{Cluster: c, now: now, policy: p}
 	d.count()
+	held := d.held != nil
+	if held {
+		r.Old = without(c.spawned(), r.Canaries)
+	}
 	left := len(d.outdated(r))
 	healthy, _ := d.healthy(r)
-	r.Healthy = healthy - left
-	if left < r.Left || r.Healthy > r.Best {
+	done := healthy >= r.Canary
+	r.Healthy = healthy
+	if !held {
+		done = left == 0 && healthy >= d.goal()
+		r.Healthy -= left
+	}
+	if left < r.Left && !held || r.Healthy > r.Best {
 		r.ProgressAt = now
 	}
 	r.Left, r.Best = left, max(r.Best, r.Healthy)
-	if left == 0 && healthy >= d.goal() {
-		r.end(RolloutSuccessful, "", now)
-		r.Old, r.Stable = nil, nil
+	switch {
+	case done && !held:
+		c.endRollout(RolloutSuccessful, EventRolloutSucceeded, "", now)
+		r.Old, r.Stable, r.Canaries = nil, nil, nil
 		return false
+	case done && p.Rollout.AutoPromote:
+		c.promote(decided("promoted", "auto_promote", ""), now)
+		return true
+	case done:
+		if r.Status != RolloutWaiting {
+			r.Status = RolloutWaiting
+			c.publishRollout(EventRolloutWaiting, "", now)
+		}
+		return false
+	case r.Status == RolloutWaiting:
+		r.Status, r.ProgressAt = RolloutRunning, now
 	}
 	if now.Before(r.ProgressAt.Add(p.Rollout.Deadline.Std())) {
 		return false
 	}
 	why := fmt.Sprintf("it did not get on for %s: %s of the former settings left, and %d of the others healthy",
 		p.Rollout.Deadline, Count(left, "agent"), r.Healthy)
-	if b := c.Scaling.Blocked; b != nil {
-		why += "; " + b.Reason
+	blocked := c.Scaling.Blocked
+	if held {
+		why = fmt.Sprintf("it did not get on for %s: %d of %d %s healthy", p.Rollout.Deadline, r.Healthy, r.Canary,
+			Plural(r.Canary, "canary", "canaries"))
+		if blocked = r.Blocked; blocked == nil && len(d.canaries) < r.Canary && d.room() <= 0 {
+			why += fmt.Sprintf("; max_agents of %d leaves no room for them", c.Config.MaxAgents)
+		}
 	}
-	r.end(RolloutFailed, why, now)
+	if blocked != nil {
+		why += "; " + blocked.Reason
+	}
+	c.endRollout(RolloutFailed, EventRolloutFailed, why, now)
 	if !p.Rollout.AutoRevert || r.Revert {
-		return false
+		return held
 	}
-	p.Spawn = r.Former
-	c.beginRollout(p.Spawn, fmt.Sprintf("rollout %d failed: %s", r.Number, why), now)
+	c.revert(fmt.Sprintf("rollout %d failed: %s", r.Number, why), now)
 	return true
 }
 
@@ -202,6 +363,12 @@ func (c *Cluster) NextRollout(now time.Time) time.Time {
 	d := scaler{Cluster: c, now: now, policy: p}
 	d.count()
 	_, next := d.healthy(r)
+	if r.Blocked != nil && now.Before(r.Blocked.NextAt) {
+		next = sooner(next, r.Blocked.NextAt)
+	}
+	if r.Status == RolloutWaiting {
+		return next
+	}
 	return sooner(next, r.ProgressAt.Add(p.Rollout.Deadline.Std()))
 }
 
@@ -221,9 +388,13 @@ func (d *scaler) outdated(r *Rollout) []string {
 }
 
 // healthy counts the serving agents without the new ones that are not online for long enough, of which next is the
-// first to be.
+// first to be; while canaries are not promoted, these alone.
 func (d *scaler) healthy(r *Rollout) (count int, next time.Time) {
-	for _, m := range d.serving {
+	members := d.serving
+	if d.held != nil {
+		members = d.canaries
+	}
+	for _, m := range members {
 		at := m.StatusSince.Add(d.policy.Rollout.HealthyTime.Std())
 		if slices.Contains(r.Old, m.AgentID) || !d.mayStop(m) || !d.now.Before(at) {
 			count++
@@ -236,17 +407,40 @@ func (d *scaler) healthy(r *Rollout) (count int, next time.Time) {
 
 // rollOut stops old agents, as many as may be missing; the cluster then starts new ones in their place.
 func (d *scaler) rollOut() ScalingDecision {
+	if d.held != nil {
+		return d.keepCanaries(d.held)
+	}
 	r := d.rolling()
 	if r == nil || d.policy.Rollout == nil {
 		return ScalingDecision{}
 	}
 	old, most := d.outdated(r), d.policy.Rollout.MaxUnavailable
 	healthy, _ := d.healthy(r)
-	count := min(len(old), most, healthy-(d.goal()-most))
+	return d.stopFor(fmt.Sprintf("rollout %d replaces agents that were started with other settings", r.Number), old,
+		min(len(old), most, healthy-(d.goal()-most)))
+}
+
+// keepCanaries starts canaries beside the other agents, and stops them when the rollout has failed.
+func (d *scaler) keepCanaries(r *Rollout) ScalingDecision {
+	if r.Status == RolloutFailed {
+		canaries := *d
+		canaries.serving = d.canaries
+		return canaries.stopFor(fmt.Sprintf("rollout %d has failed, and its canaries are stopped", r.Number),
+			r.Canaries, len(d.canaries))
+	}
+	count := min(r.Canary-len(d.canaries)-d.canaryStarts, d.room(), MaxScaleStep)
+	if count <= 0 || r.Blocked != nil && d.now.Before(r.Blocked.NextAt) {
+		return ScalingDecision{}
+	}
+	return ScalingDecision{Change: ScaleUp, Count: count, Target: d.scalingTarget(), Rule: RuleRollout,
+		Reason: fmt.Sprintf("rollout %d tries other settings with %s first", r.Number, Count(r.Canary, "agent"))}
+}
+
+// stopFor stops some of the agents for a rollout.
+func (d *scaler) stopFor(why string, old []string, count int) ScalingDecision {
 	if count <= 0 {
 		return ScalingDecision{}
 	}
-	why := fmt.Sprintf("rollout %d replaces agents that were started with other settings", r.Number)
 	if d.facts == nil {
 		return ScalingDecision{Rule: RuleRollout, NeedFacts: true, Reason: why + "; which ones first depends on what they do"}
 	}

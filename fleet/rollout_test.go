@@ -23,7 +23,17 @@ func rolled(revert bool) *Cluster {
 // play carries out what is decided, every second, until the rollout has ended; joins says whether a start succeeds.
 func play(t *testing.T, c *Cluster, least int, joins func() bool) (now time.Time) {
 	t.Helper()
-	for now = scaleNow; now.Before(scaleNow.Add(time.Hour)); now = now.Add(time.Second) {
+	return playOn(t, c, scaleNow, least, func(bool) bool { return joins() }, func() bool { return !c.RollsOut() })
+}
+
+// playOn is play from a time until a condition holds; joins is told whether the agent is a canary. New agents have as
+// many slots as they were started with.
+func playOn(
+	t *testing.T, c *Cluster, from time.Time, least int, joins func(canary bool) bool, done func() bool,
+) (now time.Time) {
+	t.Helper()
+	slots := map[string]int{}
+	for now = from; now.Before(from.Add(time.Hour)); now = now.Add(time.Second) {
 		for _, a := range slices.Clone(c.Scaling.Active) {
 			if now.Sub(a.Since) < time.Minute {
 				continue
@@ -33,8 +43,9 @@ func play(t *testing.T, c *Cluster, least int, joins func() bool) (now time.Time
 				switch {
 				case a.Change == ScaleDown:
 					c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == agent })
-				case joins():
-					c.addSpawned(agent).StatusSince = now
+				case joins(slices.Contains(c.Scaling.Rollout.Canaries, agent)):
+					m := c.addSpawned(agent)
+					m.StatusSince, m.MaxTasks = now, max(1, slots[agent])
 				default:
 					result.Failed = "it did not come online"
 				}
@@ -42,17 +53,19 @@ func play(t *testing.T, c *Cluster, least int, joins func() bool) (now time.Time
 			c.EndScaling(result, now)
 		}
 		c.AdvanceRollout(now)
-		if !c.RollsOut() {
+		if done() {
 			return now
 		}
 		if d := c.DecideScaling(c.idle(0, time.Hour), now); d.Change != ScaleNone {
-			c.BeginScaling(d, scaleNow, now)
+			for _, agent := range c.BeginScaling(d, scaleNow, now).Agents {
+				slots[agent] = c.SpawnBy(d.Rule).Slots
+			}
 		}
 		s := scaler{Cluster: c, now: now, policy: &c.Config.Scaling}
 		s.count()
 		require.GreaterOrEqual(t, len(s.serving), least)
 	}
-	t.Fatalf("the rollout has not ended: %+v", c.Scaling.Rollout)
+	t.Fatalf("it has not come to that: %+v", c.Scaling.Rollout)
 	return now
 }
 
@@ -157,6 +170,204 @@ func TestRolloutBegins(t *testing.T) {
 			tt.change(&c.Config.Scaling)
 			c.RollOut(before, scaleNow)
 			require.Equal(t, tt.want, c.RollsOut(), fmt.Sprint(c.Scaling))
+		})
+	}
+}
+
+// TestRolloutWithCanaries tries new settings with two canaries. The agents of the former settings are a-00 to a-03.
+func TestRolloutWithCanaries(t *testing.T) {
+	t.Parallel()
+	always, others := func(bool) bool { return true }, func(canary bool) bool { return !canary }
+	for name, tt := range map[string]struct {
+		policy RolloutPolicy
+		joins  func(canary bool) bool
+		// then is done once the rollout waits for a person, or has ended.
+		then   func(c *Cluster, now time.Time)
+		status []RolloutStatus // at that time, and in the end
+		reason string
+		// former and fresh are how many agents with either settings there are in the end; kept: none was replaced.
+		former, fresh int
+		kept          bool
+		events        []EventType
+	}{
+		"promoted by hand": {joins: always, fresh: 4,
+			then:   func(c *Cluster, now time.Time) { c.PromoteRollout("ann", "looks good", now) },
+			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "promoted by ann: looks good",
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutPromoted, EventRolloutSucceeded}},
+		"promoted at once": {joins: always, fresh: 4, policy: RolloutPolicy{AutoPromote: true},
+			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "promoted by auto_promote",
+			events: []EventType{EventRolloutStarted, EventRolloutPromoted, EventRolloutSucceeded}},
+		"nobody promotes": {joins: always, former: 4, fresh: 2, kept: true,
+			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting}},
+		"the canaries do not start": {joins: others, former: 4, kept: true,
+			status: []RolloutStatus{RolloutFailed, RolloutFailed},
+			reason: "it did not get on for 10m0s: 0 of 2 canaries healthy; it did not come online",
+			events: []EventType{EventRolloutStarted, EventRolloutFailed}},
+		"a canary does not stay": {joins: always, former: 4, kept: true,
+			then: func(c *Cluster, now time.Time) {
+				c.Config.MaxAgents = 5 // no other can be started
+				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == c.Scaling.Rollout.Canaries[0] })
+			},
+			status: []RolloutStatus{RolloutWaiting, RolloutFailed},
+			reason: "1 of 2 canaries healthy; max_agents of 5 leaves no room for them",
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutFailed}},
+		"the canaries do not start, and are reverted": {joins: others, former: 4, kept: true,
+			policy: RolloutPolicy{AutoRevert: true},
+			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "rollout 1 failed: it did not get on",
+			events: []EventType{EventRolloutStarted, EventRolloutFailed, EventRolloutReverted, EventRolloutSucceeded}},
+		"reverted by hand": {joins: always, former: 4, kept: true,
+			then:   func(c *Cluster, now time.Time) { c.RevertRollout("", "no", now) },
+			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "reverted by a person: no",
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutReverted,
+				EventRolloutSucceeded}},
+		"reverted by hand after it succeeded": {joins: always, former: 4, policy: RolloutPolicy{AutoPromote: true},
+			then:   func(c *Cluster, now time.Time) { c.RevertRollout("ann", "", now) },
+			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "reverted by ann",
+			events: []EventType{EventRolloutStarted, EventRolloutPromoted, EventRolloutSucceeded, EventRolloutReverted,
+				EventRolloutSucceeded}},
+		"an old agent is lost meanwhile": {joins: always, former: 4, fresh: 2,
+			then: func(c *Cluster, _ time.Time) {
+				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == "a-00" })
+			},
+			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting}},
+		"an old agent is lost after the failure": {joins: others, former: 4,
+			then: func(c *Cluster, _ time.Time) {
+				c.Members = slices.DeleteFunc(c.Members, func(m Member) bool { return m.AgentID == "a-00" })
+			},
+			status: []RolloutStatus{RolloutFailed, RolloutFailed},
+			events: []EventType{EventRolloutStarted, EventRolloutFailed}},
+		"other settings take its place": {joins: always, former: 4, fresh: 2, kept: true,
+			then: func(c *Cluster, now time.Time) {
+				before := c.Config.Scaling.Spawn
+				c.Config.Scaling.Spawn.Slots = 8
+				c.RollOut(before, now)
+			},
+			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
+			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutStarted,
+				EventRolloutWaiting}},
+	} {
+		for _, mode := range []ScalingMode{ScalingManual, ScalingAuto} {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				c := scaledCluster(4, 4, 10)
+				was := c.Snapshot()
+				c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, mode
+				tt.policy.Canary = 2
+				c.Config.Scaling.Rollout = tt.policy.withDefaults()
+				before := c.Config.Scaling.Spawn
+				c.Config.Scaling.Spawn.Slots = 7
+				c.RollOut(before, scaleNow)
+				now := playOn(t, c, scaleNow, 3, tt.joins,
+					func() bool { return !c.RollsOut() || c.Scaling.Rollout.Status == RolloutWaiting })
+				require.Equal(t, tt.status[0], c.Scaling.Rollout.Status, c.Scaling.Rollout.Reason)
+				if tt.then != nil {
+					tt.then(c, now)
+				}
+				seconds := 0
+				playOn(t, c, now, 3, tt.joins, func() bool { seconds++; return seconds > 1800 })
+				require.Equal(t, tt.status[1], c.Scaling.Rollout.Status, c.Scaling.Rollout.Reason)
+				require.Contains(t, c.Scaling.Rollout.Reason, tt.reason)
+				former, fresh, kept := 0, 0, 0
+				for _, m := range c.Members {
+					switch m.MaxTasks {
+					case 1:
+						former++
+					case c.Config.Scaling.Spawn.Slots:
+						fresh++
+					}
+					if slices.Contains([]string{"a-00", "a-01", "a-02", "a-03"}, m.AgentID) {
+						kept++
+					}
+				}
+				require.Equal(t, []int{tt.former, tt.fresh, len(c.Members)}, []int{former, fresh, former + fresh})
+				require.Equal(t, tt.kept, kept == 4)
+				events, _ := c.Changes(was, now)
+				var types []EventType
+				for _, e := range events {
+					if e.Cluster == "c" && len(e.ID) > 2 && e.ID[:2] == "c:" {
+						types = append(types, e.Type)
+					}
+				}
+				require.Equal(t, tt.events, types)
+				again, _ := c.Changes(c.Snapshot(), now)
+				require.Empty(t, again)
+			})
+		}
+	}
+}
+
+func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(0, 2, 10)
+	c.Config.Scaling.Rollout = (&RolloutPolicy{Canary: 1}).withDefaults()
+	for _, slots := range []int{3, 4} {
+		before := c.Config.Scaling.Spawn
+		c.Config.Scaling.Spawn.Slots = slots
+		c.RollOut(before, scaleNow)
+		if slots == 3 {
+			require.Zero(t, c.Scaling.Rollout.Canary, "there is nothing to be beside")
+			c.addSpawned("a-00")
+		}
+	}
+	require.Equal(t, 3, c.SpawnBy(RuleMinimum).Slots)
+}
+
+func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
+	t.Parallel()
+	c := rolled(false)
+	c.Scaling.Rollout.Canary = 1
+	c.Scaling.Rollout.Former.Spawner = "here"
+	start := c.DecideScaling(nil, scaleNow)
+	require.Equal(t, RuleRollout, start.Rule)
+	require.Equal(t, 1, start.Count)
+	require.Equal(t, 4, start.Target)
+	require.Equal(t, 7, c.SpawnBy(start.Rule).Slots)
+	c.EndScaling(ScalingResult{Number: c.BeginScaling(start, scaleNow, scaleNow).Number, Failed: "no image"}, scaleNow)
+	require.Equal(t, "no image", c.Scaling.Rollout.Blocked.Reason)
+	require.Equal(t, c.Scaling.Rollout.Blocked.NextAt, c.NextRollout(scaleNow))
+	require.Equal(t, ScaleNone, c.DecideScaling(nil, scaleNow).Change)
+
+	c.Members = c.Members[1:]
+	up := c.DecideScaling(nil, scaleNow)
+	require.Equal(t, RuleDesired, up.Rule)
+	require.Equal(t, "here", c.SpawnBy(up.Rule).Spawner)
+	action := c.BeginScaling(up, scaleNow, scaleNow)
+	require.Subset(t, c.Scaling.Rollout.Stable, action.Agents)
+
+	c.SpawnerBack("there")
+	require.Nil(t, c.Scaling.Rollout.Blocked)
+}
+
+func TestWhatPeopleMayDoAboutARollout(t *testing.T) {
+	t.Parallel()
+	waiting := func(c *Cluster) { c.Scaling.Rollout.Canary, c.Scaling.Rollout.Status = 1, RolloutWaiting }
+	for name, tt := range map[string]struct {
+		change          func(c *Cluster)
+		promote, revert string
+	}{
+		"it waits": {change: waiting},
+		"it runs": {promote: "not healthy yet",
+			change: func(c *Cluster) { c.Scaling.Rollout.Canary = 1 }},
+		"it has no canaries": {promote: "no canaries", change: func(*Cluster) {}},
+		"it has failed": {promote: "under way",
+			change: func(c *Cluster) { waiting(c); c.Scaling.Rollout.Status = RolloutFailed }},
+		"there was none": {promote: "under way", revert: "had no rollout",
+			change: func(c *Cluster) { c.Scaling = nil }},
+		"it is a revert": {promote: "no canaries", revert: "is a revert itself",
+			change: func(c *Cluster) { c.Scaling.Rollout.Revert = true }},
+		"the settings have none": {promote: "no canaries", revert: "ask for no rollouts",
+			change: func(c *Cluster) { waiting(c); c.Config.Scaling.Rollout = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := rolled(false)
+			tt.change(c)
+			promote, revert := c.MayPromoteRollout(), c.MayRevertRollout()
+			require.Contains(t, promote, tt.promote)
+			require.Contains(t, revert, tt.revert)
+			require.Equal(t, []bool{tt.promote == "", tt.revert == ""}, []bool{promote == "", revert == ""})
 		})
 	}
 }

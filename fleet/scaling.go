@@ -40,6 +40,9 @@ func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecis
 	d.count()
 	decision := d.decide()
 	decision.At, decision.Current = now, d.current
+	if decision.Rule == RuleRollout {
+		decision.Current += len(d.canaries) + d.canaryStarts
+	}
 	decision.Change = cmp.Or(decision.Change, ScaleNone)
 	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire ||
 		decision.Rule == RuleRestart {
@@ -59,6 +62,10 @@ type scaler struct {
 	starts  int             // being started
 	ill     int             // unhealthy, and no others take their places yet
 	leaving map[string]bool // being stopped by an action
+	// held is the rollout whose canaries are beside all others, and count nowhere else; nil: there is none.
+	held         *Rollout
+	canaries     []*Member // serving
+	canaryStarts int       // being started
 }
 
 func (d *scaler) count() {
@@ -78,21 +85,37 @@ func (d *scaler) count() {
 			}
 		}
 	}
+	if d.held = d.holding(); d.held != nil {
+		for _, agent := range d.held.Canaries {
+			if starting[agent] {
+				d.canaryStarts++
+			}
+		}
+	}
 	for i := range d.Members {
-		if m := &d.Members[i]; m.Serving() && !d.leaving[m.AgentID] {
+		m := &d.Members[i]
+		switch serves := m.Serving() && !d.leaving[m.AgentID]; {
+		case serves && d.isCanary(m):
+			d.canaries = append(d.canaries, m)
+		case serves:
 			d.serving = append(d.serving, m)
-		} else if d.keepsPlace(m) {
+		case d.keepsPlace(m):
 			d.ill++
 		}
 	}
 	d.starts = len(starting)
-	d.current = len(d.serving) + d.starts + d.ill
+	d.current = len(d.serving) + d.starts - d.canaryStarts + d.ill
+}
+
+// isCanary reports whether the member has settings that are not promoted.
+func (d *scaler) isCanary(m *Member) bool {
+	return d.held != nil && slices.Contains(d.held.Canaries, m.AgentID)
 }
 
 // keepsPlace reports whether nobody is started in the place of a member that healing took out of service: it is to be
 // started anew, or others are to do its work.
 func (d *scaler) keepsPlace(m *Member) bool {
-	if !d.isIll(m) {
+	if !d.isIll(m) || d.isCanary(m) {
 		return false
 	}
 	switch d.Config.SelfHealing.RecoverBy {
@@ -286,7 +309,7 @@ func (c *Cluster) ScalingLanes() []string {
 		return lanes
 	}
 	add(DefaultLane)
-	have := SortedSet(c.Config.Scaling.Spawn.Capabilities)
+	have := SortedSet(c.SpawnBy("").Capabilities)
 	for _, set := range c.CapabilitySets {
 		if HasAll(have, set) {
 			add(CapabilityLane(set))
@@ -370,8 +393,15 @@ func (d *scaler) stoppable() []AgentActivity {
 			list = append(list, *a)
 		}
 	}
+	var replaced []string // in a rollout with canaries: what it stops is stopped first
+	if r := d.rolling(); d.held != nil {
+		replaced = without(d.held.Old, d.held.Stable)
+	} else if r != nil && len(r.Canaries) > 0 {
+		replaced = r.Old
+	}
 	slices.SortFunc(list, func(a, b AgentActivity) int {
 		return cmp.Or(
+			compareBool(slices.Contains(replaced, a.AgentID), slices.Contains(replaced, b.AgentID)),
 			cmp.Compare(a.Running, b.Running),
 			compareBool(d.Leader != a.AgentID, d.Leader != b.AgentID),
 			a.IdleSince.Compare(b.IdleSince),
@@ -436,7 +466,8 @@ func (d *scaler) toRetire() (gone, ill []string) {
 			if d.now.Sub(since) < policy.ReplaceAfter.Std() {
 				continue
 			}
-			if by := policy.RecoverBy; by == RecoverByReassign || by == RecoverByRestart && since.Equal(cordon.Since) {
+			if by := policy.RecoverBy; !d.isCanary(m) &&
+				(by == RecoverByReassign || by == RecoverByRestart && since.Equal(cordon.Since)) {
 				ill = append(ill, m.AgentID)
 				continue
 			}

@@ -52,6 +52,8 @@ type ScalingState struct {
 	Stuck *Blocked `json:"stuck,omitempty"`
 	// Rollout is the newest replacement of agents because of other settings of spawn.
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// events are those of rollouts that Changes has not returned yet.
+	events []Event
 }
 
 // ScalingEnds counts actions by how they ended.
@@ -97,11 +99,12 @@ func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) Scalin
 	s.Actions++
 	s.Last, s.Target = &d, d.Target
 	action := ScalingAction{Number: s.Actions, Change: d.Change, Agents: d.Agents, Since: now}
-	spawn := &c.Config.Scaling.Spawn
+	spawn := c.SpawnBy(d.Rule)
 	if d.Change == ScaleUp {
 		for n := range d.Count {
 			action.Agents = append(action.Agents, SpawnID(c.Config.Name, created, s.Actions, n))
 		}
+		c.recordStarts(action.Agents, d.Rule)
 		action.Until = now.Add(spawn.JoinTimeout.Std() + scalingMargin)
 		s.LastUp = now
 	} else {
@@ -141,11 +144,14 @@ func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	if i < 0 {
 		return false
 	}
-	up := s.Active[i].Change == ScaleUp
+	up, agents := s.Active[i].Change == ScaleUp, s.Active[i].Agents
 	s.Active = slices.Delete(s.Active, i, i+1)
 	blocked, ends := &s.Stuck, &s.Downs
 	if up {
 		blocked, ends = &s.Blocked, &s.Ups
+		if r := c.holding(); r != nil && slices.Contains(r.Canaries, agents[0]) { // others are started all the same
+			blocked = &r.Blocked
+		}
 	}
 	if r.Failed == "" {
 		ends.Succeeded++
@@ -168,8 +174,11 @@ func (c *Cluster) SpawnerBack(spawner string) {
 	if c.Scaling == nil {
 		return
 	}
-	if wanted := c.Config.Scaling.Spawn.Spawner; wanted == "" || wanted == spawner {
+	if wanted := c.SpawnBy("").Spawner; wanted == "" || wanted == spawner {
 		c.Scaling.Blocked = nil
+	}
+	if r := c.holding(); r != nil {
+		r.Blocked = nil
 	}
 	c.Scaling.Stuck = nil
 }

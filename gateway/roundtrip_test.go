@@ -28,7 +28,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 		"scaling": {"mode": "auto", "queue_measure": "per_agent",
 			"scale_up": {"queue_threshold": 6, "cpu_threshold": 70, "cooldown": "2m0s", "increment": 2},
 			"scale_down": {"queue_threshold": 2, "idle_timeout": "6m0s", "cooldown": "6m0s", "decrement": 2},
-			"rollout": {"max_unavailable": 2, "healthy_time": "11s", "deadline": "1h0m0s", "auto_revert": true},
+			"rollout": {"max_unavailable": 2, "healthy_time": "11s", "deadline": "1h0m0s", "canary": 2, "auto_promote": true, "auto_revert": true},
 			"spawn": {"spawner": "s", "platform": "docker", "fallback_platforms": ["kubernetes", "ec2"], "image": "agent:1",
 				"docker": {"pull": "never", "pids_limit": 50, "writable_root": true},
 				"ec2": {"instance_type": "c7g.large", "spot": true},

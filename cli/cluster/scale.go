@@ -93,8 +93,8 @@ func printScaling(a *app.App, s *api.ScalingStatus) error {
 	err := a.Facts([][2]string{
 		{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
 		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)},
-		{"Blocked", evaluationText(a, s.Blocked)},
-		{"Stuck", evaluationText(a, s.Stuck)}, {"Rollout", rolloutText(s.Rollout)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
+		{"Rollout", rolloutText(s)}, {"Blocked", evaluationText(a, s.Blocked)},
+		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
 		{"Next look", nextLook(a, s)}, {"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 	})
 	if err != nil || len(s.Actions) == 0 {
@@ -102,6 +102,24 @@ func printScaling(a *app.App, s *api.ScalingStatus) error {
 	}
 	fmt.Fprintln(a.Stdout)
 	return printScalings(a, s.Actions)
+}
+
+func rolloutText(s *api.ScalingStatus) string {
+	r := s.Rollout
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d %s", r.Number, r.Status)
+	switch r.Status {
+	case fleet.RolloutRunning:
+		text += fmt.Sprintf(": %d healthy, %s of the former settings left", r.Healthy, fleet.Count(r.Left, "agent"))
+	case fleet.RolloutWaiting:
+		text += ": the canaries are healthy: let the others follow with mainstay scaling rollout promote " + s.Cluster
+	}
+	if r.Reason != "" {
+		text += "; " + r.Reason
+	}
+	return text
 }
 
 func scalingModeText(s *api.ScalingStatus) string {
@@ -150,17 +168,6 @@ func evaluationText(a *app.App, e *api.Evaluation) string {
 	}
 	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), fleet.Count(e.Failures, "time"), e.Reason,
 		clockText(a, e.NextAt))
-}
-
-func rolloutText(r *fleet.Rollout) string {
-	if r == nil {
-		return ""
-	}
-	text := fmt.Sprintf("%d is %s: %d new and healthy, %d left to replace", r.Number, r.Status, r.Healthy, r.Left)
-	if r.Reason != "" {
-		text += "; " + r.Reason
-	}
-	return text
 }
 
 func nextLook(a *app.App, s *api.ScalingStatus) string {
@@ -226,8 +233,29 @@ func ScalingCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay scaling get default:7",
 	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.ScalingRecord, error) {
 		return s.Scalings.Get(ctx, args[0])
-	}, printScalingRecord))
+	}, printScalingRecord), rolloutCommand(a))
 	return command
+}
+
+func rolloutCommand(a *app.App) *cobra.Command {
+	group := &cobra.Command{Use: "rollout", Short: "Promote or revert new settings of agents"}
+	decide := func(
+		verb, short string, do func(client.Clusters, context.Context, string, string) (*api.ScalingStatus, error),
+	) {
+		var reason string
+		command := app.Show(a, &cobra.Command{
+			Use: verb + " CLUSTER", Short: short, Args: app.Exactly("a cluster's name"),
+			Example: "  mainstay scaling rollout " + verb + ` default --reason "…"`,
+		}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
+			return do(s.Clusters, ctx, args[0], reason)
+		}, printScaling)
+		command.Flags().StringVar(&reason, "reason", "", "why, for the event and the rollout")
+		group.AddCommand(command)
+	}
+	decide("promote", "Let all agents of a cluster follow its healthy canaries", client.Clusters.PromoteRollout)
+	decide("revert", "Put the settings before the newest rollout in force again, without canaries",
+		client.Clusters.RevertRollout)
+	return group
 }
 
 // SpawnerCommand is the group of spawners.

@@ -43,6 +43,11 @@ type scaleInput struct {
 	Body api.ScaleRequest
 }
 
+type rolloutInput struct {
+	ID   string             `path:"id" doc:"The cluster's name."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
 type scalingRecordInput struct {
 	ID string `path:"id" maxLength:"256" doc:"The action's id: <cluster>:<number>."`
 }
@@ -75,6 +80,17 @@ func (h *Handlers) Register(routes huma.API) {
 	rest.Hold(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
 		"Say how many agents a cluster is to have",
 		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
+	rest.Hold(routes, access.Administer, rest.Op("Scaling", "promote-rollout", "POST /clusters/{id}/scaling/rollout/promote",
+		"Let all agents of a cluster follow its healthy canaries", "Only while the rollout is waiting."),
+		func(ctx context.Context, in *rolloutInput) (api.ScalingStatus, error) {
+			return h.decideRollout(ctx, in, "promote a rollout", contract.PromoteRolloutUpdate)
+		})
+	rest.Hold(routes, access.Administer, rest.Op("Scaling", "revert-rollout", "POST /clusters/{id}/scaling/rollout/revert",
+		"Put the settings of agents before the newest rollout in force again",
+		"Agents that have them stay, and the others are replaced, without canaries."),
+		func(ctx context.Context, in *rolloutInput) (api.ScalingStatus, error) {
+			return h.decideRollout(ctx, in, "revert a rollout", contract.RevertRolloutUpdate)
+		})
 	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
 		"List what scaling has done",
 		"Newest first. An action appears within about a second of its start."), h.listScalings)
@@ -118,6 +134,20 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (status api
 			return status, err
 		}
 	}
+	return h.scalingStatus(ctx, in.ID)
+}
+
+// decideRollout promotes or reverts a cluster's rollout, and answers how its scaling stands then.
+func (h *Handlers) decideRollout(
+	ctx context.Context, in *rolloutInput, doing string, u contract.Update[contract.RunRequest, contract.None],
+) (api.ScalingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
+	defer cancel()
+	request := contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}
+	if _, err := rest.UpdateCluster(ctx, h.Core, doing, u, in.ID, request); err != nil {
+		return api.ScalingStatus{}, err
+	}
+	h.ForgetCluster(in.ID)
 	return h.scalingStatus(ctx, in.ID)
 }
 

@@ -6,7 +6,7 @@ import { call, get, post, Problem } from "./api.js";
 import { lists } from "./reads.js";
 import { ago, count, goDuration, now, num, span } from "./format.js";
 import { badge, section, table, facts, agentLink, clusterLink, filters, button, temporalLink, temporalSchedule, label, tone } from "./parts.js";
-import { ask } from "./actions.js";
+import { ask, because, reason } from "./actions.js";
 
 const most = 20; // clusters that are shown in full
 
@@ -80,6 +80,18 @@ export function scalingItem(a) {
       temporalLink("scaling/" + a.id.replace(":", "/"))));
 }
 
+const onRollout = {
+  promote: ["Promote…", { title: "Promote the canaries?", text: "All other agents are replaced, too.", confirm: "Promote", done: "The others follow." }],
+  revert: ["Revert…", { title: "Put the former settings in force?", text: "Agents with the new ones are replaced, at once and without canaries.", confirm: "Revert", danger: true, done: "The former settings are being put in force." }],
+};
+
+/** rolloutNow shows how agents with other settings take the place of the former ones. */
+function rolloutNow(cluster, r) {
+  const waits = r.status === "waiting", can = [waits && "promote", !r.revert && "revert"].filter(Boolean);
+  return h("p", null, badge(r.status, waits ? "waiting for a person" : r.status), ` Rollout ${r.number}: ${num(r.healthy)} new and healthy, ${num(r.left)} still to be replaced`, r.reason && `. ${sentence(r.reason)}`, " ",
+    can.map((a) => button(onRollout[a][0], () => ask({ ...onRollout[a][1], fields: [reason()], act: (v) => post(`/clusters/${seg(cluster)}/scaling/rollout/${a}`, because(v)) }), { key: a, "aria-label": `${onRollout[a][0]} rollout of ${cluster}` })));
+}
+
 const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
 /** scalingNow shows how a cluster's number of agents is kept. */
@@ -91,7 +103,7 @@ export function scalingNow(s) {
     s.blocked && held("start", s.blocked), s.stuck && held("stop", s.stuck),
     on && s.paused && h("p.banner.t-wait", null, "The rules are paused in Temporal; lost agents are replaced all the same. ", temporalSchedule("scaling")),
     on && d && !s.blocked && h("p", null, d.blocked ? badge("blocked") : null, d.blocked && " ", h("span.quiet", null, d.change === "none" ? "Now: " : "Now due: "), d.reason, d.next_at && [h("span.quiet", null, ", until "), ago(d.next_at)]),
-    s.rollout && ["running", "failed"].includes(s.rollout.status) && h("p", null, badge(s.rollout.status), ` Rollout ${s.rollout.number}: ${num(s.rollout.healthy)} new and healthy, ${num(s.rollout.left)} still to be replaced`, s.rollout.reason && `. ${sentence(s.rollout.reason)}`),
+    s.rollout && ["running", "waiting", "failed"].includes(s.rollout.status) && rolloutNow(s.cluster, s.rollout),
     s.last_decision && h("p", null, h("span.quiet", null, "Last decision, ", ago(s.last_decision.at), ": "), `${s.last_decision.change === "up" ? "start" : "stop"} ${count(s.last_decision.count, "agent")}: `, s.last_decision.reason),
   ];
 }

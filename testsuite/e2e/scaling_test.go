@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -413,4 +415,70 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 		require.NotContains(t, former, view.Members[i].AgentID)
 		require.Equal(t, 3, view.Members[i].MaxTasks)
 	}
+
+	t.Log("a canary is beside the others until a person promotes it")
+	slots := func() (slots []int) {
+		view := b.view(t)
+		for i := range view.Members {
+			if view.Members[i].Serving() {
+				slots = append(slots, view.Members[i].MaxTasks)
+			}
+		}
+		slices.Sort(slots)
+		return slots
+	}
+	until := func(number int, status fleet.RolloutStatus) (r *fleet.Rollout) {
+		require.Eventually(t, func() bool {
+			r = b.scalingStatus(t).Rollout
+			return r.Number == number && r.Status == status
+		}, patience, 20*time.Millisecond)
+		return r
+	}
+	decide := func(what string) int {
+		status, _ := call(t, http.MethodPost, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/scaling/rollout/"+what,
+			map[string]any{"reason": "I looked"}, nil)
+		return status
+	}
+	require.Equal(t, http.StatusConflict, decide("promote"))
+	spawn := settings["spawn"].(map[string]any)
+	spawn["slots"], spawn["drain_timeout"], spawn["join_timeout"] = 4, "3s", "2s"
+	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "2m", "canary": 1}
+	b.patch(t, map[string]any{"scaling": settings})
+	until(3, fleet.RolloutWaiting)
+	require.Equal(t, []int{3, 3, 3, 4}, slots())
+	require.Equal(t, http.StatusOK, decide("promote"))
+	require.Equal(t, "promoted by local: I looked", until(3, fleet.RolloutSuccessful).Reason)
+	require.Equal(t, []int{4, 4, 4}, slots())
+	require.Eventually(t, func() bool { return len(y.running()) == 3 }, patience, 20*time.Millisecond)
+
+	t.Log("a canary that does not start is reverted, and no other agent is touched")
+	former = y.running()
+	y.set(func(y *yard) { y.stillAt = errors.Join(spawner.ErrRefused, errors.New("no such image")) })
+	spawn["slots"] = 5
+	settings["rollout"] = map[string]any{"healthy_time": "1s", "deadline": "6s", "canary": 1, "auto_revert": true}
+	b.patch(t, map[string]any{"scaling": settings})
+	reason := until(5, fleet.RolloutSuccessful).Reason
+	require.Contains(t, reason, "rollout 4 failed: it did not get on for 6s: 0 of 1 canary")
+	require.Eventually(t, func() bool { return slices.Equal(former, y.running()) }, patience, 20*time.Millisecond)
+	require.Equal(t, 4, b.view(t).Config.Scaling.Spawn.Slots)
+
+	t.Log("so is a healthy one, by hand")
+	y.set(func(y *yard) { y.stillAt = nil })
+	b.patch(t, map[string]any{"scaling": settings})
+	until(6, fleet.RolloutWaiting)
+	require.Equal(t, http.StatusOK, decide("revert"))
+	require.Equal(t, "reverted by local: I looked", until(7, fleet.RolloutSuccessful).Reason)
+	require.Eventually(t, func() bool { return slices.Equal(former, y.running()) }, patience, 20*time.Millisecond)
+	require.Equal(t, http.StatusConflict, decide("revert"))
+
+	query := url.Values{"cluster": {b.cluster}, "type": {"rollout"}, "since": {"1h"}, "follow": {"false"}}
+	told := listen(t, b.node, query, "")
+	<-told.ended
+	var types []string
+	for _, e := range told.list() {
+		types = append(types, strings.TrimPrefix(string(e.Type), fleet.EventPrefix+"rollout."))
+		require.Equal(t, b.cluster, e.Data.Cluster)
+	}
+	require.Equal(t, strings.Fields("started succeeded started waiting promoted succeeded "+
+		"started failed reverted succeeded started waiting cancelled reverted succeeded"), types[2:]) // but the yard's
 }

@@ -105,29 +105,60 @@ func TestRecordRollout(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")
 	}
+	recordRollouts(t, "rolled", fleet.RolloutPolicy{},
+		func(configure func(slots int), await func(fleet.RolloutStatus), _ func(string)) {
+			configure(3)
+			await(fleet.RolloutSuccessful)
+		})
+	recorded(t, contract.ClusterWorkflow, "rolled", "rollout-of-agents")
+}
+
+// TestRecordCanaries records a cluster whose canaries are promoted, and taken back. It only runs when asked.
+func TestRecordCanaries(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	recordRollouts(t, "canaries", fleet.RolloutPolicy{Canary: 1},
+		func(configure func(slots int), await func(fleet.RolloutStatus), decide func(string)) {
+			for slots, decision := range []string{contract.PromoteRolloutUpdate.Name, contract.RevertRolloutUpdate.Name} {
+				configure(3 + slots)
+				await(fleet.RolloutWaiting)
+				decide(decision)
+				await(fleet.RolloutSuccessful)
+			}
+		})
+	recorded(t, contract.ClusterWorkflow, "canaries", "rollout-of-agents", "canaries-of-agents")
+}
+
+// recordRollouts records a cluster of two agents while something is done to it.
+func recordRollouts(
+	t *testing.T, name string, policy fleet.RolloutPolicy,
+	do func(configure func(slots int), await func(fleet.RolloutStatus), decide func(update string)),
+) {
+	t.Helper()
 	c := plane.Temporal(t)
-	node := plane.NewNode(t, plane.NodeOptions{HubID: "rollout", Config: hub.Config{Timing: plane.QuickTiming()}})
+	node := plane.NewNode(t, plane.NodeOptions{HubID: name, Config: hub.Config{Timing: plane.QuickTiming()}})
 	y := &yard{t: t, node: node, agents: map[string]context.CancelFunc{}}
 	host, err := spawner.Start(t.Context(), spawner.HostOptions{Name: "yard", Client: c, Namespace: "default",
 		Spawner: y})
 	require.NoError(t, err)
 	defer host.Stop()
-	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "rolled", DesiredAgents: 2, Scaling: fleet.ScalingPolicy{
-		Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard"},
-		Rollout: &fleet.RolloutPolicy{HealthyTime: fleet.Duration(time.Second)}}})
-	var view *contract.ClusterView
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool { view = v; return v.ServingCount() == 2 })
-	next := view.Config
-	next.Scaling.Spawn.Slots = 3
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.ConfigureUpdate.Name,
-		contract.ConfigureRequest{ClusterConfig: next})
-	awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
-		return v.Scaling.Rollout != nil && v.Scaling.Rollout.Status == fleet.RolloutSuccessful
-	})
-	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
-	closed(t, c, contract.ClusterWorkflowID(cluster))
-	save(t, c, contract.ClusterWorkflow, "rolled", contract.ClusterWorkflowID(cluster))
-	recorded(t, contract.ClusterWorkflow, "rolled", "rollout-of-agents")
+	policy.HealthyTime = fleet.Duration(time.Second)
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: name, DesiredAgents: 2, Scaling: fleet.ScalingPolicy{
+		Mode: fleet.ScalingManual, Spawn: fleet.SpawnPolicy{Spawner: "yard"}, Rollout: &policy}})
+	workflow := contract.ClusterWorkflowID(cluster)
+	next := awaitView(t, c, cluster, func(v *contract.ClusterView) bool { return v.ServingCount() == 2 }).Config
+	do(func(slots int) {
+		next.Scaling.Spawn.Slots = slots
+		update(t, c, workflow, contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next})
+	}, func(status fleet.RolloutStatus) {
+		awaitView(t, c, cluster, func(v *contract.ClusterView) bool {
+			return v.Scaling.Rollout != nil && v.Scaling.Rollout.Status == status
+		})
+	}, func(decision string) { update(t, c, workflow, decision, contract.RunRequest{By: "ann"}) })
+	update(t, c, workflow, contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	closed(t, c, workflow)
+	save(t, c, contract.ClusterWorkflow, name, workflow)
 	for _, cancel := range y.agents {
 		cancel()
 	}

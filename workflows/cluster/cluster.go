@@ -103,6 +103,12 @@ func withDefaults(ctx workflow.Context, c fleet.ClusterConfig) fleet.ClusterConf
 		workflow.GetVersion(ctx, "rollout-of-agents", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		c.Scaling.Rollout = nil
 	}
+	if c.Scaling.Rollout != nil && c.Scaling.Rollout.Canary > 0 && // so is this
+		workflow.GetVersion(ctx, "canaries-of-agents", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		rollout := *c.Scaling.Rollout
+		rollout.Canary = 0
+		c.Scaling.Rollout = &rollout
+	}
 	return c.WithDefaults()
 }
 

@@ -35,7 +35,33 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (s *scaling) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
-		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire))
+		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire),
+		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote),
+			refusal(s.run.state.MayPromoteRollout)),
+		handle(ctx, s.run, contract.RevertRolloutUpdate, contract.NoAnswer(s.revert),
+			refusal(s.run.state.MayRevertRollout)))
+}
+
+func refusal(why func() string) func(contract.RunRequest) error {
+	return func(contract.RunRequest) error {
+		if reason := why(); reason != "" {
+			return workflows.Refuse("%s", reason)
+		}
+		return nil
+	}
+}
+
+func (s *scaling) promote(ctx workflow.Context, req contract.RunRequest) error {
+	s.run.state.PromoteRollout(req.By, req.Reason, workflow.Now(ctx))
+	s.look = true
+	return nil
+}
+
+func (s *scaling) revert(ctx workflow.Context, req contract.RunRequest) error {
+	s.run.state.RevertRollout(req.By, req.Reason, workflow.Now(ctx))
+	s.look = true
+	s.run.note(ctx)
+	return nil
 }
 
 func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
@@ -83,6 +109,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 		s.look = true
 		s.run.note(ctx)
 	}
+	s.run.events.record(ctx)
 	if !s.run.state.Config.Scaling.On() && len(s.queue) == 0 {
 		return
 	}
@@ -115,7 +142,7 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 	}
 	action := s.run.state.BeginScaling(decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
-		Spawn: s.run.state.Config.Scaling.Spawn}
+		Spawn: *s.run.state.SpawnBy(decision.Rule)}
 	if decision.Change == fleet.ScaleUp {
 		in.Starts = action.Agents
 	} else {

@@ -1,0 +1,74 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/workflow"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/worker"
+	"mainstay.dev/mainstay/workflows/workflowtest"
+)
+
+// TestCanaryIsStartedBesideAndReverted: the canary comes online, and a person takes it back.
+func TestCanaryIsStartedBesideAndReverted(t *testing.T) {
+	t.Parallel()
+	env := workflowtest.NewEnvironment()
+	worker.RegisterWorkflows(env)
+	begun := env.Now()
+	config := fleet.ClusterConfig{Name: "c", DesiredAgents: 1, Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual,
+		Rollout: &fleet.RolloutPolicy{Canary: 1}}}.WithDefaults()
+	state := &fleet.Cluster{Config: config}
+	facts := fleet.ScalingFacts{}
+	spawned := func(id string) fleet.Join {
+		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: id, IdleSince: begun})
+		return fleet.Join{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
+			Metadata: map[string]string{fleet.MetadataSpawner: "s", fleet.MetadataSpawnID: id}}}
+	}
+	state.Join(spawned("a"), "h", begun)
+	env.RegisterActivityWithOptions(func(string) (fleet.ScalingFacts, error) { return facts, nil },
+		activity.RegisterOptions{Name: contract.ReadScalingActivity.Name})
+	env.RegisterActivityWithOptions(func(contract.Directive) error { return nil },
+		activity.RegisterOptions{Name: contract.DirectActivity.Name})
+	var actions []contract.ScalingInput
+	env.OnWorkflow(contract.ScalingWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context,
+		in contract.ScalingInput) (fleet.ScalingRecord, error) {
+		actions = append(actions, in)
+		return fleet.ScalingRecord{}, nil
+	})
+	update := func(after time.Duration, name string, request any) *workflowtest.Answer {
+		answer := &workflowtest.Answer{}
+		env.RegisterDelayedCallback(func() { env.UpdateWorkflow(name, "", answer, request) }, after)
+		return answer
+	}
+	next := config
+	next.Scaling.Spawn.Slots = 7
+	update(time.Second, contract.ConfigureUpdate.Name, contract.ConfigureRequest{ClusterConfig: next})
+	early := update(2*time.Second, contract.PromoteRolloutUpdate.Name, contract.RunRequest{})
+	env.RegisterDelayedCallback(func() {
+		env.UpdateWorkflow(contract.JoinUpdate.Name, "", &workflowtest.Answer{},
+			contract.JoinRequest{Hub: "h", HubProcess: "p", Joins: []fleet.Join{spawned(actions[0].Starts[0])}})
+		env.SignalWorkflow(contract.ScaledSignal.Name, fleet.ScalingResult{Number: 1})
+	}, 3*time.Second)
+	var waiting contract.ClusterView
+	env.RegisterDelayedCallback(func() {
+		value, err := env.QueryWorkflow(contract.ViewQuery.Name)
+		require.NoError(t, err)
+		require.NoError(t, value.Get(&waiting))
+	}, time.Hour)
+	update(time.Hour+time.Second, contract.RevertRolloutUpdate.Name, contract.RunRequest{By: "ann", Reason: "slow"})
+	update(2*time.Hour, contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	env.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: config, State: state, CreatedAt: begun})
+	require.NoError(t, env.GetWorkflowError())
+	require.ErrorContains(t, early.Err, "not healthy yet")
+	require.Equal(t, fleet.RolloutWaiting, waiting.Scaling.Rollout.Status)
+	require.Len(t, actions, 2)
+	require.Equal(t, 7, actions[0].Spawn.Slots)
+	require.Equal(t, actions[0].Starts[0], actions[1].Stops[0].AgentID)
+	require.Zero(t, actions[1].Spawn.Slots)
+}
