@@ -81,7 +81,7 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 			running[answer.Instances[n].TaskID] = &answer.Instances[n]
 		}
 	}
-	list := make([]api.JobInstance, len(j.Instances))
+	list, tasks := make([]api.JobInstance, len(j.Instances)), make([]store.Task, len(j.Instances))
 	parallel.Each(len(list), rest.FanOut, func(n int) {
 		i := &list[n]
 		i.Instance = j.Instances[n]
@@ -98,12 +98,17 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 		}
 		if now := running[i.TaskID]; now != nil && i.Open() {
 			i.Status, i.Agent, i.Health = job.StepRunning, now.Agent, now.Checked
+		} else {
+			tasks[n] = task
 		}
-		i.Why = cmp.Or(i.Why, task.Why)
 		if m := cluster.Member(i.Agent); m != nil {
 			i.Address = m.Address
 		}
 	})
+	h.Explain(ctx, tasks)
+	for n := range list {
+		list[n].Why = cmp.Or(list[n].Why, tasks[n].Why)
+	}
 	out := api.JobInstances{Wanted: j.Count, Instances: list, Deployment: j.Deployment(), Why: j.Waiting()}
 	if d.OnEachAgent() {
 		out.Wanted = len(list)

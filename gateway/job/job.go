@@ -33,6 +33,8 @@ import (
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
+	// Explain says why tasks wait.
+	Explain  func(context.Context, []store.Task)
 	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
 }
 

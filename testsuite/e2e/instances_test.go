@@ -3,13 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,15 +26,19 @@ type crew struct {
 	node    *plane.Node
 	cluster string
 
+	offer *fleet.Inventory // what its agents offer
+
 	mu     sync.Mutex
 	begins map[string][]string      // the agents on which an instance began, by the instance's name
 	ends   map[string]chan struct{} // lets the handler of an agent return
+	stays  []*stay                  // of instances that act
+	die    chan struct{}            // lets actors end that die slowly
 }
 
 func newCrew(t *testing.T) *crew {
 	t.Helper()
 	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{},
-		ends: map[string]chan struct{}{}}
+		ends: map[string]chan struct{}{}, die: make(chan struct{})}
 	c.cluster = c.node.EnsureCluster(t, fleet.ClusterConfig{RoleLease: fleet.Duration(1250 * time.Millisecond)})
 	var err error
 	c.Client, err = client.New(client.Options{URL: c.node.URL})
@@ -64,9 +65,9 @@ func (c *crew) agent(t *testing.T, name string) (*running, *network) {
 			return nil, ctx.Err()
 		}
 	}
-	r := startAgent(t, agent.Options{HubURLs: []string{c.node.URL}, Cluster: c.cluster, ID: name, Slots: 4,
-		StopTimeout: time.Millisecond, DialContext: n.dial},
-		map[string]agent.Handler{"serve": serve, agent.ExecType: agent.ExecHandler()})
+	r := startAgent(t, agent.Options{HubURLs: []string{c.node.URL}, Cluster: c.cluster, ID: name, Slots: 16,
+		StopTimeout: time.Millisecond, DialContext: n.dial, Resources: c.offer},
+		map[string]agent.Handler{"serve": serve, "act": c.act(name), agent.ExecType: agent.ExecHandler()})
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+name, nil, nil)
 		return status == http.StatusOK
@@ -83,8 +84,13 @@ func (c *crew) apply(t *testing.T, kind job.Type, more string) string {
 
 func (c *crew) define(t *testing.T, name string, kind job.Type, more string) {
 	t.Helper()
-	definition := fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
-		c.cluster, more)
+	c.put(t, name, fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
+		c.cluster, more))
+}
+
+// put applies a definition, and deletes the job with the test.
+func (c *crew) put(t *testing.T, name, definition string) {
+	t.Helper()
 	_, err := c.Jobs.Apply(t.Context(), name, []byte(definition), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), name) })
@@ -125,6 +131,27 @@ func (c *crew) await(t *testing.T, name, want string) []api.JobInstance {
 		t.Fatalf("the instances of job %s are %q, not %q", name, got, want)
 	}
 	return all.Instances
+}
+
+// deployed waits until the deployment of a version is as wanted, and is the job's last.
+func (c *crew) deployed(t *testing.T, name string, version int, want job.DeploymentStatus) (last *job.Deployment) {
+	t.Helper()
+	if !assertEventually(func() bool {
+		all, err := c.Jobs.Instances(t.Context(), name)
+		require.NoError(t, err)
+		last = all.Deployment
+		return last != nil && last.Version == version && last.Status == want
+	}) {
+		t.Fatalf("the deployment of job %s is %+v, not that of version %d, %s", name, last, version, want)
+	}
+	return last
+}
+
+func (c *crew) found(t *testing.T, service string, q client.ServiceQuery) []api.ServiceInstance {
+	t.Helper()
+	found, err := c.Services.Get(t.Context(), service, q)
+	require.NoError(t, err)
+	return found.Instances
 }
 
 func assertEventually(done func() bool) bool {
@@ -231,67 +258,6 @@ func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
 	require.Len(t, c.of(b), 1)
 }
 
-func TestUnhealthyInstancesAreNotFoundAndBeginAgain(t *testing.T) {
-	t.Parallel()
-	c := newCrew(t)
-	a, service := plane.UniqueID("a"), plane.UniqueID("s")
-	_, wire := c.agent(t, a)
-	var sick atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if sick.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	t.Cleanup(server.Close)
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	require.NoError(t, err)
-	health := func(more string) string {
-		return ", count: 1, service: {name: " + service + ", port: " + port + ", tags: [v1]}, health: {http: {port: " + port +
-			"}, interval: 100ms, unhealthy_after: 2" + more + "}"
-	}
-	found := func(q client.ServiceQuery) []api.ServiceInstance {
-		found, err := c.Services.Get(t.Context(), service, q)
-		require.NoError(t, err)
-		return found.Instances
-	}
-	passing := func(n int) func() bool {
-		return func() bool { return len(found(client.ServiceQuery{})) == n }
-	}
-	name := c.apply(t, job.Service, health(", on_unhealthy: none"))
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-	one := found(client.ServiceQuery{Tag: "v1"})[0]
-	require.Equal(t, []string{name, "0", a, "127.0.0.1:" + port}, []string{one.Job, one.Instance, one.Agent, one.Address})
-	require.Empty(t, found(client.ServiceQuery{Tag: "v2"}))
-	listed, err := c.Services.List(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, listed, api.Service{Name: service, Instances: 1, Passing: 1})
-
-	t.Log("one that fails is not found; who waits learns of it")
-	known, err := c.Services.Get(t.Context(), service, client.ServiceQuery{})
-	require.NoError(t, err)
-	sick.Store(true)
-	changed, err := c.Services.Get(t.Context(), service, client.ServiceQuery{Index: known.Index, Wait: time.Minute})
-	require.NoError(t, err)
-	require.Empty(t, changed.Instances)
-	require.Equal(t, fleet.InstanceFailing, found(client.ServiceQuery{Any: true})[0].Health)
-	require.Len(t, c.of("0"), 1, "its definition says that it goes on")
-	sick.Store(false)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-
-	t.Log("the same with the default: it begins again")
-	c.define(t, name, job.Service, health(""))
-	c.waitBegins(t, "0", 2)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-	sick.Store(true)
-	c.waitBegins(t, "0", 3)
-	sick.Store(false)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-
-	t.Log("one whose agent is out of touch is not found")
-	wire.cut()
-	require.Eventually(t, passing(0), patience, 50*time.Millisecond)
-}
-
 func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
@@ -347,27 +313,13 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	}
 	service := plane.UniqueID("s")
 	name := c.apply(t, job.Service, rolling(service, "v1", "", ""))
-	deployed := func(status job.DeploymentStatus) (last *job.Deployment) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			all, err := c.Jobs.Instances(t.Context(), name)
-			require.NoError(t, err)
-			last = all.Deployment
-			return last != nil && last.Status == status
-		}, patience, 20*time.Millisecond, "the deployment is %s", status)
-		return last
-	}
-	found := func(q client.ServiceQuery) []api.ServiceInstance {
-		found, err := c.Services.Get(t.Context(), service, q)
-		require.NoError(t, err)
-		return found.Instances
-	}
-	require.Equal(t, 1, deployed(job.DeploymentSuccessful).Version)
+	found := func(q client.ServiceQuery) []api.ServiceInstance { return c.found(t, service, q) }
+	c.deployed(t, name, 1, job.DeploymentSuccessful)
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{})) == 3 }, patience, 50*time.Millisecond)
 
 	t.Log("a canary, and then the others")
 	c.define(t, name, job.Service, rolling(service, "v2", "", ", canary: 1"))
-	deployed(job.DeploymentWaiting)
+	c.deployed(t, name, 2, job.DeploymentWaiting)
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: job.RoleCanary})) == 1 }, patience,
 		50*time.Millisecond)
 	require.Len(t, found(client.ServiceQuery{Role: job.RoleStable}), 3)
@@ -378,26 +330,8 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 		least = min(least, len(found(client.ServiceQuery{})))
 		return len(found(client.ServiceQuery{Tag: "v2", Role: job.RoleStable})) == 3
 	}, patience, 100*time.Millisecond)
-	deployed(job.DeploymentSuccessful)
+	c.deployed(t, name, 2, job.DeploymentSuccessful)
 	require.Equal(t, 3, least)
-
-	t.Log("a version that no agent can run: the old instances are not touched, and it is put back")
-	begins := len(c.of("0")) + len(c.of("1")) + len(c.of("2"))
-	c.define(t, name, job.Service, rolling(service, "v3", ", place: {capabilities: [none-has]}",
-		", healthy_within: 1s, revert: true"))
-	require.Eventually(t, func() bool {
-		all, err := c.Jobs.Instances(t.Context(), name)
-		require.NoError(t, err)
-		return all.Deployment.Version == 4 && all.Deployment.Status == job.DeploymentSuccessful
-	}, patience, 20*time.Millisecond)
-	j, err := c.Jobs.Get(t.Context(), name, 0)
-	require.NoError(t, err)
-	failed := j.Deployments[len(j.Deployments)-2]
-	require.Equal(t, "instance 0 was not healthy within 1s: it runs on no agent", failed.Reason)
-	require.Equal(t, 2, failed.RevertedTo)
-	c.await(t, name, "0 running, 1 running, 2 running")
-	require.Equal(t, begins, len(c.of("0"))+len(c.of("1"))+len(c.of("2")), "nothing began")
-	require.Len(t, found(client.ServiceQuery{Tag: "v2"}), 3)
 }
 
 func TestADrainKnowsKindsOfWork(t *testing.T) {

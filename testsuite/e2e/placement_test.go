@@ -62,45 +62,6 @@ func gpu(device string) map[string]any {
 	return map[string]any{"place": map[string]any{"devices": []any{map[string]any{"kind": "gpu", "memory": device}}}}
 }
 
-// TestGPUsAreSharedByMemory: two GPUs of 24 GiB take six tasks of 8 GiB at a time, also over a restart of the hub.
-func TestGPUsAreSharedByMemory(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
-	agents := []string{plane.UniqueID("a"), plane.UniqueID("b")}
-	for _, id := range agents {
-		b.offering(t, id, gpu24)
-	}
-	for range 6 {
-		b.waitBegins(t, b.submit(t, gpu("8Gi")), 1)
-	}
-	seventh := b.submit(t, gpu("8Gi"))
-	const full = "too little is free of gpu memory 8Gi on 2 agents"
-	b.blocked(t, seventh, full)
-	before := map[string]map[string]fleet.Allocation{}
-	for _, id := range agents {
-		before[id] = b.held(t, id)
-		require.Len(t, before[id], 3)
-		for _, a := range before[id] {
-			require.Equal(t, fleet.Allocation{Devices: []fleet.DeviceShare{{Kind: "gpu", Vendor: "nvidia",
-				Memory: "8Gi"}}}, a)
-		}
-	}
-
-	listen, hubID := strings.TrimPrefix(b.node.URL, "http://"), b.node.Hub.ID()
-	b.node.Stop()
-	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	for _, id := range agents {
-		require.Eventually(t, func() bool { return len(b.held(t, id)) == 3 }, patience, 50*time.Millisecond)
-		require.Equal(t, before[id], b.held(t, id))
-	}
-	b.blocked(t, seventh, full)
-	b.finish.Store(true)
-	done := getTask(t, b.node.URL, seventh, "20s")
-	require.Equal(t, fleet.TaskCompleted, done.Status)
-	require.Len(t, done.Attempts, 1)
-	require.Equal(t, 1, done.Attempts[0].Number, "it was never offered in vain")
-}
-
 func TestGPUsThatAreNotShared(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
