@@ -293,7 +293,7 @@ func TestNomad3644SystemJobsHaveDeploymentsHealthAndReverts(t *testing.T) {
 	require.NoError(t, err)
 	failed := j.Deployments[1]
 	require.Equal(t, job.DeploymentFailed, failed.Status)
-	require.Equal(t, "instance "+agents[0]+" was not healthy within 2s: it is failing", failed.Reason)
+	require.Contains(t, failed.Reason, "instance "+agents[0]+" was not healthy within 2s")
 	require.Equal(t, 1, failed.RevertedTo)
 	for _, s := range c.acted(name, 2) {
 		require.Equal(t, agents[0], s.agent)
@@ -451,8 +451,10 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	others, waits, late := plane.UniqueID("others"), plane.UniqueID("waits"), plane.UniqueID("late")
 	c.actors(t, others, job.Service, "well", ranged+", count: 3", "")
 	c.actors(t, waits, job.Service, "well", fixed, "")
+	c.actors(t, late, job.Service, "well", ranged, "")
 	c.await(t, others, "0 running, 1 running, 2 running")
 	c.why(t, waits, fmt.Sprintf("too little is free of port %d", static))
+	c.why(t, late, "too little is free of a port of its range")
 	for _, s := range c.acted(others, 1) {
 		require.NoError(t, s.unbound)
 		require.NotEqual(t, c.acted(dying["ranged"], 1)[0].port, s.port)
@@ -466,8 +468,7 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	close(c.die)
 	c.await(t, waits, "0 running")
 	c.untouched(t, waits, 1, 1)
-	c.actors(t, late, job.Service, "well", ranged, "")
-	c.why(t, late, "no online agent")
+	require.Empty(t, c.acted(late, 1))
 }
 
 // TestNomad18509SlowEndsDoNotBlockDeployments has a system job with a static port, whose instance takes long to end, and
@@ -522,7 +523,8 @@ func TestNomad2067CanariesWithAStaticPort(t *testing.T) {
 	c.why(t, service, fmt.Sprintf("too little is free of port %d", first+1))
 	require.Contains(t, c.deployed(t, service, 2, job.DeploymentFailed).Reason, "it runs on no agent")
 	c.untouched(t, service, 1, 1)
-	c.actors(t, service, job.Service, "well", next, "update: {order: stop_first, "+quickly+"}")
+	c.actors(t, service, job.Service, "well", next+", service: {name: "+service+"}",
+		"update: {order: stop_first, "+quickly+"}")
 	c.deployed(t, service, 3, job.DeploymentSuccessful)
 	c.untouched(t, service, 3, 1)
 }
