@@ -235,9 +235,15 @@ func TestAKilledAgentsInstanceBeginsElsewhere(t *testing.T) {
 func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	a, b, late := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	a, b, late, away := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c"), plane.UniqueID("d")
 	c.agent(t, a)
 	leaves, _ := c.agent(t, b)
+	_, wire := c.agent(t, away)
+	wire.cut()
+	require.Eventually(t, func() bool {
+		cut, err := c.Agents.Get(t.Context(), away, false)
+		return err == nil && cut.Status == fleet.AgentOffline
+	}, patience, 50*time.Millisecond)
 	name := c.apply(t, job.System, "")
 	listed := c.await(t, name, a+" running, "+b+" running")
 	require.Equal(t, name+"~~"+a+".", listed[0].TaskID[:len(name+a)+3], "the id of the task has the agent")
@@ -279,6 +285,35 @@ func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	c.await(t, second, a+" completed, "+b+" completed, "+late+" completed, "+tooLate+" running")
 	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
 	require.Len(t, c.of(a), 2, "once of each job")
+}
+
+// TestInstancesWaitForRequiredServices: none begins, and their job says what is missing, until a healthy instance of the
+// service is there.
+func TestInstancesWaitForRequiredServices(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	c.agent(t, plane.UniqueID("a"))
+	service, name := plane.UniqueID("db"), plane.UniqueID("j")
+	c.actors(t, name, job.Service, "well", "", "requires: {services: ["+service+"]}")
+	var all *api.JobInstances
+	require.Eventually(t, func() bool {
+		var err error
+		all, err = c.Jobs.Instances(t.Context(), name)
+		require.NoError(t, err)
+		return all.Why != "" || len(all.Instances) > 0
+	}, patience, 20*time.Millisecond)
+	require.Equal(t, "it waits until a healthy instance of each required service is there: none of "+service, all.Why)
+	health, sick := checked(t)
+	sick.Store(true)
+	c.actors(t, service, job.Service, "well", ", service: {name: "+service+"}"+health("/turns", ""), "")
+	require.Eventually(t, func() bool {
+		found := c.found(t, service, client.ServiceQuery{Any: true})
+		return len(found) == 1 && found[0].Health == fleet.InstanceFailing
+	}, patience, 50*time.Millisecond)
+	require.Empty(t, c.acted(name, 1))
+	sick.Store(false)
+	c.await(t, name, "0 running")
+	c.untouched(t, name, 1, 1)
 }
 
 func TestExamplesOfInstances(t *testing.T) {
