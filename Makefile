@@ -39,7 +39,7 @@ page: ## make the fleet page's scripts anew, after a change of its modules; a te
 	$(GO) test ./page -run '^TestBundle$$' -count=1 -args -write
 
 # The tests that plant bugs in the program. They build it a second time and take minutes.
-PLANTS := ^Test(Mesh)?Plants$$
+PLANTS := ^TestPlants(InTests)?$$
 
 # What waits long, for faults and for thresholds of real time, is left out with -short. `make test SHORT=` runs it too.
 SHORT ?= -short
