@@ -128,7 +128,7 @@ func (c *crew) await(t *testing.T, name, want string) []api.JobInstance {
 		got = strings.Join(words, ", ")
 		return got == want
 	}) {
-		t.Fatalf("the instances of job %s are %q, not %q", name, got, want)
+		require.Failf(t, "not in time", "the instances of job %s are %q, not %q", name, got, want)
 	}
 	return all.Instances
 }
@@ -142,7 +142,7 @@ func (c *crew) deployed(t *testing.T, name string, version int, want job.Deploym
 		last = all.Deployment
 		return last != nil && last.Version == version && last.Status == want
 	}) {
-		t.Fatalf("the deployment of job %s is %+v, not that of version %d, %s", name, last, version, want)
+		require.Failf(t, "not in time", "the deployment of job %s is %+v, not that of version %d, %s", name, last, version, want)
 	}
 	return last
 }

@@ -120,7 +120,7 @@ func (c *crew) why(t *testing.T, name, words string) {
 		require.NoError(t, err)
 		return slices.ContainsFunc(all.Instances, func(i api.JobInstance) bool { return strings.Contains(i.Why, words) })
 	}) {
-		t.Fatalf("the instances of job %s say nothing of %q: %+v", name, words, all.Instances)
+		require.Failf(t, "not in time", "the instances of job %s say nothing of %q: %+v", name, words, all.Instances)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +142,26 @@ func TestBadPlacesAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, fmt.Sprint(place))
 		require.Contains(t, fmt.Sprintf("%+v", problem), want)
 	}
+}
+
+// TestCommandsGetVolumesAndDevices runs where the volume is, and learns what it got.
+func TestCommandsGetVolumesAndDevices(t *testing.T) {
+	t.Parallel()
+	c, folder := newCrew(t), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "weights"), nil, 0o600))
+	c.offer = &fleet.Inventory{}
+	c.agent(t, plane.UniqueID("plain"))
+	c.offer = &fleet.Inventory{Volumes: []fleet.Volume{{Name: "models", Path: folder}},
+		Devices: []fleet.Device{{Kind: "gpu", Index: 2}, {Kind: "gpu", Index: 3}, {Kind: "gpu", Index: 5}}}
+	able := plane.UniqueID("able")
+	c.agent(t, able)
+	id := submit(t, c.node.URL, map[string]any{"cluster": c.cluster, "type": agent.ExecType,
+		"payload": map[string]any{"command": []string{"sh", "-c",
+			`echo "$CUDA_VISIBLE_DEVICES" "$(ls "$MAINSTAY_VOLUME_MODELS")"`}},
+		"place": map[string]any{"volumes": []any{map[string]any{"name": "models"}},
+			"devices": []any{map[string]any{"kind": "gpu", "count": 2, "share": false}}}})
+	done := getTask(t, c.node.URL, id, "20s")
+	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.Contains(t, string(done.Result), `"2,3 weights\n"`)
+	require.Equal(t, able, done.Attempts[0].AgentID)
 }

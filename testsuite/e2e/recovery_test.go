@@ -97,6 +97,12 @@ func TestRecoveryModes(t *testing.T) {
 		require.True(t, task.RecoveryRequiresReview)
 		require.Equal(t, fleet.ActionReview, task.PolicyState.NextAction)
 		require.Len(t, b.begins(id), 1)
+
+		t.Log("after a failure that its agent reports, too")
+		b.failing(t, plane.UniqueID("c"))
+		failed := b.submit(t, map[string]any{"type": "fail", "recovery": soon(fleet.ManualRecover)})
+		require.Equal(t, fleet.TaskReview, getTask(t, b.node.URL, failed, "20s").Status)
+		require.Len(t, b.begins(failed), 1)
 	})
 }
 
