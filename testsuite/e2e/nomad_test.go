@@ -105,7 +105,11 @@ func (c *crew) acted(name string, version int) (acted []stay) {
 // untouched checks that each of a version's n instances began once, and none has ended.
 func (c *crew) untouched(t *testing.T, name string, version, n int) {
 	t.Helper()
-	acted := c.acted(name, version)
+	var acted []stay
+	assertEventually(func() bool { // an attempt is told of a moment before it begins
+		acted = c.acted(name, version)
+		return len(acted) >= n
+	})
 	require.Len(t, acted, n, "begins of version %d of job %s", version, name)
 	require.False(t, slices.ContainsFunc(acted, func(s stay) bool { return s.ended }), "%+v", acted)
 }
@@ -117,10 +121,11 @@ func (c *crew) why(t *testing.T, name, words string) {
 	if !assertEventually(func() bool {
 		var err error
 		all, err = c.Jobs.Instances(t.Context(), name)
-		require.NoError(t, err)
-		return slices.ContainsFunc(all.Instances, func(i api.JobInstance) bool { return strings.Contains(i.Why, words) })
+		return err == nil && slices.ContainsFunc(all.Instances, func(i api.JobInstance) bool {
+			return strings.Contains(i.Why, words)
+		})
 	}) {
-		require.Failf(t, "not in time", "the instances of job %s say nothing of %q: %+v", name, words, all.Instances)
+		require.Failf(t, "not in time", "the instances of job %s say nothing of %q: %+v", name, words, all)
 	}
 }
 
@@ -442,7 +447,7 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	stop := func(kind, place string) (name string) {
 		name = plane.UniqueID(kind)
 		c.actors(t, name, job.Service, "slow", place+", stop: {grace: 1m}", "")
-		c.await(t, name, "0 running")
+		c.untouched(t, name, 1, 1)
 		_, err := c.Jobs.Stop(t.Context(), name, "")
 		require.NoError(t, err)
 		return name
@@ -455,11 +460,11 @@ func TestNomad24904PortsAreNotReusedWhileTheOldProcessDies(t *testing.T) {
 	c.await(t, others, "0 running, 1 running, 2 running")
 	c.why(t, waits, fmt.Sprintf("too little is free of port %d", static))
 	c.why(t, late, "too little is free of a port of its range")
+	c.untouched(t, others, 1, 3)
 	for _, s := range c.acted(others, 1) {
 		require.NoError(t, s.unbound)
 		require.NotEqual(t, c.acted(dying["ranged"], 1)[0].port, s.port)
 	}
-	c.untouched(t, others, 1, 3)
 	c.untouched(t, dying["ranged"], 1, 1)
 	c.untouched(t, dying["fixed"], 1, 1)
 	require.Empty(t, c.acted(waits, 1))
@@ -543,12 +548,12 @@ func TestNomad24824WhyNothingIsPlaced(t *testing.T) {
 	c.why(t, large, "it lacks gpu memory 64Gi on 2 agents")
 	c.actors(t, full, job.Service, "well", wants("20Gi")+", count: 3", "")
 	c.why(t, full, "too little is free of gpu memory 20Gi on 2 agents")
-	require.Len(t, c.acted(full, 1), 2)
+	c.untouched(t, full, 1, 2)
 	c.actors(t, nowhere, job.Service, "well", ", place: {capabilities: [none-has]}", "")
 	c.why(t, nowhere, "none-has")
 
 	t.Log("none of that counts, and it is over once an agent has room")
-	c.offer = &fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Memory: "80Gi"}}}
+	c.offer = &fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Memory: "96Gi"}}} // full takes 20
 	c.agent(t, plane.UniqueID("b"))
 	placed := c.await(t, large, "0 running")
 	c.untouched(t, large, 1, 1)
