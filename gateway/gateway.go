@@ -98,7 +98,7 @@ func (g *Gateway) Register(routes huma.API) {
 		g.tasks,
 		&bulk.Handlers{Core: g.core},
 		&schedule.Handlers{Core: g.core},
-		&job.Handlers{Core: g.core, Explain: g.tasks.ExplainAll},
+		&job.Handlers{Core: g.core, Explain: g.tasks.Explain},
 		&run.Handlers{Core: g.core},
 		&array.Handlers{Core: g.core},
 		&service.Handlers{Core: g.core},

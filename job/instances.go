@@ -433,7 +433,7 @@ func (j *Job) complete() bool {
 }
 
 // settleInstances brings the job up to date with a new version of its definition.
-func (j *Job) settleInstances(before, d *Definition, by string, revert bool, now time.Time) {
+func (j *Job) settleInstances(before, d *Definition, by string, revert, again bool, now time.Time) {
 	if !d.HasInstances() {
 		return
 	}
@@ -445,7 +445,7 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert bool, now
 	if count != was && d.Type == Service {
 		j.Count = count
 	}
-	if before.HasInstances() && before.uncounted().Equal(d.uncounted()) {
+	if !again && before.HasInstances() && before.uncounted().Equal(d.uncounted()) {
 		switch {
 		case before.Update == nil && d.Update != nil:
 			j.Stable = Span{First: j.Template, Last: j.Version} // nothing has watched it: it counts as healthy

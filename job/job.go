@@ -63,21 +63,33 @@ func (j *Job) Definition() *Definition {
 
 // Apply puts a definition in force. One that equals the definition in force changes nothing.
 func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
-	return j.put(d, by, false, now)
+	return j.put(d, by, false, false, now)
+}
+
+// DeploysAgain reports whether a definition differs only in update from one whose deployment has failed.
+func (j *Job) DeploysAgain(d *Definition) bool {
+	present := j.Definition()
+	return j.held() && present.Update != nil && d.Update != nil && *d.Update != *present.Update &&
+		present.uncounted().Equal(d.uncounted())
+}
+
+// DeployAgain is Apply for a definition that DeploysAgain.
+func (j *Job) DeployAgain(d Definition, by string, now time.Time) (changed bool) {
+	return j.put(d, by, false, true, now)
 }
 
 // Revert puts the definition of an earlier version in force again, at once and without canaries.
 func (j *Job) Revert(d Definition, by string, now time.Time) (changed bool) {
-	return j.put(d, by, true, now)
+	return j.put(d, by, true, false, now)
 }
 
-func (j *Job) put(d Definition, by string, revert bool, now time.Time) (changed bool) {
+func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (changed bool) {
 	present := j.Definition()
 	if present != nil && present.Equal(&d) {
 		return false
 	}
 	j.Version++
-	j.settleInstances(present, &d, by, revert, now)
+	j.settleInstances(present, &d, by, revert, again, now)
 	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
 	for len(j.Versions) > VersionsKept {
 		oldest := 0

@@ -322,7 +322,7 @@ func (j *Job) fail(why string, now time.Time) bool {
 		return false
 	}
 	r.RevertedTo = v.Version
-	return j.put(*v.Definition, fmt.Sprintf("the deployment of version %d, which failed", r.Version), true, now)
+	return j.put(*v.Definition, fmt.Sprintf("the deployment of version %d, which failed", r.Version), true, false, now)
 }
 
 // nextRoll is when the deployment gets on, or fails, without being told of anything; zero: at no time.

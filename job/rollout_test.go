@@ -340,6 +340,31 @@ func TestACanaryWithAStaticPortDoesNotBlockItself(t *testing.T) {
 	require.Equal(t, 1, r.least)
 }
 
+func TestAFailedVersionIsDeployedAgainWithAnotherUpdate(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 3, soon)
+	r.bad[2] = true
+	r.deploy(Service, 3, "2", soon)
+	r.until(DeploymentFailed)
+	r.steps(3)
+	d := *r.Definition()
+	d.Update = new(with(func(u *Update) { u.MaxParallel = 3 }))
+	require.True(t, r.DeploysAgain(&d))
+	require.True(t, r.DeployAgain(d, "ann", r.now))
+	require.False(t, r.DeploysAgain(&d), "it is under way")
+	require.Equal(t, 3, r.until(DeploymentSuccessful).Version)
+	r.steps(2)
+	require.Equal(t, "0@3 1@3 2@3", r.versions())
+	require.Equal(t, 3, r.least)
+
+	t.Log("one that was healthy stays as it is")
+	d.Update = &soon
+	require.False(t, r.DeploysAgain(&d))
+	r.Apply(d, "ann", r.now)
+	r.steps(3)
+	require.Equal(t, "0@3 1@3 2@3", r.versions())
+}
+
 func TestUnhealthyInstancesAreReplacedFirst(t *testing.T) {
 	t.Parallel()
 	r := newRollout(t, Service, 3, soon)

@@ -35,7 +35,7 @@ import (
 type Handlers struct {
 	*rest.Core
 	// Explain says why tasks wait.
-	Explain  func(ctx context.Context, tasks []store.Task)
+	Explain  func(context.Context, []store.Task)
 	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
 }
 

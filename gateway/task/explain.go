@@ -123,11 +123,17 @@ func explained(t *store.Task) bool {
 		t.Status == fleet.TaskRetryWait && t.Unhandled())
 }
 
-// ExplainAll says why tasks of a page wait. It asks for each cluster and each lane once.
-func (h *Handlers) ExplainAll(ctx context.Context, tasks []store.Task) {
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+// Explain says why tasks wait, also for resources that others have.
+func (h *Handlers) Explain(ctx context.Context, tasks []store.Task) {
+	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
+	h.explainAll(ctx, tasks, true)
+}
+
+// explainAll says why tasks wait. It asks for each cluster and each lane once, and hubs only where askHeld says so.
+func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld bool) {
 	views, lanes := map[string]*contract.ClusterView{}, map[string]store.LaneStats{}
+	demanding, held := map[string]*store.Task{}, map[string]map[string][]fleet.HeldTask{}
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
@@ -140,6 +146,9 @@ func (h *Handlers) ExplainAll(ctx context.Context, tasks []store.Task) {
 		if _, seen := views[t.Cluster]; !seen {
 			views[t.Cluster] = nil
 			clusters = append(clusters, t.Cluster)
+		}
+		if askHeld && !t.Place.IsZero() {
+			demanding[t.Cluster] = t
 		}
 		if _, seen := lanes[t.Queue()]; !seen && t.Queue() != "" {
 			lanes[t.Queue()] = store.LaneStats{}
@@ -155,11 +164,17 @@ func (h *Handlers) ExplainAll(ctx context.Context, tasks []store.Task) {
 	beside.Go(func() { live = h.Live(ctx) })
 	parallel.Each(len(clusters)+len(queues), rest.FanOut, func(i int) {
 		if i < len(clusters) {
-			if view, err := h.View(ctx, clusters[i]); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				views[clusters[i]] = &view
+			view, err := h.View(ctx, clusters[i])
+			if err != nil {
+				return
 			}
+			var had map[string][]fleet.HeldTask
+			if t := demanding[clusters[i]]; t != nil {
+				had = h.heldBeside(ctx, t, &view.Cluster)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			views[clusters[i]], held[clusters[i]] = &view, had
 			return
 		}
 		if stats, err := h.LaneStats(ctx, queues[i-len(clusters)]); err == nil {
@@ -176,7 +191,7 @@ func (h *Handlers) ExplainAll(ctx context.Context, tasks []store.Task) {
 		case t.Status == fleet.TaskRetryWait:
 			t.Why = whyUnhandled(t, &view.Cluster)
 		default:
-			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], nil)
+			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], held[t.Cluster])
 		}
 	}
 }

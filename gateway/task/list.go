@@ -138,7 +138,9 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
 		return !matches(t.Status, in.Status) || !t.HasLabels(labels)
 	})
-	h.ExplainAll(ctx, tasks)
+	soon, stop := context.WithTimeout(ctx, explainTimeout)
+	defer stop()
+	h.explainAll(soon, tasks, false)
 	out := &listTasksOutput{}
 	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next
 	for i := range tasks {

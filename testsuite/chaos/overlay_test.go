@@ -127,6 +127,62 @@ var plantedBugs = map[string][]edit{
 	// A deployment has no deadlines.
 	"rollout-stalls": {{"job/rollout.go", `i.Due.IsZero() || now.Before(i.Due) {`,
 		`i.Due.IsZero() || now.Before(i.Due) || plants("rollout-stalls") {`}},
+	// An agent that is offline gets an instance of a system job.
+	"offline-counted": {{"job/instances.go", `case m.Serving() && c.Cordons`,
+		`case (m.Serving() || plants("offline-counted")) && c.Cordons`}},
+	// Work is moved off a lost agent that it is to wait for.
+	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == LocalRestart || r.spec.Agent != "")`,
+		`(r.Mode == LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},
+	// The window of a policy is counted from the last attempt.
+	"window-from-last": {{"fleet/recovery.go", `	at, free := now.Add(p.wait(limit-1)), active[len(active)-limit]`,
+		`	if plants("window-from-last") {
+		active[len(active)-limit] = active[len(active)-1]
+	}
+	at, free := now.Add(p.wait(limit-1)), active[len(active)-limit]`}},
+	// Restarts do not count.
+	"restart-uncounted": {{"fleet/policystate.go", `		s.Restarts = keepNewest(append(s.Restarts, at))
+`, `		if !plants("restart-uncounted") {
+			s.Restarts = keepNewest(append(s.Restarts, at))
+		}
+`}},
+	// A placement that no agent took counts.
+	"blocked-counted": {{"fleet/policystate.go", `n > 0 && !s.Refunded {`,
+		`n > 0 && !s.Refunded && !plants("blocked-counted") {`}},
+	// The agent that was lost is only not preferred.
+	"exclusion-preferred": {{"workflows/delivery/attempt.go", `policy := d.carried.Tally.Policy; policy != nil {`,
+		`policy := d.carried.Tally.Policy; policy != nil && !plants("exclusion-preferred") {`}},
+	// Being moved by a drain counts as a loss.
+	"drain-counted": {{"hub/poll.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
+		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
+	// A hub that restarts does not know what its agents' tasks have.
+	"allocation-forgotten": {{"hub/register.go", `			allocation: claims.Allocation}
+`, `			allocation: claims.Allocation}
+		if plants("allocation-forgotten") {
+			a.allocation = &fleet.Allocation{}
+		}
+`}},
+	// Instances do not wait for the services that they require.
+	"requires-ignored": {{"job/definition.go", `d == nil || d.Requires == nil {`,
+		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
+	// An instance is replaced as soon as its agent is lost, whatever its job says.
+	"grace-ignored": {{"hub/grace.go", `a.instance.AwaitedFor() == 0 ||`,
+		`a.instance.AwaitedFor() == 0 || plants("grace-ignored") ||`}},
+	// A hub that takes an instance over does not know how long its agent may be away.
+	"grace-forgotten": {{"hub/instances.go", `	sealed.Health = &fleet.ServiceCheck{}
+`, `	sealed.Health = &fleet.ServiceCheck{}
+		if plants("grace-forgotten") {
+			sealed.DisconnectGrace = 0
+		}
+`}},
+	// Who looks for a service finds all instances.
+	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,
+		`(in.Health == "any" || plants("unhealthy-found") ||`}},
+	// A revert has canaries, as any deployment.
+	"revert-waits": {{"job/rollout.go", `r.Before == 0 || r.Revert ||`,
+		`r.Before == 0 || r.Revert && !plants("revert-waits") ||`}},
+	// Instances are replaced in the order of their names.
+	"sick-last": {{"job/rollout.go", `old != nil && !j.well(old) {`,
+		`old != nil && !j.well(old) && !plants("sick-last") {`}},
 	// A step's safety does not reach its task.
 	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety = s.Safety
 `, `			task.RetrySafety = s.Safety
@@ -399,7 +455,7 @@ func TestPlantsFitTheSource(t *testing.T) {
 	for _, s := range scenarios {
 		used = append(used, s.plants...)
 	}
-	used = append(used, slices.Collect(maps.Keys(meshPlants))...)
+	used = append(used, slices.Collect(maps.Keys(testPlants))...)
 	slices.Sort(used)
 	require.Equal(t, slices.Sorted(maps.Keys(plantedBugs)), used, "each bug has one scenario")
 }

@@ -137,9 +137,11 @@ func TestDrainMovesWhatIsLeftAtTheDeadline(t *testing.T) {
 		b.drained(t, b.drain(t, from, map[string]any{"deadline": "0s"}).ID, ended)
 		b.maintenance(t, from, false)
 	}
-	b.waitBegins(t, repeated, 4)
+	require.Eventually(t, func() bool {
+		return len(b.begins(repeated)) == 4 || getTask(t, b.node.URL, repeated, "0s").Status == fleet.TaskDeadLetter
+	}, patience, 20*time.Millisecond)
 	b.finish.Store(true)
-	waitTask(t, b.node.URL, repeated, fleet.TaskCompleted)
+	require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, repeated, "20s").Status)
 }
 
 func TestDrainIsCancelled(t *testing.T) {

@@ -3,14 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,16 +27,20 @@ type crew struct {
 	node    *plane.Node
 	cluster string
 
+	offer *fleet.Inventory // what its agents offer
+
 	mu      sync.Mutex
 	begins  map[string][]string      // the agents on which an instance began, by the instance's name
 	serving map[string][]string      // the agents on which an instance is now
 	ends    map[string]chan struct{} // lets the handler of an agent return
+	stays   []*stay                  // of instances that act
+	die     chan struct{}            // lets actors end that die slowly
 }
 
 func newCrew(t *testing.T) *crew {
 	t.Helper()
 	c := &crew{node: plane.NewNode(t, plane.NodeOptions{}), begins: map[string][]string{}, serving: map[string][]string{},
-		ends: map[string]chan struct{}{}}
+		ends: map[string]chan struct{}{}, die: make(chan struct{})}
 	c.cluster = c.node.EnsureCluster(t, fleet.ClusterConfig{RoleLease: fleet.Duration(1250 * time.Millisecond)})
 	var err error
 	c.Client, err = client.New(client.Options{URL: c.node.URL})
@@ -73,9 +74,9 @@ func (c *crew) agent(t *testing.T, name string) (*running, *network) {
 			return nil, ctx.Err()
 		}
 	}
-	r := startAgent(t, agent.Options{HubURLs: []string{c.node.URL}, Cluster: c.cluster, ID: name, Slots: 4,
-		StopTimeout: time.Millisecond, DialContext: n.dial},
-		map[string]agent.Handler{"serve": serve, agent.ExecType: agent.ExecHandler()})
+	r := startAgent(t, agent.Options{HubURLs: []string{c.node.URL}, Cluster: c.cluster, ID: name, Slots: 16,
+		StopTimeout: time.Millisecond, DialContext: n.dial, Resources: c.offer},
+		map[string]agent.Handler{"serve": serve, "act": c.act(name), agent.ExecType: agent.ExecHandler()})
 	require.Eventually(t, func() bool {
 		status, _ := call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+name, nil, nil)
 		return status == http.StatusOK
@@ -92,8 +93,13 @@ func (c *crew) apply(t *testing.T, kind job.Type, more string) string {
 
 func (c *crew) define(t *testing.T, name string, kind job.Type, more string) {
 	t.Helper()
-	definition := fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
-		c.cluster, more)
+	c.put(t, name, fmt.Sprintf("job: %s\ntype: %s\ncluster: %s\ninstances: {task: {type: serve}%s}\n", name, kind,
+		c.cluster, more))
+}
+
+// put applies a definition, and deletes the job with the test.
+func (c *crew) put(t *testing.T, name, definition string) {
+	t.Helper()
 	_, err := c.Jobs.Apply(t.Context(), name, []byte(definition), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), name) })
@@ -138,9 +144,32 @@ func (c *crew) await(t *testing.T, name, want string) []api.JobInstance {
 		got = strings.Join(words, ", ")
 		return got == want
 	}) {
-		t.Fatalf("the instances of job %s are %q, not %q", name, got, want)
+		require.Failf(t, "not in time", "the instances of job %s are %q, not %q", name, got, want)
 	}
 	return all.Instances
+}
+
+// deployed waits until the deployment of a version is as wanted, and is the job's last.
+func (c *crew) deployed(t *testing.T, name string, version int, want job.DeploymentStatus) (last *job.Deployment) {
+	t.Helper()
+	if !assertEventually(func() bool {
+		all, err := c.Jobs.Instances(t.Context(), name)
+		if err != nil {
+			return false
+		}
+		last = all.Deployment
+		return last != nil && last.Version == version && last.Status == want
+	}) {
+		require.Failf(t, "not in time", "the deployment of job %s is %+v, not that of version %d, %s", name, last, version, want)
+	}
+	return last
+}
+
+func (c *crew) found(t *testing.T, service string, q client.ServiceQuery) []api.ServiceInstance {
+	t.Helper()
+	found, err := c.Services.Get(t.Context(), service, q)
+	require.NoError(t, err)
+	return found.Instances
 }
 
 func assertEventually(done func() bool) bool {
@@ -221,73 +250,18 @@ func TestAKilledAgentsInstanceBeginsElsewhere(t *testing.T) {
 	require.Len(t, c.of("1"), touched)
 }
 
-// Nomad #16515, #15144 and #14925: work that must not be rescheduled is, when its agent is out of touch.
-func TestNomad16515ADisconnectPolicyHeedsDoNotReschedule(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		grace, more  string
-		moves, waits bool
-	}{
-		"back within the grace": {grace: "10m"},
-		"away for longer":       {grace: "1s", moves: true},
-		"away for longer, and not to be rescheduled": {grace: "1s", waits: true,
-			more: ", reschedule: {attempts: 0}"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCrew(t)
-			first, second := plane.UniqueID("a"), plane.UniqueID("b")
-			_, wire := c.agent(t, first)
-			name := plane.UniqueID("j")
-			definition := fmt.Sprintf(`{job: %s, type: service, cluster: %s, recovery: {mode: cluster_recover%s}, instances: {
-				task: {type: serve}, disconnect: {grace: %s}, place: {affinity: %s}}}`, name, c.cluster, test.more, test.grace, first)
-			_, err := c.Jobs.Apply(t.Context(), name, []byte(definition), "")
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), name) })
-			c.waitBegins(t, "0", 1)
-			require.Eventually(t, func() bool { return c.await(t, name, "0 running")[0].Agent == first }, patience,
-				20*time.Millisecond, "its hub has told who has it")
-			c.agent(t, second)
-			connection := func(is fleet.Connection) func() bool {
-				return func() bool {
-					var a api.Agent
-					call(t, http.MethodGet, c.node.URL+"/api/v1/agents/"+first, nil, &a)
-					return a.Connection == is
-				}
-			}
-
-			wire.cut()
-			begins := []string{first}
-			now := begins
-			switch {
-			case test.moves:
-				begins, now = []string{first, second}, []string{second}
-				require.Equal(t, begins, c.waitBegins(t, "0", 2))
-			case test.waits:
-				now = nil
-				c.await(t, name, "0 blocked") // a person decides
-			default:
-				require.Eventually(t, connection(fleet.Disconnected), patience, 20*time.Millisecond)
-				require.Equal(t, now, c.servers("0"), "its process goes on")
-			}
-			wire.heal()
-			require.Eventually(t, connection(fleet.Connected), patience, 20*time.Millisecond)
-			require.Eventually(t, func() bool { return slices.Equal(now, c.servers("0")) }, patience, 20*time.Millisecond,
-				"what no longer counts is stopped")
-			if !test.waits {
-				require.Equal(t, now[0], c.await(t, name, "0 running")[0].Agent)
-			}
-			require.Equal(t, begins, c.of("0"))
-		})
-	}
-}
-
 func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	a, b, late := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	a, b, late, away := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c"), plane.UniqueID("d")
 	c.agent(t, a)
 	leaves, _ := c.agent(t, b)
+	_, wire := c.agent(t, away)
+	wire.cut()
+	require.Eventually(t, func() bool {
+		cut, err := c.Agents.Get(t.Context(), away, false)
+		return err == nil && cut.Status == fleet.AgentOffline
+	}, patience, 50*time.Millisecond)
 	name := c.apply(t, job.System, "")
 	listed := c.await(t, name, a+" running, "+b+" running")
 	require.Equal(t, name+"~~"+a+".", listed[0].TaskID[:len(name+a)+3], "the id of the task has the agent")
@@ -306,103 +280,6 @@ func TestASystemJobHasAnInstanceOnEachAgent(t *testing.T) {
 	require.Equal(t, []string{a, a}, c.waitBegins(t, a, 2)[:2])
 	require.Equal(t, []string{late}, c.of(late))
 	require.Len(t, c.of(b), 1)
-}
-
-func TestUnhealthyInstancesAreNotFoundAndBeginAgain(t *testing.T) {
-	t.Parallel()
-	c := newCrew(t)
-	a, service := plane.UniqueID("a"), plane.UniqueID("s")
-	_, wire := c.agent(t, a)
-	var sick atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if sick.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	t.Cleanup(server.Close)
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	require.NoError(t, err)
-	health := func(more string) string {
-		return ", count: 1, service: {name: " + service + ", port: " + port + ", tags: [v1]}, health: {http: {port: " + port +
-			"}, interval: 100ms, unhealthy_after: 2" + more + "}"
-	}
-	found := func(q client.ServiceQuery) []api.ServiceInstance {
-		found, err := c.Services.Get(t.Context(), service, q)
-		require.NoError(t, err)
-		return found.Instances
-	}
-	passing := func(n int) func() bool {
-		return func() bool { return len(found(client.ServiceQuery{})) == n }
-	}
-	name := c.apply(t, job.Service, health(", on_unhealthy: none"))
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-	one := found(client.ServiceQuery{Tag: "v1"})[0]
-	require.Equal(t, []string{name, "0", a, "127.0.0.1:" + port}, []string{one.Job, one.Instance, one.Agent, one.Address})
-	require.Empty(t, found(client.ServiceQuery{Tag: "v2"}))
-	listed, err := c.Services.List(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, listed, api.Service{Name: service, Instances: 1, Passing: 1})
-
-	t.Log("one that fails is not found; who waits learns of it")
-	known, err := c.Services.Get(t.Context(), service, client.ServiceQuery{})
-	require.NoError(t, err)
-	sick.Store(true)
-	changed, err := c.Services.Get(t.Context(), service, client.ServiceQuery{Index: known.Index, Wait: time.Minute})
-	require.NoError(t, err)
-	require.Empty(t, changed.Instances)
-	require.Equal(t, fleet.InstanceFailing, found(client.ServiceQuery{Any: true})[0].Health)
-	require.Len(t, c.of("0"), 1, "its definition says that it goes on")
-	sick.Store(false)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-
-	t.Log("the same with the default: it begins again")
-	c.define(t, name, job.Service, health(""))
-	c.waitBegins(t, "0", 2)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-	sick.Store(true)
-	c.waitBegins(t, "0", 3)
-	sick.Store(false)
-	require.Eventually(t, passing(1), patience, 50*time.Millisecond)
-
-	t.Log("one whose agent is out of touch is not found")
-	wire.cut()
-	require.Eventually(t, passing(0), patience, 50*time.Millisecond)
-}
-
-func TestWhatRequiresAServiceWaitsForIt(t *testing.T) {
-	t.Parallel()
-	c := newCrew(t)
-	a, service := plane.UniqueID("a"), plane.UniqueID("s")
-	c.agent(t, a)
-	needs := fmt.Sprintf(", requires: {services: [%s]}", service)
-	front := plane.UniqueID("j")
-	_, err := c.Jobs.Apply(t.Context(), front, fmt.Appendf(nil,
-		"{job: %s, type: service, cluster: %s, instances: {task: {type: serve}}%s}", front, c.cluster, needs), "")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Jobs.Delete(context.WithoutCancel(t.Context()), front) })
-	batch := plane.UniqueID("j")
-	_, err = c.Jobs.Apply(t.Context(), batch, fmt.Appendf(nil,
-		"{job: %s, cluster: %s, steps: {a: {task: {type: exec, payload: {command: [\"true\"]}}}}%s}", batch, c.cluster, needs), "")
-	require.NoError(t, err)
-	run, err := c.Jobs.Dispatch(t.Context(), batch, api.DispatchRequest{})
-	require.NoError(t, err)
-	why := "it waits until a healthy instance of each required service is there: none of " + service
-	require.Eventually(t, func() bool {
-		r, err := c.Runs.Get(t.Context(), run.ID, 0)
-		require.NoError(t, err)
-		j, err := c.Jobs.Get(t.Context(), front, 0)
-		require.NoError(t, err)
-		return r.Status == job.RunBlocked && r.Why == why && slices.Equal(j.Missing, []string{service})
-	}, patience, 20*time.Millisecond)
-	require.Empty(t, c.of("0"))
-
-	c.apply(t, job.Service, ", service: {name: "+service+", port: 1}")
-	c.await(t, front, "0 running")
-	require.Eventually(t, func() bool {
-		r, err := c.Runs.Get(t.Context(), run.ID, 0)
-		require.NoError(t, err)
-		return r.Status == job.RunCompleted
-	}, patience, 20*time.Millisecond)
 }
 
 func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
@@ -426,6 +303,50 @@ func TestASysbatchJobRunsOnceOnEachAgent(t *testing.T) {
 	c.await(t, second, a+" completed, "+b+" completed, "+late+" completed, "+tooLate+" running")
 	c.await(t, name, a+" completed, "+b+" completed, "+late+" completed")
 	require.Len(t, c.of(a), 2, "once of each job")
+}
+
+// TestRequiredServicesAreWaitedFor: none begins, and their job says what is missing, until a healthy instance of the
+// service is there.
+func TestRequiredServicesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	c.agent(t, plane.UniqueID("a"))
+	service, name := plane.UniqueID("db"), plane.UniqueID("j")
+	c.actors(t, name, job.Service, "well", "", "requires: {services: ["+service+"]}")
+	var all *api.JobInstances
+	require.Eventually(t, func() bool {
+		var err error
+		all, err = c.Jobs.Instances(t.Context(), name)
+		return err == nil && (all.Why != "" || len(all.Instances) > 0)
+	}, patience, 20*time.Millisecond)
+	why := "it waits until a healthy instance of each required service is there: none of " + service
+	require.Equal(t, why, all.Why)
+	batch := plane.UniqueID("j")
+	_, err := c.Jobs.Apply(t.Context(), batch, fmt.Appendf(nil,
+		`{job: %s, cluster: %s, requires: {services: [%s]}, steps: {a: {task: {type: exec, payload: {command: ["true"]}}}}}`,
+		batch, c.cluster, service), "")
+	require.NoError(t, err)
+	begun, err := c.Jobs.Dispatch(t.Context(), batch, api.DispatchRequest{})
+	require.NoError(t, err)
+	run := func(status job.RunStatus, why string) {
+		require.Eventually(t, func() bool {
+			r, err := c.Runs.Get(t.Context(), begun.ID, 0)
+			return err == nil && r.Status == status && r.Why == why
+		}, patience, 20*time.Millisecond)
+	}
+	run(job.RunBlocked, why)
+	health, sick := checked(t)
+	sick.Store(true)
+	c.actors(t, service, job.Service, "well", ", service: {name: "+service+"}"+health("/turns", ""), "")
+	require.Eventually(t, func() bool {
+		found := c.found(t, service, client.ServiceQuery{Any: true})
+		return len(found) == 1 && found[0].Health == fleet.InstanceFailing
+	}, patience, 50*time.Millisecond)
+	require.Empty(t, c.acted(name, 1))
+	sick.Store(false)
+	c.await(t, name, "0 running")
+	c.untouched(t, name, 1, 1)
+	run(job.RunCompleted, "")
 }
 
 func TestExamplesOfInstances(t *testing.T) {
@@ -460,27 +381,13 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	}
 	service := plane.UniqueID("s")
 	name := c.apply(t, job.Service, rolling(service, "v1", "", ""))
-	deployed := func(status job.DeploymentStatus) (last *job.Deployment) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			all, err := c.Jobs.Instances(t.Context(), name)
-			require.NoError(t, err)
-			last = all.Deployment
-			return last != nil && last.Status == status
-		}, patience, 20*time.Millisecond, "the deployment is %s", status)
-		return last
-	}
-	found := func(q client.ServiceQuery) []api.ServiceInstance {
-		found, err := c.Services.Get(t.Context(), service, q)
-		require.NoError(t, err)
-		return found.Instances
-	}
-	require.Equal(t, 1, deployed(job.DeploymentSuccessful).Version)
+	found := func(q client.ServiceQuery) []api.ServiceInstance { return c.found(t, service, q) }
+	c.deployed(t, name, 1, job.DeploymentSuccessful)
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{})) == 3 }, patience, 50*time.Millisecond)
 
 	t.Log("a canary, and then the others")
 	c.define(t, name, job.Service, rolling(service, "v2", "", ", canary: 1"))
-	deployed(job.DeploymentWaiting)
+	c.deployed(t, name, 2, job.DeploymentWaiting)
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: job.RoleCanary})) == 1 }, patience,
 		50*time.Millisecond)
 	require.Len(t, found(client.ServiceQuery{Role: job.RoleStable}), 3)
@@ -491,26 +398,8 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 		least = min(least, len(found(client.ServiceQuery{})))
 		return len(found(client.ServiceQuery{Tag: "v2", Role: job.RoleStable})) == 3
 	}, patience, 100*time.Millisecond)
-	deployed(job.DeploymentSuccessful)
+	c.deployed(t, name, 2, job.DeploymentSuccessful)
 	require.Equal(t, 3, least)
-
-	t.Log("a version that no agent can run: the old instances are not touched, and it is put back")
-	begins := len(c.of("0")) + len(c.of("1")) + len(c.of("2"))
-	c.define(t, name, job.Service, rolling(service, "v3", ", place: {capabilities: [none-has]}",
-		", healthy_within: 1s, revert: true"))
-	require.Eventually(t, func() bool {
-		all, err := c.Jobs.Instances(t.Context(), name)
-		require.NoError(t, err)
-		return all.Deployment.Version == 4 && all.Deployment.Status == job.DeploymentSuccessful
-	}, patience, 20*time.Millisecond)
-	j, err := c.Jobs.Get(t.Context(), name, 0)
-	require.NoError(t, err)
-	failed := j.Deployments[len(j.Deployments)-2]
-	require.Equal(t, "instance 0 was not healthy within 1s: it runs on no agent", failed.Reason)
-	require.Equal(t, 2, failed.RevertedTo)
-	c.await(t, name, "0 running, 1 running, 2 running")
-	require.Equal(t, begins, len(c.of("0"))+len(c.of("1"))+len(c.of("2")), "nothing began")
-	require.Len(t, found(client.ServiceQuery{Tag: "v2"}), 3)
 }
 
 func TestADrainKnowsKindsOfWork(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -60,45 +62,6 @@ var gpu24 = fleet.Inventory{Devices: []fleet.Device{{Kind: "gpu", Vendor: "nvidi
 
 func gpu(device string) map[string]any {
 	return map[string]any{"place": map[string]any{"devices": []any{map[string]any{"kind": "gpu", "memory": device}}}}
-}
-
-// TestGPUsAreSharedByMemory: two GPUs of 24 GiB take six tasks of 8 GiB at a time, also over a restart of the hub.
-func TestGPUsAreSharedByMemory(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, fleet.ClusterConfig{})
-	agents := []string{plane.UniqueID("a"), plane.UniqueID("b")}
-	for _, id := range agents {
-		b.offering(t, id, gpu24)
-	}
-	for range 6 {
-		b.waitBegins(t, b.submit(t, gpu("8Gi")), 1)
-	}
-	seventh := b.submit(t, gpu("8Gi"))
-	const full = "too little is free of gpu memory 8Gi on 2 agents"
-	b.blocked(t, seventh, full)
-	before := map[string]map[string]fleet.Allocation{}
-	for _, id := range agents {
-		before[id] = b.held(t, id)
-		require.Len(t, before[id], 3)
-		for _, a := range before[id] {
-			require.Equal(t, fleet.Allocation{Devices: []fleet.DeviceShare{{Kind: "gpu", Vendor: "nvidia",
-				Memory: "8Gi"}}}, a)
-		}
-	}
-
-	listen, hubID := strings.TrimPrefix(b.node.URL, "http://"), b.node.Hub.ID()
-	b.node.Stop()
-	b.node = plane.NewNode(t, plane.NodeOptions{HubID: hubID, Listen: listen})
-	for _, id := range agents {
-		require.Eventually(t, func() bool { return len(b.held(t, id)) == 3 }, patience, 50*time.Millisecond)
-		require.Equal(t, before[id], b.held(t, id))
-	}
-	b.blocked(t, seventh, full)
-	b.finish.Store(true)
-	done := getTask(t, b.node.URL, seventh, "20s")
-	require.Equal(t, fleet.TaskCompleted, done.Status)
-	require.Len(t, done.Attempts, 1)
-	require.Equal(t, 1, done.Attempts[0].Number, "it was never offered in vain")
 }
 
 func TestGPUsThatAreNotShared(t *testing.T) {
@@ -179,4 +142,26 @@ func TestBadPlacesAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, status, fmt.Sprint(place))
 		require.Contains(t, fmt.Sprintf("%+v", problem), want)
 	}
+}
+
+// TestCommandsGetVolumesAndDevices runs where the volume is, and learns what it got.
+func TestCommandsGetVolumesAndDevices(t *testing.T) {
+	t.Parallel()
+	c, folder := newCrew(t), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "weights"), nil, 0o600))
+	c.offer = &fleet.Inventory{}
+	c.agent(t, plane.UniqueID("plain"))
+	c.offer = &fleet.Inventory{Volumes: []fleet.Volume{{Name: "models", Path: folder}},
+		Devices: []fleet.Device{{Kind: "gpu", Index: 2}, {Kind: "gpu", Index: 3}, {Kind: "gpu", Index: 5}}}
+	able := plane.UniqueID("able")
+	c.agent(t, able)
+	id := submit(t, c.node.URL, map[string]any{"cluster": c.cluster, "type": agent.ExecType,
+		"payload": map[string]any{"command": []string{"sh", "-c",
+			`echo "$CUDA_VISIBLE_DEVICES" "$(ls "$MAINSTAY_VOLUME_MODELS")"`}},
+		"place": map[string]any{"volumes": []any{map[string]any{"name": "models"}},
+			"devices": []any{map[string]any{"kind": "gpu", "count": 2, "share": false}}}})
+	done := getTask(t, c.node.URL, id, "20s")
+	require.Equal(t, fleet.TaskCompleted, done.Status, done.Why)
+	require.Contains(t, string(done.Result), `"2,3 weights\n"`)
+	require.Equal(t, able, done.Attempts[0].AgentID)
 }

@@ -219,7 +219,7 @@ func TestAJobWithStepsHasNoInstances(t *testing.T) {
 	require.ErrorContains(t, other.Err, "cannot become one with instances")
 }
 
-func TestInstancesWaitForRequiredServices(t *testing.T) {
+func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
 	s.missing = []string{"db"}

@@ -105,8 +105,12 @@ func (e *entity) mayApply(in contract.ApplyJob) error {
 
 func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, error) {
 	put := e.job.Apply
-	if in.Revert {
+	switch {
+	case in.Revert:
 		put = e.job.Revert
+	case e.job.DeploysAgain(&in.Definition) &&
+		workflow.GetVersion(ctx, "deploy-again", workflow.DefaultVersion, 1) == 1:
+		put = e.job.DeployAgain
 	}
 	if !put(in.Definition, in.By, workflow.Now(ctx).UTC()) {
 		return *e.job, nil

@@ -14,8 +14,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/build"
 )
 
-// meshPlants are bugs that tests of other packages must notice, by name: each with its package and its test.
-var meshPlants = map[string][2]string{
+// testPlants are bugs that tests of other packages must notice, by name: each with its package and its test.
+var testPlants = map[string][2]string{
 	"event-tenant-unchecked": {"testsuite/e2e", "TestEventsStartRunsOnce"},
 	"event-key-unnamed":      {"testsuite/e2e", "TestEventsStartRunsOnce"},
 	"event-trimmed":          {"testsuite/e2e", "TestQuarantine"},
@@ -33,10 +33,24 @@ var meshPlants = map[string][2]string{
 	"unknown-tool-called":    {"flow", "TestCallsAreBounded"},
 	"health-flaps":           {"testsuite/e2e", "TestHealthIsToldOnce"},
 	"spans-dropped":          {"telemetry/tracing", "TestSpansOutlastTheirCollector"},
+	"grace-ignored":          {"testsuite/e2e", "TestNomad16515ADisconnectPolicyHeedsDoNotReschedule"},
+	"grace-forgotten":        {"hub", "TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace"},
+	"offline-counted":        {"testsuite/e2e", "TestASystemJobHasAnInstanceOnEachAgent"},
+	"mode-ignored":           {"testsuite/e2e", "TestRecoveryModes"},
+	"window-from-last":       {"fleet", "TestRecoveryWaits"},
+	"restart-uncounted":      {"testsuite/e2e", "TestRestartsBeginWhenTheyShould"},
+	"blocked-counted":        {"testsuite/e2e", "TestBlockedPlacementCountsNothing"},
+	"exclusion-preferred":    {"testsuite/e2e", "TestBlockedPlacementCountsNothing"},
+	"drain-counted":          {"testsuite/e2e", "TestDrainMovesWhatIsLeftAtTheDeadline"},
+	"allocation-forgotten":   {"testsuite/e2e", "TestNomad6708GPUsAreSharedByMemory"},
+	"requires-ignored":       {"testsuite/e2e", "TestRequiredServicesAreWaitedFor"},
+	"unhealthy-found":        {"testsuite/e2e", "TestNomad15603OnlyHealthyInstancesAreFound"},
+	"revert-waits":           {"testsuite/e2e", "TestNomad10882ARevertIsImmediateAndHasNoCanaries"},
+	"sick-last":              {"testsuite/e2e", "TestNomad3230UnhealthyInstancesAreReplacedFirst"},
 }
 
-// TestMeshPlants runs each of these tests as it should be, and then with each of its bugs planted.
-func TestMeshPlants(t *testing.T) {
+// TestPlantsInTests runs each of these tests as it should be, and then with each of its bugs planted.
+func TestPlantsInTests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("chaos: skipped by -short; it takes some minutes")
 	}
@@ -44,7 +58,7 @@ func TestMeshPlants(t *testing.T) {
 	overlay, err := writeOverlay(dir)
 	require.NoError(t, err)
 	passed := map[[2]string]bool{}
-	for name, where := range meshPlants {
+	for name, where := range testPlants {
 		t.Run(name, func(t *testing.T) {
 			folder, err := filepath.Abs(filepath.Join("../..", where[0]))
 			require.NoError(t, err)
