@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -207,31 +208,37 @@ func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateL
 // Compare reports what the hub's agents lack, by the manifests of the last Read.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 	agents := s.facts.States(in.Cluster)
-	diffs := make([]fleet.StateDiff, len(agents))
-	eachKeeper(agents, func(i int, agent string) {
+	var mu sync.Mutex
+	var result contract.CompareStatesResult
+	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
+	room := maxMerged // for what is extra; the rest is found again
+	eachKeeper(agents, func(_ int, agent string) {
 		s.mu.Lock()
 		known, ok := s.manifests[agent]
 		s.mu.Unlock()
-		if ok && time.Since(known.at) < manifestFresh {
-			diffs[i] = fleet.DiffState(in.Want, known.lines)
-		} else if lines, ok := s.readManifest(ctx, agent); ok {
-			diffs[i] = fleet.DiffState(in.Want, lines)
+		if !ok || time.Since(known.at) >= manifestFresh {
+			known.lines, ok = s.readManifest(ctx, agent)
 		}
-	})
-	var result contract.CompareStatesResult
-	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
-	for i := range diffs {
-		d := &diffs[i]
+		if !ok {
+			return
+		}
+		d := fleet.DiffState(in.Want, known.lines)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(d.Missing)+len(d.Extra) > 0 {
-			result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: agents[i].AgentID, Behind: d.Behind()})
+			result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: agent, Behind: d.Behind()})
 		}
 		for _, ref := range d.Missing {
 			missing[ref] = true
 		}
 		for _, ref := range d.Extra {
-			extra[ref] = true
+			if need := len(ref.Key) + lineOverhead; !extra[ref] && need <= room {
+				extra[ref] = true
+				room -= need
+			}
 		}
-	}
+	})
+	slices.SortFunc(result.Lagging, func(a, b contract.AgentLag) int { return strings.Compare(a.AgentID, b.AgentID) })
 	result.Missing, result.Extra = sortedRefs(missing), sortedRefs(extra)
 	return result, nil
 }

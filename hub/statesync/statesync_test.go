@@ -39,7 +39,7 @@ func (k *keepers) add(agent, keys string) {
 	for n := range 2000 {
 		key := fmt.Sprintf("%s-%d-", keys, n)
 		k.manifests[agent] = append(k.manifests[agent], fleet.StateLine{
-			StateRef:     fleet.StateRef{Section: fleet.StateConfiguration, Key: key + strings.Repeat("k", 255-len(key))},
+			StateRef:     fleet.StateRef{Section: fleet.StateTasks, Key: key + strings.Repeat("k", 255-len(key))},
 			StateVersion: fleet.StateVersion{Number: 1}, Digest: strings.Repeat("d", 64)})
 	}
 }
@@ -77,6 +77,12 @@ func TestManifestsHaveABound(t *testing.T) {
 	silent, merged := each.read(t)
 	require.Equal(t, 25, silent)
 	require.Len(t, merged, 2000)
+	lacks, err := each.states.Compare(t.Context(), contract.CompareStatesInput{Cluster: "c"})
+	require.NoError(t, err)
+	require.Len(t, lacks.Lagging, 26)
+	text, err := json.Marshal(lacks)
+	require.NoError(t, err)
+	require.Less(t, len(text), 2<<20, "Temporal takes no larger answer")
 	silent, merged = same.read(t)
 	require.Zero(t, silent, "those who have the same have it once")
 	require.Len(t, merged, 2000)
