@@ -27,7 +27,7 @@ func services(key string) []string {
 	return temporal.Services
 }
 
-// withKey has the frontend refuse those who do not show the key, and all services those who are not of this very server.
+// withKey has the frontend refuse those who do not show the key, and all services those who are not of this server.
 func withKey(key string, internal *internalTLS) []temporal.ServerOption {
 	if key == "" {
 		return []temporal.ServerOption{
