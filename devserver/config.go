@@ -25,6 +25,9 @@ const internalHost = "127.0.0.1"
 // serverConfig is the static configuration: one cluster of one node. It sets no HTTPPort, so Temporal has no HTTP API:
 // a web page could start workflows there, because it looks neither at Host nor at Origin.
 func serverConfig(o Options, ports servicePorts, store *Store) *config.Config {
+	if o.Key != "" { // clients come in by the front
+		o.Host, o.Port = internalHost, ports.frontend
+	}
 	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 	var c config.Config
 	c.Global.Membership.MaxJoinDuration = 30 * time.Second
@@ -74,7 +77,7 @@ func (e *PortInUseError) Error() string {
 func (e *PortInUseError) Unwrap() error { return e.Err }
 
 // servicePorts are the ports that only Temporal's own parts use.
-type servicePorts struct{ history, matching, worker, internal int }
+type servicePorts struct{ history, matching, worker, internal, frontend int }
 
 // choosePorts finds distinct ports, a free one where none is chosen: all are held open until the last is found. Its
 // error is a *PortInUseError when the frontend's port is taken.
@@ -85,7 +88,7 @@ func choosePorts(o *Options) (ports servicePorts, err error) {
 	}
 	defer frontend.Close()
 	o.Port = frontend.Addr().(*net.TCPAddr).Port
-	for _, port := range []*int{&ports.history, &ports.matching, &ports.worker, &ports.internal} {
+	for _, port := range []*int{&ports.history, &ports.matching, &ports.worker, &ports.internal, &ports.frontend} {
 		l, err := listen(internalHost, 0)
 		if err != nil {
 			return ports, fmt.Errorf("find a free port on %s: %w", internalHost, err)

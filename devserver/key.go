@@ -27,23 +27,21 @@ func services(key string) []string {
 	return temporal.Services
 }
 
-// withKey has the frontend refuse those who do not show the key, and the other services those who are no service of
-// this very server. Probes of health need no key.
-func withKey(key string) ([]temporal.ServerOption, error) {
+// withKey has the frontend refuse those who do not show the key, and all services those who are not of this server.
+func withKey(key string, internal *internalTLS) []temporal.ServerOption {
 	if key == "" {
 		return []temporal.ServerOption{
 			temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 			temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
 				return authorization.NewNoopClaimMapper()
 			}),
-		}, nil
+		}
 	}
-	internal, err := newInternalTLS()
 	return []temporal.ServerOption{
 		temporal.WithAuthorizer(authorization.NewDefaultAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return keyMapper("Bearer " + key) }),
 		temporal.WithTLSConfigFactory(internal),
-	}, err
+	}
 }
 
 // keyMapper is the header of those who know the key. They may do everything, and others nothing.
@@ -57,7 +55,8 @@ func (m keyMapper) GetClaims(info *authorization.AuthInfo) (*authorization.Claim
 	return &authorization.Claims{}, nil
 }
 
-// internalTLS is mutual TLS between Temporal's services. The frontend has none, because clients use it.
+// internalTLS is mutual TLS between Temporal's services, and of those in this process who use them: others come in by
+// the front.
 type internalTLS struct{ server, client *tls.Config }
 
 var _ encryption.TLSConfigProvider = (*internalTLS)(nil)
@@ -113,7 +112,7 @@ func (t *internalTLS) GetInternodeServerConfig() (*tls.Config, error) { return t
 func (t *internalTLS) GetInternodeClientConfig() (*tls.Config, error) { return t.client, nil }
 
 // GetFrontendServerConfig implements encryption.TLSConfigProvider.
-func (t *internalTLS) GetFrontendServerConfig() (*tls.Config, error) { return nil, nil }
+func (t *internalTLS) GetFrontendServerConfig() (*tls.Config, error) { return t.server, nil }
 
 // GetFrontendClientConfig implements encryption.TLSConfigProvider.
 func (t *internalTLS) GetFrontendClientConfig() (*tls.Config, error) { return nil, nil }

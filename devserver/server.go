@@ -74,6 +74,9 @@ type Server struct {
 	address   string
 	namespace string
 	key       string
+	frontend  string       // where Temporal's own frontend is
+	internal  *internalTLS // with a key
+	front     *http.Server // with a key
 	temporal  temporal.Server
 	lock      *dirLock
 	stop      sync.Once
@@ -87,10 +90,10 @@ func (s *Server) Namespace() string { return s.namespace }
 
 // ClientOptions are what a client of the SDK needs to use the server.
 func (s *Server) ClientOptions() client.Options {
-	o := client.Options{HostPort: s.address, Namespace: s.namespace}
+	o := client.Options{HostPort: s.frontend, Namespace: s.namespace}
 	if s.key != "" {
 		o.Credentials = client.NewAPIKeyStaticCredentials(s.key)
-		o.ConnectionOptions.TLSDisabled = true
+		o.ConnectionOptions.TLS = s.internal.client
 	}
 	return o
 }
@@ -107,6 +110,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{address: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), namespace: o.Namespace,
 		key: o.Key}
+	s.frontend = s.address
+	if o.Key != "" {
+		s.frontend = net.JoinHostPort(internalHost, strconv.Itoa(ports.frontend))
+		if s.internal, err = newInternalTLS(); err != nil {
+			return nil, err
+		}
+	}
 	if o.DataDir != "" {
 		if s.lock, err = openDataDir(o.DataDir, o.AcceptOldData); err != nil {
 			return nil, err
@@ -124,27 +134,31 @@ func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error
 	if err != nil {
 		return err
 	}
-	s.temporal, err = newTemporal(serverConfig(o, ports, store), o)
+	s.temporal, err = newTemporal(serverConfig(o, ports, store), o, s.internal)
 	if err != nil {
 		return err
 	}
 	if err := s.temporal.Start(); err != nil {
 		return fmt.Errorf("start Temporal: %w", err)
 	}
-	return s.answers(ctx)
+	if err := s.answers(ctx); err != nil || o.Key == "" {
+		return err
+	}
+	l, err := listen(o.Host, o.Port)
+	if err != nil {
+		return &PortInUseError{Address: s.address, Err: err}
+	}
+	s.front = front(l, s.frontend, o.Key, s.internal.client)
+	return nil
 }
 
-func newTemporal(conf *config.Config, o Options) (temporal.Server, error) {
+func newTemporal(conf *config.Config, o Options, internal *internalTLS) (temporal.Server, error) {
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for name, service := range conf.Services {
 		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(
 			net.JoinHostPort(service.RPC.BindOnIP, strconv.Itoa(service.RPC.GRPCPort)))
 	}
-	options, err := withKey(o.Key)
-	if err != nil {
-		return nil, err
-	}
-	server, err := temporal.NewServer(append(options,
+	server, err := temporal.NewServer(append(withKey(o.Key, internal),
 		temporal.WithConfig(conf),
 		temporal.ForServices(services(o.Key)),
 		temporal.WithStaticHosts(hosts),
@@ -183,6 +197,9 @@ func (s *Server) answers(ctx context.Context) error {
 // Stop stops all and gives the data directory free. It may be called twice.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
+		if s.front != nil {
+			_ = s.front.Close()
+		}
 		if s.temporal != nil {
 			_ = s.temporal.Stop()
 		}

@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -65,8 +66,8 @@ func TestKeyOpensTemporal(t *testing.T) {
 	for name, credentials := range map[string]client.Credentials{
 		"no key": nil, "another key": client.NewAPIKeyStaticCredentials("another key"),
 	} {
-		o := s.ClientOptions()
-		o.Credentials, o.Logger = credentials, silent{}
+		o := client.Options{HostPort: s.Address(), Credentials: credentials, Logger: silent{}}
+		o.ConnectionOptions.TLSDisabled = true
 		stranger, err := client.NewLazyClient(o)
 		require.NoError(t, err)
 		defer stranger.Close()
@@ -74,6 +75,13 @@ func TestKeyOpensTemporal(t *testing.T) {
 		var denied *serviceerror.PermissionDenied
 		require.ErrorAs(t, err, &denied, name)
 	}
+	o := client.Options{HostPort: s.Address(), Credentials: client.NewAPIKeyStaticCredentials("a key"), Logger: silent{}}
+	o.ConnectionOptions.TLSDisabled = true
+	outside, err := client.DialContext(t.Context(), o)
+	require.NoError(t, err)
+	defer outside.Close()
+	_, err = outside.DescribeWorkflowExecution(t.Context(), "kept", "")
+	require.NoError(t, err)
 	ui, err := s.UI()
 	require.NoError(t, err)
 	workflow := "/api/v1/namespaces/default/workflows/kept"
@@ -89,6 +97,27 @@ func TestKeyOpensTemporal(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Code, path)
 		require.Contains(t, w.Body.String(), text)
 	}
+}
+
+// TestStrangerIsRefusedUnread sends a request without the key whose body never ends: what is kept until it ends would be
+// the stranger's to choose.
+func TestStrangerIsRefusedUnread(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t, Options{Key: "a key"})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	body, more := io.Pipe()
+	defer more.Close()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"http://"+s.Address()+"/temporal.api.workflowservice.v1.WorkflowService/StartWorkflowExecution", body)
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/grpc")
+	stranger := &http.Transport{Protocols: new(http.Protocols)}
+	stranger.Protocols.SetUnencryptedHTTP2(true)
+	answer, err := stranger.RoundTrip(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, "7", answer.Header.Get("Grpc-Status"))
 }
 
 func TestFileKeepsWorkflows(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,11 @@ const (
 	answerTime = 5 * time.Second
 	// manifestFresh is how long after its reading a manifest may be compared.
 	manifestFresh = 30 * time.Second
+	// maxKept bounds the lines of all manifests that are kept for comparing. The others are asked for again.
+	maxKept = 100_000
+	// maxMerged bounds the merged manifest of a cluster's agents here, in about the bytes that it has as JSON, because
+	// it is in one answer to Temporal. An agent with more counts as silent.
+	maxMerged, lineOverhead = 3 << 19, 200
 )
 
 // Facts are what the states need of the hub.
@@ -123,30 +129,52 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	s.mu.Lock()
 	maps.DeleteFunc(s.manifests, func(_ string, m manifest) bool { return time.Since(m.at) >= manifestFresh })
 	s.mu.Unlock()
-	manifests := make([]*fleet.AgentManifest, len(result.Agents))
+	all := merged{first: in.First, lines: map[fleet.StateRef]fleet.HeldLine{}}
 	eachKeeper(result.Agents, func(i int, agent string) {
 		lines, ok := s.readManifest(ctx, agent)
-		if !ok {
+		if !ok || !all.take(agent, lines) {
 			result.Agents[i].Silent = true
 			return
 		}
 		summary := fleet.SummaryOf(lines)
 		result.Agents[i].State = &summary
-		manifests[i] = &fleet.AgentManifest{AgentID: agent, Lines: lines}
 	})
-	known := make([]fleet.AgentManifest, 0, len(manifests))
-	for _, m := range manifests {
-		switch {
-		case m == nil:
-		case m.AgentID == in.First:
-			known = slices.Insert(known, 0, *m)
-		default:
-			known = append(known, *m)
+	// The workflow knows who is a member.
+	result.Merged = fleet.MergeHeld(slices.Collect(maps.Values(all.lines)), func(string) bool { return true })
+	return result, nil
+}
+
+// merged has the newest write of each key in the manifests that it took. Of equal writes the first agent's counts, or
+// else that of the agent with the lowest id.
+type merged struct {
+	first string
+	mu    sync.Mutex
+	lines map[fleet.StateRef]fleet.HeldLine
+	size  int
+}
+
+// take adds a manifest unless that makes it too large.
+func (m *merged) take(agent string, lines []fleet.StateLine) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := m.size
+	for _, l := range lines {
+		if _, known := m.lines[l.StateRef]; !known {
+			size += len(l.Key) + len(l.Digest) + lineOverhead
 		}
 	}
-	// The workflow knows who is a member.
-	result.Merged = fleet.MergeManifests(known, func(string) bool { return true })
-	return result, nil
+	if size > maxMerged {
+		return false
+	}
+	m.size = size
+	for _, l := range lines {
+		old, known := m.lines[l.StateRef]
+		preferred := agent == m.first || old.Holder != m.first && agent < old.Holder
+		if !known || l.Newer(old.StateLine) || preferred && !old.Newer(l) {
+			m.lines[l.StateRef] = fleet.HeldLine{StateLine: l, Holder: agent}
+		}
+	}
+	return true
 }
 
 // eachKeeper calls do concurrently for each agent that keeps state.
@@ -166,38 +194,51 @@ func (s *States) readManifest(ctx context.Context, agent string) ([]fleet.StateL
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.manifests[agent] = manifest{lines: report.Manifest, at: time.Now()}
+	delete(s.manifests, agent)
+	kept := len(report.Manifest)
+	for _, m := range s.manifests {
+		kept += len(m.lines)
+	}
+	if kept <= maxKept {
+		s.manifests[agent] = manifest{lines: report.Manifest, at: time.Now()}
+	}
 	return report.Manifest, true
 }
 
 // Compare reports what the hub's agents lack, by the manifests of the last Read.
 func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 	agents := s.facts.States(in.Cluster)
-	diffs := make([]fleet.StateDiff, len(agents))
-	eachKeeper(agents, func(i int, agent string) {
+	var mu sync.Mutex
+	var result contract.CompareStatesResult
+	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
+	room := maxMerged // for what is extra; the rest is found again
+	eachKeeper(agents, func(_ int, agent string) {
 		s.mu.Lock()
 		known, ok := s.manifests[agent]
 		s.mu.Unlock()
-		if ok && time.Since(known.at) < manifestFresh {
-			diffs[i] = fleet.DiffState(in.Want, known.lines)
-		} else if lines, ok := s.readManifest(ctx, agent); ok {
-			diffs[i] = fleet.DiffState(in.Want, lines)
+		if !ok || time.Since(known.at) >= manifestFresh {
+			known.lines, ok = s.readManifest(ctx, agent)
 		}
-	})
-	var result contract.CompareStatesResult
-	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
-	for i := range diffs {
-		d := &diffs[i]
+		if !ok {
+			return
+		}
+		d := fleet.DiffState(in.Want, known.lines)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(d.Missing)+len(d.Extra) > 0 {
-			result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: agents[i].AgentID, Behind: d.Behind()})
+			result.Lagging = append(result.Lagging, contract.AgentLag{AgentID: agent, Behind: d.Behind()})
 		}
 		for _, ref := range d.Missing {
 			missing[ref] = true
 		}
 		for _, ref := range d.Extra {
-			extra[ref] = true
+			if need := len(ref.Key) + lineOverhead; !extra[ref] && need <= room {
+				extra[ref] = true
+				room -= need
+			}
 		}
-	}
+	})
+	slices.SortFunc(result.Lagging, func(a, b contract.AgentLag) int { return strings.Compare(a.AgentID, b.AgentID) })
 	result.Missing, result.Extra = sortedRefs(missing), sortedRefs(extra)
 	return result, nil
 }

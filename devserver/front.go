@@ -1,0 +1,38 @@
+package devserver
+
+import (
+	"crypto/subtle"
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+)
+
+// front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
+// its headers: Temporal's frontend first takes up to 4 MiB of each of any number of requests into memory.
+func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
+	temporal := &http.Transport{TLSClientConfig: own, Protocols: new(http.Protocols)}
+	temporal.Protocols.SetHTTP2(true)
+	quiet := log.New(io.Discard, "", 0)
+	proxy := &httputil.ReverseProxy{Transport: temporal, FlushInterval: -1, ErrorLog: quiet,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "https", Host: frontend}) }}
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: quiet, Protocols: new(http.Protocols),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 20_000, MaxReadFrameSize: 1 << 20},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+key)) == 1 {
+				proxy.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "7") // permission denied
+			w.Header().Set("Grpc-Message", "the key is missing or wrong")
+		})}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	go func() { _ = server.Serve(l) }()
+	return server
+}
