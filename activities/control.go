@@ -29,6 +29,7 @@ type Control struct {
 	Cycles *HealingMetrics
 
 	looks looks
+	pages turns // of bulk operations
 }
 
 func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }

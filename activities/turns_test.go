@@ -8,10 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -60,7 +63,7 @@ func TestATenantLooksForServicesOneAfterAnother(t *testing.T) {
 	for range 19 {
 		select {
 		case err := <-errs:
-			require.ErrorContains(t, err, "another job or run of the tenant")
+			require.ErrorContains(t, err, "another activity of it")
 		case <-temporal.asked:
 			require.Fail(t, "it looks twice at a time")
 		}
@@ -76,6 +79,39 @@ func TestATenantLooksForServicesOneAfterAnother(t *testing.T) {
 	}
 	require.EqualValues(t, 2, temporal.all.Load())
 	began := time.Now()
-	require.ErrorContains(t, look("acme", "cache"), "another job or run of the tenant", "it rests")
+	require.ErrorContains(t, look("acme", "cache"), "another activity of it", "it rests")
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
+}
+
+// However many bulk operations a tenant has, a worker acts on a page of one at a time.
+func TestATenantsBulkPagesComeOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	temporal := &listing{asked: make(chan struct{}, 100), release: make(chan struct{})}
+	control := &activities.Control{Client: temporal, Namespace: "default"}
+	act := func(tenant string) error {
+		var suite sdktestsuite.WorkflowTestSuite
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivityWithOptions(control.BulkPage, activity.RegisterOptions{Name: contract.BulkPageActivity.Name})
+		_, err := env.ExecuteActivity(contract.BulkPageActivity.Name, cancelling(fleet.TaskFilter{Tenant: tenant}))
+		return err
+	}
+	errs := make(chan error, 5)
+	for range 5 {
+		go func() { errs <- act("acme") }()
+	}
+	<-temporal.asked
+	for range 4 {
+		select {
+		case err := <-errs:
+			require.ErrorContains(t, err, "another activity of it")
+		case <-temporal.asked:
+			require.Fail(t, "it acts on two pages at a time")
+		}
+	}
+	go func() { errs <- act("beta") }()
+	<-temporal.asked // it does not wait for acme's
+	close(temporal.release)
+	require.NoError(t, <-errs)
+	require.NoError(t, <-errs)
+	require.NoError(t, act("acme"))
 }
