@@ -27,6 +27,9 @@ type Control struct {
 	Lost prometheus.Counter
 	// Cycles measures the healing cycles; nil: nobody measures.
 	Cycles *HealingMetrics
+
+	looks looks
+	pages turns // of bulk operations
 }
 
 func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }

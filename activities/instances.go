@@ -35,8 +35,11 @@ func (a *Control) LookAtInstances(
 		seen.Agents = job.AgentsFor(&view.Cluster, in.Definition)
 	}
 	if required := in.Definition.Required(); len(required) > 0 {
-		if seen.Missing, err = a.store().Jobs().Unmet(ctx, in.Definition.Tenant, required); err != nil {
-			return seen, fmt.Errorf("look for required services: %w", err)
+		seen.Missing, err = a.looks.unmet(ctx, in.Definition.Tenant, required, func() ([]string, error) {
+			return a.store().Jobs().Unmet(ctx, in.Definition.Tenant, required)
+		})
+		if err != nil {
+			return seen, err
 		}
 	}
 	ended := make([]bool, len(in.Tasks))

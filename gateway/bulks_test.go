@@ -80,12 +80,13 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 	f.withDelivered(3, 0)
 	h := serve(t, f)
 	bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
-		`{"action":"priority","priority":"high","filter":{"cluster":"studio","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
+		`{"action":"priority","priority":"high","filter":{"cluster":"studio","tenant":"acme","labels":{"a":"b"}},"reason":"deadline"}`), http.StatusAccepted)
 	e := f.executions[contract.BulkWorkflowID(bulk.ID)]
+	require.Equal(t, "acme", e.options.Priority.FairnessKey)
 	in := e.input.(contract.BulkInput)
 	require.Equal(t, bulk.ID, in.ID)
 	require.Equal(t, fleet.PriorityHigh, in.Spec.Priority)
-	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
+	require.Equal(t, fleet.TaskFilter{Cluster: "studio", Tenant: "acme", Labels: map[string]string{"a": "b"}}, in.Spec.Filter)
 
 	e.query = func() (any, error) {
 		return contract.BulkState{Status: fleet.BulkRunning, Expected: 3,

@@ -121,7 +121,8 @@ func TimeOf(t *timestamppb.Timestamp) *time.Time {
 // Start is a workflow that is to be started.
 type Start struct {
 	Type, ID, Summary string
-	// Cluster, Tenant and Job are what it is about, for lists to find; empty: none.
+	// Cluster, Tenant and Job are what it is about, for lists to find; empty: none. Workers share their work fairly
+	// among tenants.
 	Cluster, Tenant, Job string
 	Memo                 map[string]any
 	// Join takes a running one with the same id for the one that is to be started; else that is an error of the kind
@@ -157,6 +158,7 @@ func (s Store) Start(ctx context.Context, start *Start, input any) (runID string
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(attributes...),
 		Memo:                                     start.Memo,
 		StaticSummary:                            start.Summary,
+		Priority:                                 temporal.Priority{FairnessKey: start.Tenant},
 	}, start.Type, input)
 	if err != nil {
 		return "", err
