@@ -48,6 +48,7 @@ type attempt struct {
 	leaseExpired      bool
 	state             protocol.RunningState
 	health            fleet.InstanceHealth // of an instance, by its checks
+	healthChanges     int64                // how often that has changed
 	reported          bool                 // its result was answered although its handler has not returned
 }
 
@@ -329,7 +330,7 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 	started := at.startedAt.UTC()
 	entry := protocol.RunningAttempt{
 		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
-		Beacons: at.signs.count.Load(), State: at.state, Health: at.health,
+		Beacons: at.signs.count.Load(), State: at.state, Health: at.health, HealthChanges: at.healthChanges,
 	}
 	if at.beacon > 0 {
 		age := fleet.Duration(at.signs.age().Round(time.Millisecond))

@@ -53,6 +53,9 @@ func (at *attempt) setHealth(health fleet.InstanceHealth) {
 	at.run.mu.Lock()
 	changed := at.health != health
 	at.health = health
+	if changed {
+		at.healthChanges++
+	}
 	at.run.mu.Unlock()
 	if changed {
 		at.run.pollWithin(0)

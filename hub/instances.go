@@ -51,7 +51,8 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 		t.known[a.task] = k
 	}
 	k.round = t.round
-	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Hub: hub,
+	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Changes: a.healthChanges,
+		Hub: hub,
 		Leaving: now.Before(a.session.leavingUntil)}
 }
 

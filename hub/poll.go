@@ -167,7 +167,10 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 			a.startedAt = *r.StartedAt
 		}
 	}
-	a.health = r.Health
+	if a.health != r.Health {
+		a.healthChanges++
+	}
+	a.health, a.healthChanges = r.Health, max(a.healthChanges, r.HealthChanges)
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}

@@ -121,8 +121,9 @@ type attempt struct {
 	aliveAt    time.Time
 	evacuation *contract.EvacuateInput // set while a failover by hand or a rebalance takes it off the agent
 
-	instance *fleet.InstanceOf    // set of an instance of a job
-	health   fleet.InstanceHealth // by the agent's checks
+	instance      *fleet.InstanceOf    // set of an instance of a job
+	health        fleet.InstanceHealth // by the agent's checks
+	healthChanges int64                // as it tells, or as the hub has seen
 
 	taskType, tenant string
 	queuedAt         time.Time      // when it was queued in its lane; zero: unknown

@@ -271,12 +271,12 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	if i == nil || !i.Open() || h.Attempt < i.Attempt || h.Health == "" && h.Hub != i.Hub {
 		return false // it is over, or its agent has moved to another hub
 	}
-	changed, left := h.Health != i.Health || h.Attempt != i.Attempt, h.Leaving != i.Leaving
+	changed, left := h.Health != i.Health || h.Attempt != i.Attempt || h.Changes != i.Changes, h.Leaving != i.Leaving
 	if changed && i.Proven {
 		i.Proven, i.Due = false, time.Time{}
 	}
 	if changed {
-		i.Health, i.Attempt, i.HealthAt = h.Health, h.Attempt, now
+		i.Health, i.Attempt, i.Changes, i.HealthAt = h.Health, h.Attempt, h.Changes, now
 	}
 	i.Hub, i.Leaving = h.Hub, h.Leaving
 	return changed || left
@@ -287,6 +287,8 @@ type HealthReport struct {
 	Task    string               `json:"task"`
 	Attempt int                  `json:"attempt"`
 	Health  fleet.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
-	Hub     string               `json:"hub"`
-	Leaving bool                 `json:"leaving,omitempty"` // its agent is being drained
+	// Changes counts how often it has changed, so that a break between two reports shows.
+	Changes int64  `json:"changes,omitempty"`
+	Hub     string `json:"hub"`
+	Leaving bool   `json:"leaving,omitempty"` // its agent is being drained
 }

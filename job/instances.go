@@ -76,6 +76,7 @@ type Instance struct {
 	// Health is what Hub said of this attempt, since HealthAt; empty: no agent runs it, for all that is known.
 	Health   fleet.InstanceHealth `json:"told,omitempty"`
 	Attempt  int                  `json:"attempt,omitempty"`
+	Changes  int64                `json:"health_changes,omitempty" doc:"How often its health has changed."`
 	Hub      string               `json:"hub,omitempty"`
 	HealthAt time.Time            `json:"health_at,omitzero"`
 	Leaving  bool                 `json:"leaving,omitempty" doc:"Its agent is being drained."`

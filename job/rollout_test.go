@@ -512,6 +512,14 @@ func TestHealthIsThatOfTheNewestAttempt(t *testing.T) {
 		require.Equal(t, c.now, k.FindInstance("0").Health, "%+v", c)
 	}
 	require.False(t, k.TakeHealth(HealthReport{Task: "other"}, k.now))
+
+	flaps := HealthReport{Task: task, Attempt: 2, Health: fleet.InstancePassing, Changes: 1, Hub: "b"}
+	require.True(t, k.TakeHealth(flaps, k.now))
+	flaps.Changes = 3
+	later := k.now.Add(time.Second)
+	require.True(t, k.TakeHealth(flaps, later), "it failed in between")
+	require.Equal(t, later, k.FindInstance("0").HealthAt)
+	require.False(t, k.TakeHealth(flaps, later))
 }
 
 func TestAServiceIsMovedOffAnAgentThatIsDrained(t *testing.T) {

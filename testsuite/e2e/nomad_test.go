@@ -133,10 +133,9 @@ func (c *crew) why(t *testing.T, name, words string) {
 // is set.
 func checked(t *testing.T) (health func(path, more string) string, sick *atomic.Bool) {
 	t.Helper()
-	var count atomic.Int64
 	sick = &atomic.Bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/sick" || r.URL.Path == "/flaps" && count.Add(1)%2 == 0 || r.URL.Path == "/turns" && sick.Load() {
+		if r.URL.Path == "/sick" || r.URL.Path == "/flaps" && time.Now().UnixMilli()/250%2 == 0 || r.URL.Path == "/turns" && sick.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
