@@ -17,7 +17,8 @@ type JobQuery struct {
 
 // List lists jobs.
 func (j Jobs) List(q JobQuery) *List[api.JobEntry] {
-	return list[api.JobEntry](j.c, path("jobs"), "jobs", values("cluster", q.Cluster, "tenant", q.Tenant, "troubled", q.Troubled))
+	return list[api.JobEntry](j.c, path("jobs"), "jobs", values("cluster", q.Cluster, "tenant", q.Tenant,
+		"troubled", q.Troubled))
 }
 
 // Get returns a job with its definition: that in force, or of another version.

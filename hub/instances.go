@@ -52,7 +52,7 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 	}
 	k.round = t.round
 	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Changes: a.healthChanges,
-		Hub: hub,
+		Hub:     hub,
 		Leaving: now.Before(a.session.leavingUntil)}
 }
 

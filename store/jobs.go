@@ -128,7 +128,8 @@ func (s Jobs) Page(
 		}
 		attributes := info.GetSearchAttributes().GetIndexedFields()
 		jobs = append(jobs, api.JobEntry{
-			Name: name, Type: cmp.Or(note.Type, job.Batch), Version: note.Version, Steps: note.Steps, Schedules: note.Schedules,
+			Name: name, Type: cmp.Or(note.Type, job.Batch), Version: note.Version, Steps: note.Steps,
+			Schedules:  note.Schedules,
 			Events:     note.Events,
 			Paused:     note.Paused,
 			Stopped:    note.Stopped,

@@ -329,7 +329,14 @@ func TestNomad3230UnhealthyInstancesAreReplacedFirst(t *testing.T) {
 	name := plane.UniqueID("j")
 	c.actors(t, name, job.Service, "2-crashes", ", count: 4",
 		"recovery: {mode: local_restart, restart: {delay: 1h, max_delay: 1h}}")
-	c.await(t, name, "0 running, 1 running, 2 retry_wait, 3 running")
+	require.True(t, assertEventually(func() bool { // the job knows of each whether it is well
+		for _, i := range c.await(t, name, "0 running, 1 running, 2 retry_wait, 3 running") {
+			if (i.Instance.Health == fleet.InstancePassing) != (i.Name != "2") {
+				return false
+			}
+		}
+		return true
+	}))
 	c.actors(t, name, job.Service, "well", ", count: 4", "update: {"+quickly+"}")
 	c.deployed(t, name, 2, job.DeploymentSuccessful)
 	var order []string
