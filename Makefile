@@ -50,7 +50,7 @@ MEASURES := ^TestBench\w+InSmall$$$$
 # One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure; the rest waits for timers
 # much of its time.
 test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m ./testsuite/e2e
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m ./testsuite/e2e
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m -parallel 1 -run '$(MEASURES)' ./testsuite/process
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)|$(MEASURES)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
