@@ -55,7 +55,7 @@ func TestCommandsGainNoSecrets(t *testing.T) {
 	code, said := run("env", "TEMPORAL_ADDRESS="+report.Temporal, program, "serve", "--roles", "gateway", "--insecure",
 		"--http", "127.0.0.1:0", "--audit-log", "off")
 	require.NotEqual(t, 0, code)
-	require.Contains(t, said, "Request unauthorized")
+	require.Contains(t, said, "the key is missing or wrong")
 }
 
 // TestDevForOthersAsksWhoTheyAre runs `dev` on all addresses: it makes an admin token, its own agents join, and nobody
