@@ -55,7 +55,7 @@ test: build ## run the tests but those that take minutes; never from the cache, 
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 -skip '$(PLANTS)|$(MEASURES)' $$($(GO) list ./... | grep -v '/testsuite/e2e$$')
 
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
-	$(TEST) -count=1 -timeout 20m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
+	$(TEST) -count=1 -timeout 30m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
 
 e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser
