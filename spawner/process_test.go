@@ -47,9 +47,11 @@ func (s *stand) restart(t *testing.T) {
 	if s.Process != nil {
 		s.Close()
 	}
-	var err error
-	s.Process, err = spawner.NewProcess(s.options)
-	require.NoError(t, err)
+	require.Eventually(t, func() (ready bool) { // a child of another test has the lock until it has begun its program
+		var err error
+		s.Process, err = spawner.NewProcess(s.options)
+		return err == nil
+	}, 5*time.Second, 10*time.Millisecond)
 }
 
 func (s *stand) spawn(t *testing.T, id string) fleet.Spawned {

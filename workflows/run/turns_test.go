@@ -229,6 +229,8 @@ func TestTurnsAreCancelled(t *testing.T) {
 			h.start(t, head+desk+deadline, "")
 			l := h.outcome(t)
 			require.Equal(t, map[bool]job.RunStatus{false: job.RunCancelled, true: job.RunFailed}[late], l.Status, l.Why)
+			h.mu.Lock()
+			defer h.mu.Unlock()
 			require.Equal(t, []string{"ask", "ask.0"}, h.begun)
 			require.True(t, slices.Contains([]job.StepStatus{job.StepSkipped, job.StepFailed}, l.Entry("ask").Status))
 		})
