@@ -102,7 +102,7 @@ func (r *Requires) LookAgain(after time.Duration) time.Duration {
 }
 
 // Lacking says that something waits for services that have no healthy instance.
-func (r *Requires) Lacking(missing []string) string {
+func Lacking(missing []string) string {
 	return "it waits until a healthy instance of each required service is there: none of " + strings.Join(missing, ", ")
 }
 

@@ -262,7 +262,7 @@ func (j *Job) Waiting() string {
 	if len(j.Missing) == 0 {
 		return ""
 	}
-	return (*Requires)(nil).Lacking(j.Missing)
+	return Lacking(j.Missing)
 }
 
 // TakeHealth records what a hub said of an instance's health. It reports whether that is new.

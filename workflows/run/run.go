@@ -345,12 +345,17 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 	looks := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:           contract.WorkerQueue,
 		StartToCloseTimeout: 15 * time.Second,
-		Summary:             "required services",
+		// A cancellation and the deadline are heeded between two looks.
+		ScheduleToCloseTimeout: 30 * time.Second,
+		Summary:                "required services",
 	})
 	for !over() {
 		seen, err := contract.LookAtInstancesActivity.Execute(looks, question).Get(ctx)
-		if err != nil || len(seen.Missing) == 0 {
-			return nil //nolint:nilerr // the cancellation: the activity is tried again after all other errors
+		switch {
+		case err != nil: // it took too long, or the workflow was cancelled
+			seen.Missing = r.in.Plan.Requires.Services
+		case len(seen.Missing) == 0:
+			return nil
 		}
 		now := workflow.Now(ctx)
 		wait := r.in.Plan.Requires.LookAgain(now.Sub(began))
@@ -362,7 +367,7 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) {
 			return r.continueAsNew(ctx, true)
 		}
-		r.showWaiting(ctx, r.in.Plan.Requires.Lacking(seen.Missing))
+		r.showWaiting(ctx, job.Lacking(seen.Missing))
 		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, "until it looks for required services again"), over)
 	}
 	return nil
