@@ -571,15 +571,18 @@ func TestMarksOfWaitingRuns(t *testing.T) {
 func TestARunWaitsForRequiredServices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		lacking int // looks that find none
+		lacking int  // looks that find none
+		fails   bool // these looks
 		more    string
 		cancel  bool
 		want    job.RunStatus
 	}{
-		"they come":           {lacking: 3, want: job.RunCompleted},
-		"they are there":      {want: job.RunCompleted},
-		"the deadline passes": {lacking: 1000, more: "deadline: 10m\n", want: job.RunFailed},
-		"somebody cancels it": {lacking: 1000, cancel: true, want: job.RunCancelled},
+		"they come":                           {lacking: 3, want: job.RunCompleted},
+		"they are there":                      {want: job.RunCompleted},
+		"the deadline passes":                 {lacking: 1000, more: "deadline: 10m\n", want: job.RunFailed},
+		"looks fail, and somebody cancels it": {lacking: 1000, fails: true, cancel: true, want: job.RunCancelled},
+		"looks fail, and the deadline passes": {lacking: 1000, fails: true, more: "deadline: 10m\n", want: job.RunFailed},
+		"somebody cancels it":                 {lacking: 1000, cancel: true, want: job.RunCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -589,6 +592,9 @@ func TestARunWaitsForRequiredServices(t *testing.T) {
 				require.Equal(t, []string{"db"}, in.Definition.Required())
 				if looks++; looks > c.lacking {
 					return contract.InstancesSeen{}, nil
+				}
+				if c.fails {
+					return contract.InstancesSeen{}, errors.New("Temporal is away")
 				}
 				return contract.InstancesSeen{Missing: []string{"db"}}, nil
 			}, activity.RegisterOptions{Name: contract.LookAtInstancesActivity.Name})
@@ -601,7 +607,7 @@ func TestARunWaitsForRequiredServices(t *testing.T) {
 				if c.cancel {
 					h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
 				}
-			}, 3*time.Second)
+			}, map[bool]time.Duration{false: 3 * time.Second, true: time.Minute}[c.fails])
 			h.start(t, head+c.more+"requires: {services: [db]}\nsteps:\n  a: {task: {type: echo}}\n", "")
 			require.Equal(t, c.want, h.outcome(t).Status)
 			require.Equal(t, c.want == job.RunCompleted, len(h.begun) == 1)
