@@ -28,7 +28,7 @@ type instanceScenario struct {
 	changes []string
 	sick    map[int]bool // versions whose instances do not pass
 	defined []string     // the payloads of the instances that were started
-	events  []fleet.Event
+	events  workflowtest.Sent[fleet.Event]
 	missing []string // required services without a healthy instance
 	looks   int
 }
@@ -48,7 +48,7 @@ func newInstances(t *testing.T) *instanceScenario {
 	}, activity.RegisterOptions{Name: contract.LookAtInstancesActivity.Name})
 	s.env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("gpu"), mock.Anything,
 		contract.AnnounceSignal.Name, mock.Anything).Return(func(_, _, _, _ string, arg any) error {
-		s.events = append(s.events, arg.(contract.Announcement).Events...)
+		s.events.Add(arg.(contract.Announcement).Events...)
 		return nil
 	}).Maybe()
 	s.env.RegisterActivityWithOptions(func(in contract.ChangeInstances) ([]string, error) {
@@ -163,7 +163,7 @@ func TestADeploymentIsPromotedFailedAndReverted(t *testing.T) {
 	require.Equal(t, "+0 +1 +0 +1 -0 -1 +0 -0 +0 -0 +2", s.changed())
 	require.Equal(t, []string{"1", "1", "2", "2", "3", "5", "2"}, s.defined)
 	var story []string
-	for _, e := range s.events {
+	for _, e := range s.events.All() {
 		require.Equal(t, "nightly", e.ID)
 		story = append(story, e.Outcome+" "+e.Reason)
 	}
@@ -248,5 +248,6 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	s.then(func() {})
 	s.execute()
 	require.Equal(t, "+0 +0", s.changed())
-	require.Contains(t, s.events[len(s.events)-1].Outcome, "successful", "deadlines do not run meanwhile")
+	events := s.events.All()
+	require.Contains(t, events[len(events)-1].Outcome, "successful", "deadlines do not run meanwhile")
 }

@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,8 +25,8 @@ type scenario struct {
 	t   *testing.T
 	env *sdktestsuite.TestWorkflowEnvironment
 	at  time.Duration
-	// told is what runs were told, in order.
-	told []job.Verdict
+	// told is what runs were told.
+	told workflowtest.Sent[job.Verdict]
 	// gone are the runs that have ended without a word.
 	gone []string
 	kept []contract.ScheduleJob
@@ -40,7 +41,7 @@ func newScenario(t *testing.T) *scenario {
 	s.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, contract.RunAdmittedSignal.Name,
 		mock.Anything).Return(func(_, workflowID, _, _ string, arg any) error {
 		run, _ := contract.RunOfWorkflowID(workflowID)
-		s.told = append(s.told, job.Verdict{Run: run, Admission: arg.(job.Admission)})
+		s.told.Add(job.Verdict{Run: run, Admission: arg.(job.Admission)})
 		return nil
 	})
 	s.env.RegisterActivityWithOptions(func([]string) ([]string, error) { return s.gone, nil },
@@ -71,10 +72,12 @@ func (s *scenario) ends(run string) {
 	s.then(func() { s.env.SignalWorkflow(contract.RunEndedSignal.Name, contract.RunEnded{Run: run}) })
 }
 
+// runs are the runs that were told something. Those that are told at once have no order.
 func (s *scenario) runs() (list []string) {
-	for _, v := range s.told {
+	for _, v := range s.told.All() {
 		list = append(list, v.Run)
 	}
+	slices.Sort(list)
 	return list
 }
 

@@ -27,15 +27,15 @@ type script []func(contract.RunTaskInput) (contract.AttemptReport, error)
 type taskRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	deliveries []contract.RunTaskInput
-	queues     []string // of the deliveries
-	opened     []string // agents whose lane it had opened
+	queues     []string                  // of the deliveries
+	opened     workflowtest.Sent[string] // agents whose lane it had opened
 }
 
 func newTask(t *testing.T, hub script) *taskRun {
 	t.Helper()
 	run := &taskRun{TestWorkflowEnvironment: workflowtest.NewEnvironment()}
 	worker.RegisterWorkflows(run)
-	run.onOpenLane(func(agent string) error { run.opened = append(run.opened, agent); return nil })
+	run.onOpenLane(func(agent string) error { run.opened.Add(agent); return nil })
 	run.RegisterActivityWithOptions(func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
 		run.deliveries = append(run.deliveries, in)
 		run.queues = append(run.queues, activity.GetInfo(ctx).TaskQueue)
