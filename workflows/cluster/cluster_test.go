@@ -25,11 +25,11 @@ import (
 // clusterRun is a Cluster workflow with hubs that take directives.
 type clusterRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
-	failovers []contract.FailoverInput
-	loads     map[string]int
+	loads map[string]int
 
-	mu   sync.Mutex // several hubs are told at once
-	sent []contract.Directive
+	mu        sync.Mutex // several hubs are told at once, and failovers run side by side
+	sent      []contract.Directive
+	failovers []contract.FailoverInput
 }
 
 // directives returns the directives that hubs got so far.
@@ -53,6 +53,8 @@ func newCluster(t *testing.T) *clusterRun {
 		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
 	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything,
 		mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+		run.mu.Lock()
+		defer run.mu.Unlock()
 		run.failovers = append(run.failovers, in)
 		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
 	})
