@@ -4,6 +4,7 @@ package access
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -52,7 +53,8 @@ type Identity struct {
 	Role Role
 	// Tenant limits the identity to what is of this tenant. Empty: no limit.
 	Tenant string
-	// Cluster and AgentID limit who may register agents to one cluster and one agent. Empty: no limit.
+	// Cluster and AgentID limit who may register agents to one cluster, and to one agent or, where AgentID ends with *, to
+	// those whose id begins so. Empty: no limit.
 	Cluster, AgentID string
 	// Joins says that it may register agents.
 	Joins bool
@@ -72,7 +74,13 @@ func (id *Identity) Known() bool { return id.Kind != "" }
 
 // MayJoin reports whether it may register an agent in a cluster.
 func (id *Identity) MayJoin(cluster, agent string) bool {
-	return id.Joins && (id.Cluster == "" || id.Cluster == cluster) && (id.AgentID == "" || id.AgentID == agent)
+	if !id.Joins || id.Cluster != "" && id.Cluster != cluster {
+		return false
+	}
+	if prefix, several := strings.CutSuffix(id.AgentID, "*"); several {
+		return strings.HasPrefix(agent, prefix)
+	}
+	return id.AgentID == "" || id.AgentID == agent
 }
 
 // Sees reports whether it may see and touch what is of a tenant ("": of none).

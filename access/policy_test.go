@@ -66,6 +66,10 @@ func TestWhoMayJoinAndSee(t *testing.T) {
 	require.True(t, one.MayJoin("build", "a-1"))
 	require.False(t, one.MayJoin("build", "a-2"))
 	require.False(t, admin.MayJoin("build", "a-1"))
+	several := access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build", AgentID: "a-*"}
+	require.True(t, several.MayJoin("build", "a-1"))
+	require.False(t, several.MayJoin("build", "b-1"))
+	require.False(t, several.MayJoin("other", "a-1"))
 
 	acme, nobody := access.Identity{Kind: access.KindToken, Tenant: "acme"}, access.Identity{}
 	require.True(t, acme.Sees("acme"))

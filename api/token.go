@@ -14,7 +14,7 @@ type TokenRequest struct {
 	Role      access.Role      `json:"role,omitempty" enum:"viewer,operator,admin" doc:"Of an api token: what it may do."`
 	Tenant    string           `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of an api token: the only tenant whose tasks it sees and touches. Absent: all."`
 	Cluster   string           `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the cluster that its agents may join. Required there."`
-	AgentID   string           `json:"agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the only agent that may use it. Absent: any."`
+	AgentID   string           `json:"agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*[*]?$" doc:"Of a join token: the only agent that may use it, or web-* for those whose id begins with web-. Absent: any."`
 	MaxUses   int              `json:"max_uses,omitempty" minimum:"0" maximum:"1000" doc:"Of a join token: how many agents may register with it. One that registers again, also as a new process, counts once. 0: no limit."`
 	ExpiresIn fleet.Duration   `json:"expires_in,omitempty" doc:"How long it lives, from a minute to ten years. Absent: until it is revoked."`
 }

@@ -37,7 +37,8 @@ func createCommand(a *app.App) *cobra.Command {
 		Example: `  mainstay token create ci --role operator
   mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
   mainstay token create builders --kind join --cluster build
-  mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h`,
+  mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h
+  mainstay token create web-hosts --kind join --cluster web --agent 'web-*'`,
 		Args: app.Exactly("a name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.NewToken, error) {
 		if r.Name = args[0]; r.Kind == access.APIToken && r.Role == "" {
@@ -55,7 +56,7 @@ func createCommand(a *app.App) *cobra.Command {
 	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
-	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token (default: any)")
+	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token, or 'web-*' for all whose id begins so (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0,
 		"how many agents may register with a join token; one that comes again counts once (default: any number)")
 	flags.DurationVar(
