@@ -170,6 +170,8 @@ func (i *SpawnerInfo) Refuses() string {
 // TerminateInput is the input of TerminateAgentActivity.
 type TerminateInput struct {
 	ID string `json:"id"`
+	// Cluster is the agent's. Where the spawner started the agent of this id for another cluster, it lets that one run.
+	Cluster string `json:"cluster,omitempty"`
 	// Graceful lets the agent finish, within the spawner's bound.
 	Graceful bool `json:"graceful,omitempty"`
 }

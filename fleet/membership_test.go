@@ -259,6 +259,27 @@ func TestHealthOfAMember(t *testing.T) {
 	}
 }
 
+func TestSpawnedBy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spawner, id string
+		ok          bool
+	}{
+		"by a spawner":      {"yard", "a", true},
+		"of another agent":  {"yard", "b", false},
+		"by none":           {"", "a", false},
+		"no spawner's name": {"../tasks", "a", false}, // it would be part of a task queue's name
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Member{AgentID: "a", AgentProfile: AgentProfile{
+				Metadata: map[string]string{MetadataSpawner: c.spawner, MetadataSpawnID: c.id}}}
+			_, ok := m.SpawnedBy()
+			require.Equal(t, c.ok, ok)
+		})
+	}
+}
+
 func TestDeclareDead(t *testing.T) {
 	t.Parallel()
 	joined := func() *Cluster {

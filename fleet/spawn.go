@@ -174,7 +174,7 @@ const (
 // SpawnedBy returns the spawner that started the member's present process; ok is false when none did.
 func (m *Member) SpawnedBy() (spawner string, ok bool) {
 	spawner = m.Metadata[MetadataSpawner]
-	return spawner, spawner != "" && m.Metadata[MetadataSpawnID] == m.AgentID
+	return spawner, ValidateID("spawner", spawner) == nil && m.Metadata[MetadataSpawnID] == m.AgentID
 }
 
 // maxSpawnPrefix leaves room for the rest of an agent's id.

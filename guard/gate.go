@@ -31,6 +31,10 @@ const (
 	// after a restart of its hub.
 	joinRate  = 20.0
 	joinBurst = 1000
+	// signOutRate and signOutBurst bound the ends of sessions of one token: each is a change of the workflow that has all
+	// tokens.
+	signOutRate  = 1.0
+	signOutBurst = 20
 )
 
 // Options are what a Gate needs.
@@ -69,6 +73,7 @@ type Gate struct {
 	callers      *ratelimit.Limiter // by token
 	strangers    *ratelimit.Limiter // by address
 	joining      *ratelimit.Limiter // registrations, by token
+	signOuts     *ratelimit.Limiter // by token
 	inFlight     *inFlight
 	slower       slower
 	audit        *Audit
@@ -90,6 +95,7 @@ func New(o Options) *Gate {
 		callers:      ratelimit.New(o.Rate, o.Burst),
 		strangers:    ratelimit.New(failedRate, failedBurst),
 		joining:      ratelimit.New(joinRate, joinBurst),
+		signOuts:     ratelimit.New(signOutRate, signOutBurst),
 		inFlight:     newInFlight(),
 		slower:       newSlower(),
 		audit:        o.Audit,

@@ -185,6 +185,9 @@ func (g *Gate) signOut(ctx context.Context, value string) error {
 		return err
 	}
 	access.Touch(ctx, "token", record.ID)
+	if wait := g.signOuts.Take(record.ID, 1, g.now()); wait > 0 {
+		return httpapi.RetryAfter(wait, "too many sessions of this token end at once: wait for as long as Retry-After says")
+	}
 	ended := access.EndedSession{ID: claims.ID, Token: record.ID, Expires: claims.expires()}
 	if g.endSession != nil {
 		ctx, cancel := context.WithTimeout(ctx, signOutTimeout)

@@ -101,6 +101,25 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 	require.NoError(t, here.signOut(t.Context(), "forged"), "there is nothing to end")
 }
 
+// Each sign-out is a change of the one workflow that has all tokens: those of one token must not keep admins from it.
+func TestSignOutsOfOneTokenHaveARate(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer, Tenant: "acme"})
+	other, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Admin})
+	changes := 0
+	g := s.gate(Options{EndSession: func(context.Context, access.EndedSession) error { changes++; return nil }})
+	for range signOutBurst {
+		require.NoError(t, g.signOut(t.Context(), signIn(t, g, token).Value))
+	}
+	code, _ := httpapi.Code(g.signOut(t.Context(), signIn(t, g, token).Value))
+	require.Equal(t, protocol.CodeRateLimited, code)
+	require.Equal(t, signOutBurst, changes)
+	require.NoError(t, g.signOut(t.Context(), signIn(t, g, other).Value))
+	s.pass(time.Second)
+	require.NoError(t, g.signOut(t.Context(), signIn(t, g, token).Value))
+}
+
 func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
 	t.Parallel()
 	key := []byte("of all gateways")

@@ -260,6 +260,15 @@ func (h *Host) reserve(ctx context.Context, id string) (release func(), err erro
 
 func (h *Host) terminate(ctx context.Context, in contract.TerminateInput) error {
 	defer beating(ctx)()
+	list, err := h.o.Spawner.List(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(a fleet.Spawned) bool {
+		return a.ID == in.ID && in.Cluster != "" && a.Cluster != in.Cluster
+	}) {
+		return nil // an agent of in.Cluster only said that it is this one
+	}
 	return h.o.Spawner.Terminate(ctx, in.ID, in.Graceful)
 }
 

@@ -245,7 +245,7 @@ func (s *scaling) giveUp(ctx workflow.Context, a *fleet.ScaledAgent, why string)
 
 func (s *scaling) terminate(ctx workflow.Context, a *fleet.ScaledAgent, graceful bool) error {
 	_, err := contract.TerminateAgentActivity.Execute(atSpawner(ctx, contract.SpawnerQueue(a.Spawner), terminateLimit,
-		"stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Graceful: graceful}).Get(ctx)
+		"stop "+a.AgentID), contract.TerminateInput{ID: a.AgentID, Cluster: s.in.Cluster, Graceful: graceful}).Get(ctx)
 	return err
 }
 
