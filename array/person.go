@@ -75,21 +75,19 @@ func (s *State) MayRetry(elements []int) error {
 // Retry gives elements a fresh set of attempts: those named, or all dead letters.
 func (s *State) Retry(elements []int) {
 	s.Base = s.Bundles // beyond the number of any attempt so far
-	for n := range s.Marks {
-		switch s.Marks.status(n) {
-		case DeadLetter:
-			if len(elements) > 0 && !slices.Contains(elements, n) {
-				continue
+	if len(elements) == 0 {
+		for n := range s.Marks {
+			if s.Marks.status(n) == DeadLetter {
+				elements = append(elements, n)
 			}
-		case Review, Failed:
-			if !slices.Contains(elements, n) {
-				continue
-			}
-		default:
-			continue
 		}
-		s.blame(n, "", "")
-		s.mark(n, Queued)
+	}
+	for _, n := range elements {
+		switch s.Marks.status(n) {
+		case DeadLetter, Review, Failed: // others were named before
+			s.blame(n, "", "")
+			s.mark(n, Queued)
+		}
 	}
 }
 

@@ -124,12 +124,11 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 // findLocked returns the session that the claims name, or the problem to answer with. A session belongs to one hub: the
 // cluster counts the agent there, so another hub with an older session of the same process must not use that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
-	s, directive := h.sessions[claims.Agent], h.directives[claims.Cluster]
+	if err := h.refuseEndedLocked(claims); err != nil {
+		return nil, err
+	}
+	s := h.sessions[claims.Agent]
 	switch {
-	case directive.Ended(claims.Token):
-		return nil, revokedProblem()
-	case s != nil && s.epoch > claims.Epoch:
-		return nil, fencedProblem()
 	case s == nil || claims.Hub != h.id:
 		return nil, httpapi.Problem(protocol.CodeUnknownSession,
 			"this hub does not know the session: register again with the same instance_id; running work is kept")
@@ -137,6 +136,17 @@ func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 		return s, nil
 	}
 	return nil, httpapi.Problem(protocol.CodeUnknownSession, "the session is not the agent's newest: register again")
+}
+
+// refuseEndedLocked refuses a session that an admin has ended, or whose agent has a newer one.
+func (h *Hub) refuseEndedLocked(claims sessionClaims) error {
+	if directive := h.directives[claims.Cluster]; directive.Ended(claims.Token) {
+		return revokedProblem()
+	}
+	if s := h.sessions[claims.Agent]; s != nil && s.epoch > claims.Epoch {
+		return fencedProblem()
+	}
+	return nil
 }
 
 func fencedProblem() error {
@@ -242,12 +252,20 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 		return nil, err
 	}
 	if in.Died != "" {
-		if wait := e.hub.registrations.Take(claims.Agent, 1, time.Now()); wait > 0 { // each is an update of the cluster
+		e.hub.mu.Lock()
+		err := e.hub.refuseEndedLocked(claims)
+		e.hub.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		// Each is an update of the cluster.
+		id := claims.Cluster + "/" + claims.Agent + "/" + claims.Instance
+		if wait := e.hub.registrations.Take(id, 1, time.Now()); wait > 0 {
 			return nil, httpapi.RetryAfter(wait, "this agent dies too often: wait for as long as Retry-After says")
 		}
 		e.endProven(claims, "proof of death by its supervisor: "+in.Died)
 		cluster := contract.ClusterWorkflowID(claims.Cluster)
-		_, err := contract.DeadUpdate.Send(ctx, e.hub.client, cluster, fleet.DeathProof{
+		_, err = contract.DeadUpdate.Send(ctx, e.hub.client, cluster, fleet.DeathProof{
 			AgentID: claims.Agent, Instance: claims.Instance, By: "its supervisor", Proof: in.Died})
 		switch {
 		case err == nil:

@@ -28,7 +28,11 @@ func (e endpoints) openSession(
 	if err := validateRegistration(reg); err != nil {
 		return protocol.Registered{}, err
 	}
-	if wait := e.hub.registrations.Take(reg.AgentID, 1, time.Now()); wait > 0 {
+	id := reg.Cluster + "/" + reg.AgentID
+	if resume {
+		id += "/" + reg.InstanceID // an older process must not use up what a newer one needs
+	}
+	if wait := e.hub.registrations.Take(id, 1, time.Now()); wait > 0 {
 		return protocol.Registered{}, httpapi.RetryAfter(wait,
 			"this agent id registers too often: wait for as long as Retry-After says")
 	}
@@ -69,7 +73,7 @@ func (e endpoints) openSession(
 	if e.hub.stopping {
 		return protocol.Registered{}, stoppingProblem()
 	}
-	s, err := e.hub.admitLocked(reg, token.ID, &joined, time.Now())
+	s, err := e.hub.admitLocked(reg, hostOf(ctx), token.ID, &joined, time.Now())
 	if err != nil {
 		return protocol.Registered{}, err
 	}
@@ -184,9 +188,10 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 	return nil
 }
 
-// admitLocked opens the session of a joined agent, or brings an existing one up to date.
+// admitLocked opens the session of a joined agent, or brings an existing one up to date. from is the address that it
+// registers from.
 func (h *Hub) admitLocked(
-	reg protocol.Register, token string, joined *fleet.Joined, now time.Time,
+	reg protocol.Register, from, token string, joined *fleet.Joined, now time.Time,
 ) (*session, error) {
 	epoch := joined.Epoch
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
@@ -224,7 +229,7 @@ func (h *Hub) admitLocked(
 		s.health.Rejoined()
 		s.repeat()
 	}
-	s.token, s.mistakes = token, joined.Mistakes
+	s.from, s.token, s.mistakes = from, token, joined.Mistakes
 	h.states.Rejoined(s.cluster, s.state != nil)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {

@@ -21,8 +21,11 @@ const (
 // portRest is until when nobody gets a port: as one of an agent's range, or at all.
 type portRest struct{ rests, inUse time.Time }
 
-// host is where an agent's ports are. Agents of one host share them.
-func (s *session) host() string { return cmp.Or(s.registration.Host, "agent "+s.agent) }
+// host is where an agent's ports are. Agents of one host share them. An agent names its host itself, so its address
+// belongs to it: another's ports must not be had by naming its host.
+func (s *session) host() string {
+	return cmp.Or(s.registration.Host, "agent "+s.agent) + " at " + s.from
+}
 
 // stockLocked is what a session's agent has left for a demand.
 func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {

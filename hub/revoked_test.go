@@ -56,7 +56,7 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 		defer b.mu.Unlock()
 		_, err := b.admitLocked(protocol.Register{AgentID: "n", InstanceID: "n-instance", Cluster: "c",
 			AgentProfile: fleet.AgentProfile{MaxTasks: 1}},
-			someToken, &fleet.Joined{Epoch: 9}, time.Now())
+			"", someToken, &fleet.Joined{Epoch: 9}, time.Now())
 		requireCode(t, protocol.CodeSessionRevoked, err) // its registration was on its way
 	})
 }

@@ -102,10 +102,10 @@ func TestReplacedWhileRegistering(t *testing.T) {
 		require.NoError(t, b.direct(t.Context(), newer))
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		_, err := b.admitLocked(older, "", &fleet.Joined{Epoch: 7}, time.Now())
+		_, err := b.admitLocked(older, "", "", &fleet.Joined{Epoch: 7}, time.Now())
 		require.Error(t, err)
 		require.Nil(t, b.sessions["b"])
-		_, err = b.admitLocked(older, "", &fleet.Joined{Epoch: 8}, time.Now())
+		_, err = b.admitLocked(older, "", "", &fleet.Joined{Epoch: 8}, time.Now())
 		require.NoError(t, err)
 	})
 }

@@ -20,6 +20,7 @@ type session struct {
 	agent, cluster, instance string
 	epoch                    int64
 	token                    string // id of the join token that opened it
+	from                     string // address that it registered from; empty if unknown
 	registration             protocol.Register
 	candidate                fleet.Candidate // its static part; placement sets Running and the load
 	kind                     string          // see kindOf

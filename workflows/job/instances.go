@@ -234,8 +234,12 @@ func (e *entity) instancesDue(now time.Time) bool {
 func (e *entity) waitForInstances(ctx workflow.Context, due func() bool) {
 	now := workflow.Now(ctx)
 	wait, why := lookEvery, "look after the instances"
-	for _, at := range []time.Time{e.lookAt, e.tryAt, e.job.NextStart()} {
-		if at.After(now) && at.Sub(now) < wait && (!at.Equal(e.lookAt) || e.look) {
+	next := []time.Time{e.tryAt, e.job.NextStart()}
+	if e.look {
+		next = append(next, e.lookAt)
+	}
+	for _, at := range next {
+		if at.After(now) && at.Sub(now) < wait {
 			wait, why = at.Sub(now), "until an instance is started, or the agents are looked at"
 		}
 	}

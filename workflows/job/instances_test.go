@@ -187,6 +187,27 @@ func TestASystemJobFollowsItsAgents(t *testing.T) {
 	require.Equal(t, "+a +b +c -b", s.changed())
 }
 
+// The time at which instances have passed for long enough may be just that until which looks at the agents rest. No look
+// is due then, so that must not hide it.
+func TestADeploymentGetsOnAfterALook(t *testing.T) {
+	t.Parallel()
+	s := newInstances(t)
+	s.agents, s.sick = job.Agents{Eligible: []string{"a"}}, map[int]bool{1: true}
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{By: "ada", Definition: job.Definition{Job: "nightly",
+		Type: job.System, Cluster: "gpu", Update: &job.Update{HealthyAfter: fleet.Duration(500 * time.Millisecond)},
+		Instances: &job.Instances{Task: &fleet.TaskSpec{Type: "serve"}}}})
+	s.then(func() {
+		s.env.SignalWorkflow(contract.AgentsMovedSignal.Name, "gpu")
+		s.env.SignalWorkflow(contract.InstancesHealthSignal.Name, []contract.HealthReport{{Task: s.running["a"], Attempt: 1,
+			Health: fleet.InstancePassing, Hub: "h"}})
+	})
+	s.then(func() {
+		events := s.events.All()
+		require.Equal(t, string(job.DeploymentSuccessful), events[len(events)-1].Outcome)
+	})
+	s.execute()
+}
+
 func TestInstancesAreTriedAgainAndLookedAfter(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)
