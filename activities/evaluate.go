@@ -18,7 +18,6 @@ import (
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
-	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Evaluator evaluates the expressions of runs.
@@ -37,38 +36,23 @@ type Places interface {
 }
 
 // NewEvaluator evaluates, and asks places for the lanes of tasks.
-func NewEvaluator(places Places) *Evaluator { return &Evaluator{places: places, shares: newShares()} }
-
-// shares bound the work that a worker does for the expressions of each tenant.
-type shares struct{ *ratelimit.Limiter }
+func NewEvaluator(places Places) *Evaluator {
+	return &Evaluator{places: places, shares: newShares(shareRate, shareBurst)}
+}
 
 // maxMessage and maxKey bound in bytes what a person is asked, and the value by which a job counts its runs.
 const maxMessage, maxKey = 1 << 10, 256
-
-// newShares gives each tenant half of a core, and 5 s of one at once. The unit is that of flow.Spent.
-func newShares() *shares { return &shares{ratelimit.New(5_000, 50_000)} }
-
-var errShare = errors.New("the expressions of the tenant have taken more than their share of the worker; trying again")
-
-// begin bounds the evaluations with the context that it returns. They are counted when ended is called.
-func (s *shares) begin(ctx context.Context, tenant string) (bounded context.Context, ended func(), err error) {
-	if s.Take(tenant, 0, time.Now()) > 0 {
-		return ctx, nil, errShare
-	}
-	bounded = flow.WithLimit(ctx)
-	return bounded, func() { s.Spend(tenant, flow.Spent(bounded), time.Now()) }, nil
-}
 
 // Evaluate evaluates the expressions of a run: the outputs of steps that have ended, and then what others begin with,
 // with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 	tenant, _ := fleet.CutTenant(in.Run)
-	ctx, ended, err := a.shares.begin(ctx, tenant)
+	ctx, ended, err := a.shares.begin(ctx, tenant, in.Bytes())
 	if err != nil {
 		return contract.Evaluated{}, err
 	}
 	defer ended()
-	e := evaluation{Evaluator: a, in: &in, failed: map[string]bool{}}
+	e := evaluation{Evaluator: a, in: &in, tenant: tenant, failed: map[string]bool{}}
 	for i := range in.Steps {
 		e.elements += len(in.Steps[i].Elements)
 	}
@@ -130,6 +114,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 type evaluation struct {
 	*Evaluator
 	in     *contract.EvaluateInput
+	tenant string
 	facts  flow.Facts
 	failed map[string]bool // steps whose output could not be evaluated, or not yet
 	// elements are those that the run itself carries, with those of the steps that begin.
@@ -376,6 +361,11 @@ func (e *evaluation) tasks(
 		}
 	}
 	if len(elements) > job.MaxInline {
+		ended, err := e.shares.fill(ctx, e.tenant, len(elements))
+		if err != nil {
+			return begun, err
+		}
+		defer ended()
 		return e.array(ctx, step, begun, elements)
 	}
 	if step.ForEach != nil {
@@ -435,6 +425,9 @@ func (e *evaluation) array(
 	}
 	var common *fleet.TaskSpec
 	for i, item := range elements {
+		if ctx.Err() != nil {
+			return begun, ctx.Err()
+		}
 		spec, err := e.fill(ctx, step, item, i)
 		if err == nil && !step.Dynamic {
 			common, in.Count = spec, len(elements)

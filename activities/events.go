@@ -62,7 +62,7 @@ func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
 	if types == nil {
 		types = AssignmentTypes
 	}
-	return &Dispatcher{places: places, types: types, shares: newShares(), jobs: map[jobsOn]triggered{}}
+	return &Dispatcher{places: places, types: types, shares: newShares(shareRate, shareBurst), jobs: map[jobsOn]triggered{}}
 }
 
 // DispatchEvent starts what asks for an event: the task in its data, and a run for each trigger that it matches. What
@@ -100,22 +100,32 @@ func (d *Dispatcher) DispatchEvent(
 	if err != nil {
 		return answer, fmt.Errorf("find the jobs that the event starts: %w", err)
 	}
+	if len(jobs) == 0 {
+		return answer, nil
+	}
 	event := map[string]any{}
 	for name, value := range e.Attributes {
 		event[name] = value
 	}
 	event["data"] = in.Data
-	facts, err := json.Marshal(event)
+	text, err := json.Marshal(event)
 	if err != nil {
 		return answer, fmt.Errorf("encode the event: %w", err)
 	}
-	ctx, ended, err := d.shares.begin(ctx, e.Tenant())
+	ctx, ended, err := d.shares.begin(ctx, e.Tenant(), len(text))
 	if err != nil {
 		return answer, err
 	}
 	defer ended()
+	facts, err := flow.EventFacts(text)
+	if err != nil {
+		return answer, err
+	}
 	for i := range jobs {
 		for _, trigger := range jobs[i].definition.On {
+			if ctx.Err() != nil {
+				return answer, ctx.Err()
+			}
 			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" ||
 				t.Source == e.Attr("source")) {
 				started, err := d.trigger(ctx, &in, &jobs[i], t, facts)
@@ -128,7 +138,7 @@ func (d *Dispatcher) DispatchEvent(
 
 // trigger starts the run that a trigger asks for; nil: it does not match.
 func (d *Dispatcher) trigger(
-	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts json.RawMessage,
+	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts flow.Facts,
 ) (*mesh.Dispatch, error) {
 	tenant, _ := fleet.CutTenant(j.name)
 	if err := mesh.AssertTenant(in.Event.Tenant(), tenant); err != nil {

@@ -1,19 +1,21 @@
 package activities
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
-	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Expressions of one tenant, each within its bounds, must not take the whole worker.
 func TestTenantsHaveSharesOfTheWorkForExpressions(t *testing.T) {
 	t.Parallel()
-	e := &Evaluator{shares: &shares{ratelimit.New(0.001, 10)}}
+	e := &Evaluator{shares: newShares(0.001, 10)}
 	evaluate := func(run, key string) error {
 		_, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: run, Plan: &job.Plan{}, Key: key})
 		return err
@@ -26,4 +28,55 @@ func TestTenantsHaveSharesOfTheWorkForExpressions(t *testing.T) {
 	require.NoError(t, evaluate("acme:r", costly), "a whole burst was not more than spent")
 	require.ErrorIs(t, evaluate("acme:r", "'cheap'"), errShare)
 	require.NoError(t, evaluate("beta:r", "'cheap'"))
+}
+
+type placesOfAll struct{ Places }
+
+func (placesOfAll) Place(context.Context, string, fleet.TaskSpec) (contract.TaskPlace, string, error) {
+	return contract.TaskPlace{}, "", nil
+}
+
+// The tasks of many elements take time to fill in, also where their expressions cost next to nothing.
+func TestElementsCountInTheShareOfTheirTenant(t *testing.T) {
+	t.Parallel()
+	e := &Evaluator{places: placesOfAll{}, shares: newShares(0.001, 100)}
+	begin := func(tenant string, elements int) (contract.Evaluated, error) {
+		step := job.PlannedStep{ID: "s", Dynamic: true, Step: job.Step{ForEach: &job.ForEach{Count: elements},
+			Task: &fleet.TaskSpec{Type: "hash", Cluster: "c", Payload: []byte(`{"n":"${index}"}`)}}}
+		return e.Evaluate(t.Context(), contract.EvaluateInput{Run: tenant + ":r", Plan: &job.Plan{
+			Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
+	}
+	answer, err := begin("acme", 500)
+	require.NoError(t, err)
+	require.Len(t, answer.Begin, 1)
+	require.Empty(t, answer.Begin[0].Error)
+	require.Len(t, answer.Begin[0].Array.Items, 500)
+	_, err = begin("acme", 500)
+	require.NoError(t, err, "a whole burst was not more than spent")
+	_, err = begin("acme", 1)
+	require.ErrorIs(t, err, errShare)
+	_, err = begin("beta", 1)
+	require.NoError(t, err)
+}
+
+// What events and runs have is read into memory: no tenant may have much of it at a time, nor all together.
+func TestWhatExpressionsReadAtATimeHasABound(t *testing.T) {
+	t.Parallel()
+	s := newShares(shareRate, shareBurst)
+	_, first, err := s.begin(t.Context(), "acme", readOfTenant/2+1)
+	require.NoError(t, err)
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, _, err = s.begin(soon, "acme", readOfTenant/2+1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, little, err := s.begin(t.Context(), "acme", 1<<10)
+	require.NoError(t, err)
+	little()
+	_, other, err := s.begin(t.Context(), "beta", 2*readOfTenant)
+	require.NoError(t, err, "one that is larger than all room has it alone")
+	other()
+	first()
+	_, again, err := s.begin(t.Context(), "acme", readOfTenant)
+	require.NoError(t, err)
+	again()
 }

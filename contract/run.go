@@ -165,6 +165,21 @@ type EvaluateInput struct {
 	Key string `json:"key,omitempty"`
 }
 
+// Bytes is about how much JSON the expressions read.
+func (in *EvaluateInput) Bytes() int {
+	bytes := len(in.Inputs)
+	for i := range in.Steps {
+		bytes += len(in.Steps[i].Output)
+	}
+	for i := range in.Ended {
+		bytes += len(in.Ended[i].Result) + len(in.Ended[i].Verdict)
+		for _, result := range in.Ended[i].Results {
+			bytes += len(result)
+		}
+	}
+	return bytes
+}
+
 // EndedStep is a step that has ended, with its result; with for_each, the results of its elements, null for failed
 // ones.
 type EndedStep struct {

@@ -63,20 +63,24 @@ func FactsOf(inputs, steps, run json.RawMessage) (Facts, error) {
 	return facts, nil
 }
 
-// Trigger says whether an event starts a run, with which key, and with which inputs. Event is its attributes, and its
-// data as "data".
-func (v *Evaluator) Trigger(
-	ctx context.Context, t *job.EventTrigger, event json.RawMessage,
-) (starts bool, key string, inputs json.RawMessage, err error) {
+// EventFacts reads an event: its attributes, and its data as "data".
+func EventFacts(event json.RawMessage) (Facts, error) {
 	value, err := decode(event)
 	if err != nil {
-		return false, "", nil, fmt.Errorf("read the event: %w", err)
+		return nil, fmt.Errorf("read the event: %w", err)
 	}
 	facts, err := FactsOf(nil, nil, nil)
 	if err != nil {
-		return false, "", nil, err
+		return nil, err
 	}
 	facts[varEvent] = value
+	return facts, nil
+}
+
+// Trigger says whether an event starts a run, with which key, and with which inputs.
+func (v *Evaluator) Trigger(
+	ctx context.Context, t *job.EventTrigger, facts Facts,
+) (starts bool, key string, inputs json.RawMessage, err error) {
 	if t.Where != "" {
 		if starts, err = v.Bool(ctx, t.Where, facts); err != nil || !starts {
 			return false, "", nil, errIn("where", err)
@@ -87,7 +91,8 @@ func (v *Evaluator) Trigger(
 			return false, "", nil, errIn("key", cmp.Or(err, errors.New("gives an empty text")))
 		}
 	}
-	if value, err = decode(t.Inputs); err == nil && value != nil {
+	value, err := decode(t.Inputs)
+	if err == nil && value != nil {
 		if value, err = v.render(ctx, "inputs", value, facts); err == nil {
 			inputs, err = json.Marshal(value)
 		}

@@ -444,7 +444,9 @@ func TestTriggers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			starts, key, inputs, err := v.Trigger(t.Context(), &c.trigger, []byte(event))
+			facts, err := EventFacts([]byte(event))
+			require.NoError(t, err)
+			starts, key, inputs, err := v.Trigger(t.Context(), &c.trigger, facts)
 			if c.problem != "" {
 				require.ErrorContains(t, err, c.problem)
 				return

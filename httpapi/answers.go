@@ -40,6 +40,9 @@ type countedWriter struct {
 	refused bool
 }
 
+// Unwrap lets http.ResponseController set deadlines.
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // Write implements http.ResponseWriter.
 func (w *countedWriter) Write(p []byte) (int, error) {
 	if w.refused {
