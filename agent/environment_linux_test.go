@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"mainstay.dev/mainstay/agent"
 )
@@ -19,6 +20,9 @@ const hiding = "MAINSTAY_TEST_HIDING"
 func TestEnvironmentIsHidden(t *testing.T) {
 	if os.Getenv(hiding) != "" {
 		agent.HideEnvironment()
+		flags, err := unix.FcntlInt(3, unix.F_GETFD, 0)
+		require.NoError(t, err)
+		require.NotZero(t, flags&unix.FD_CLOEXEC, "commands inherit a file that the agent was started with")
 		_, _ = os.Stdout.WriteString(os.Getenv(hiding))
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return
@@ -27,6 +31,10 @@ func TestEnvironmentIsHidden(t *testing.T) {
 	const secret = "canary-0123456789"
 	child := exec.Command("/proc/self/exe", "-test.run=^TestEnvironmentIsHidden$")
 	child.Env = []string{"PATH=/bin", hiding + "=" + secret, "LANG=C"}
+	given, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, given.Close()) }()
+	child.ExtraFiles = []*os.File{given}
 	input, err := child.StdinPipe()
 	require.NoError(t, err)
 	output, err := child.StdoutPipe()

@@ -179,7 +179,10 @@ func TestElementsAreTriedAgainOneByOne(t *testing.T) {
 	if err := s.MayRetry([]int{1}); err == nil {
 		t.Error("a completed element may be retried")
 	}
-	s.Retry(nil)
+	s.Retry([]int{2, 2})
+	if s.Counts.Queued != 1 || s.Counts.DeadLetter != 0 {
+		t.Errorf("after a retry of one, which was named twice, there are %+v", s.Counts)
+	}
 	b, ok := s.Begin(d, now)
 	if !ok || !slices.Equal(b.Elements, []int{2}) || b.Attempts[0] <= 2 {
 		t.Errorf("after a retry comes %+v", b)

@@ -2,6 +2,8 @@ package httpapi_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,4 +56,30 @@ func TestLargeAnswersAreCounted(t *testing.T) {
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
 	require.Contains(t, problemOf(t, w).Detail, "too many")
 	require.InDelta(t, 1_000_000, gate.asked, 100)
+}
+
+// A client that never sends the rest of a body must not keep its connection.
+func TestAnUnfinishedBodyEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{Gate: &fullGate{}})
+	server := httptest.NewUnstartedServer(s.Handler())
+	server.Config = s.HTTPServer()
+	server.Start()
+	defer server.Close()
+	for name, request := range map[string]string{
+		"length": "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 38\r\n\r\nabc",
+		"chunks": "GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			_, err = io.WriteString(conn, request)
+			require.NoError(t, err)
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+			answer, err := io.ReadAll(conn)
+			require.NoError(t, err, "the server closes the connection")
+			require.Contains(t, string(answer), "200 OK")
+		})
+	}
 }

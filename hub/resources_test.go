@@ -181,3 +181,20 @@ func TestWhatDoesNotFitKeepsNoSlot(t *testing.T) {
 		}
 	})
 }
+
+// An agent names its host itself. One elsewhere that names another's host gets none of that host's ports.
+func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		static, ask := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {Static: 80}}})
+		p, q := b.register("a", 4, offers("h")), b.register("b", 4, offers("h"))
+		b.Hub.mu.Lock()
+		b.sessions["b"].from = "192.0.2.7"
+		b.Hub.mu.Unlock()
+		answers := []<-chan answered{p.poll(), q.poll()}
+		b.queue(static, task("t1", ask))
+		b.queue(static, task("t2", ask))
+		for _, answer := range answers {
+			require.Len(t, (<-answer).Assignments, 1)
+		}
+	})
+}

@@ -132,3 +132,29 @@ func TestWhatARefusedTokenIsTold(t *testing.T) {
 		}
 	})
 }
+
+// What an agent may do each second must not be used up by its older processes, or by those who claim its id for another
+// cluster.
+func TestOthersDoNotUseUpAnAgentsRegistrations(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a, old := b.joinWith("a", access.Identity{Kind: access.KindJoin, ID: someToken, Joins: true})
+		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+			EndedTokens: []string{someToken}}))
+		requireCode(t, protocol.CodeSessionRevoked, (<-a.poll()).err)
+		other := b.register("b", 1)
+		claimed := protocol.Register{AgentID: "b", InstanceID: "b2", Cluster: "other",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+		for range registerBurst {
+			_, err := b.goodbye(t.Context(), &goodbyeInput{Died: "so it says",
+				Authorized: Authorized{ID: "a", Authorization: "Bearer " + old}})
+			requireCode(t, protocol.CodeSessionRevoked, err)
+			_, err = b.openSession(t.Context(), claimed, fleet.JoinToken{}, false)
+			requireCode(t, protocol.CodeAgentIDInUse, err)
+		}
+		_, err := b.openSession(t.Context(), claimed, fleet.JoinToken{}, false)
+		requireCode(t, protocol.CodeRateLimited, err)
+		b.register("a", 1, func(r *protocol.Register) { r.InstanceID = "a2" })
+		b.register("b", 1)
+		require.NotNil(t, other.session())
+	})
+}

@@ -70,7 +70,8 @@ func Read(path string) (*File, error) {
 		switch u, err := url.Parse(s.URL); {
 		case (len(s.Command) == 0) == (s.URL == ""):
 			wrong(field, "must have either command or url")
-		case s.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil):
+		case s.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+			u.RawQuery != ""):
 			wrong(field+".url", "must be like https://tools.example/mcp; a token belongs into token_env")
 		case s.TokenEnv != "" && os.Getenv(s.TokenEnv) == "":
 			wrong(field+".token_env", "the environment has no variable %s", s.TokenEnv)

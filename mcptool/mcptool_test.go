@@ -179,13 +179,14 @@ func TestALostSessionIsOpenedBeforeTheCall(t *testing.T) {
 func TestFilesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"no server":     {"servers: {}", "must name at least one server"},
-		"both":          {"servers: {s: {command: [x], url: 'http://h/mcp', tools: [a]}}", "must have either command or url"},
-		"no tools":      {"servers: {s: {command: [x]}}", "must list the tools"},
-		"idempotent":    {"servers: {s: {command: [x], tools: [a], idempotent: [b]}}", "b is not among the tools"},
-		"a secret":      {"servers: {s: {url: 'https://me:pw@h/mcp', tools: [a]}}", "a token belongs into token_env"},
-		"no variable":   {"servers: {s: {url: 'https://h', token_env: NOT_THERE, tools: [a]}}", "no variable NOT_THERE"},
-		"unknown field": {"servers: {s: {comand: [x]}}", "comand"},
+		"no server":      {"servers: {}", "must name at least one server"},
+		"both":           {"servers: {s: {command: [x], url: 'http://h/mcp', tools: [a]}}", "must have either command or url"},
+		"no tools":       {"servers: {s: {command: [x]}}", "must list the tools"},
+		"idempotent":     {"servers: {s: {command: [x], tools: [a], idempotent: [b]}}", "b is not among the tools"},
+		"a secret":       {"servers: {s: {url: 'https://me:pw@h/mcp', tools: [a]}}", "a token belongs into token_env"},
+		"a key in a URL": {"servers: {s: {url: 'https://h/mcp?key=1', tools: [a]}}", "a token belongs into token_env"},
+		"no variable":    {"servers: {s: {url: 'https://h', token_env: NOT_THERE, tools: [a]}}", "no variable NOT_THERE"},
+		"unknown field":  {"servers: {s: {comand: [x]}}", "comand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ waits in a lane goes to the first agent that is free, work that is pinned to an 
 }
 
 func printRebalance(a *app.App, r *fleet.Rebalance) error {
-	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", r.Cluster, r.Why)
+	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", r.Cluster, app.OneLine(r.Why))
 	moves := []string{"MOVES", "FROM", "TO", "TARGETS"}
 	err := app.PrintBelow(a, r.Moves, moves, func(m *fleet.RebalanceMove) []string {
 		if m.Shard != nil {

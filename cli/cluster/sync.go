@@ -50,7 +50,7 @@ Exits with an error when some still differ.`,
 func printSync(a *app.App, r *fleet.SyncReport) error {
 	text := fmt.Sprintf("Cluster %s: %s", r.Cluster, r.Status)
 	if r.Why != "" {
-		text += ": " + r.Why
+		text += ": " + app.OneLine(r.Why)
 	}
 	fmt.Fprintf(a.Stdout, "%s.\nEntries %d, digest %s; %d entries sent (%d bytes).\n\n", text, r.State.Entries,
 		r.State.Digest, r.EntriesSent, r.BytesSent)
@@ -58,9 +58,9 @@ func printSync(a *app.App, r *fleet.SyncReport) error {
 }
 
 func printClusterSync(a *app.App, k *api.ClusterSync) error {
-	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", k.Cluster, k.Why)
+	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", k.Cluster, app.OneLine(k.Why))
 	if l := k.LastSync; l != nil {
-		fmt.Fprintf(a.Stdout, "Last sync: %s, %s (%s).\n", a.Ago(&l.StartedAt), l.Status, l.Reason)
+		fmt.Fprintf(a.Stdout, "Last sync: %s, %s (%s).\n", a.Ago(&l.StartedAt), l.Status, app.OneLine(l.Reason))
 	}
 	fmt.Fprintln(a.Stdout)
 	return printMemberStates(a, k.Members)

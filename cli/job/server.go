@@ -163,13 +163,13 @@ func printPlan(a *app.App, p *api.JobPlan) error {
 		fmt.Fprintf(&b, "Job %s would change from version %d to %d:\n", p.Job, p.Version, p.Version+1)
 	}
 	for _, change := range p.Changes {
-		fmt.Fprintf(&b, "  %s\n", change)
+		fmt.Fprintf(&b, "  %s\n", app.OneLine(change))
 	}
 	for i, steps := range p.Levels {
 		fmt.Fprintf(&b, "  %d. %s\n", i+1, strings.Join(steps, ", "))
 	}
 	for _, w := range p.Warnings {
-		fmt.Fprintf(&b, "  warning: %s\n", w)
+		fmt.Fprintf(&b, "  warning: %s\n", app.OneLine(w))
 	}
 	return a.Sayf("%s", b.String())
 }
