@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
@@ -183,7 +184,9 @@ func TestTurnsContinueAsNew(t *testing.T) {
 	for n := range 9 {
 		h := newHarness(t, map[string]agent{"ask": m.play})
 		if n < 6 {
-			h.RegisterDelayedCallback(func() { h.SetContinueAsNewSuggested(true) }, time.Millisecond)
+			h.SetOnActivityStartedListener(func(*activity.Info, context.Context, converter.EncodedValues) {
+				h.SetContinueAsNewSuggested(true)
+			})
 		}
 		h.RegisterDelayedCallback(func() {
 			require.Equal(t, job.RunPaused, h.view(t).Status)
