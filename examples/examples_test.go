@@ -53,7 +53,10 @@ func TestExamples(t *testing.T) {
 			// same process, with what it runs.
 			hub.Fail(agenttest.OpResult, unavailable, unavailable, unavailable)
 			hub.Assign(protocol.Assignment{TaskID: "t2", Type: "echo", Attempt: 3, Payload: json.RawMessage(`"two"`)})
-			require.Equal(t, 3, hub.WaitRunning("t2").Attempt)
+			alone := hub.WaitPoll("t2 alone", func(p protocol.Poll) bool {
+				return len(p.Running) == 1 && p.Running[0].TaskID == "t2"
+			})
+			require.Equal(t, 3, alone.Running[0].Attempt)
 			hub.ForgetSession()
 			again := hub.WaitRegistered(2)
 			require.Equal(t, first.InstanceID, again.InstanceID)

@@ -99,6 +99,9 @@ func (e StateEntry) Line() StateLine {
 	return l
 }
 
+// maxVersion bounds the epochs and numbers of versions, so that there is always a next one.
+const maxVersion = 1 << 53
+
 // Validate checks an entry from outside.
 func (e StateEntry) Validate() error {
 	if err := e.StateRef.Validate(); err != nil {
@@ -115,8 +118,8 @@ func (e StateEntry) Validate() error {
 		return ErrJSONDepth
 	case len(e.Value) > MaxStateValue:
 		return fmt.Errorf("a value may have at most %d bytes", MaxStateValue)
-	case e.Epoch < 0 || e.Number < 1:
-		return fmt.Errorf("a version's epoch must not be negative, and its number must be 1 or more")
+	case e.Epoch < 0 || e.Number < 1 || max(e.Epoch, e.Number) > maxVersion:
+		return fmt.Errorf("a version's epoch must lie between 0 and %d, and its number between 1 and that", maxVersion)
 	}
 	return nil
 }
@@ -126,7 +129,8 @@ func (l StateLine) Validate() error {
 	if err := l.StateRef.Validate(); err != nil {
 		return err
 	}
-	if l.Epoch < 0 || l.Number < 1 || l.Size < 0 || l.Size > MaxStateValue || l.Digest != "" && !isHex(l.Digest) {
+	if l.Epoch < 0 || l.Number < 1 || max(l.Epoch, l.Number) > maxVersion || l.Size < 0 || l.Size > MaxStateValue ||
+		l.Digest != "" && !isHex(l.Digest) {
 		return fmt.Errorf(
 			"a line of a manifest has a version, a size of at most %d, and a digest of 8 to 64 hexadecimal digits", MaxStateValue)
 	}

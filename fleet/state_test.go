@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +91,8 @@ func TestStateBounds(t *testing.T) {
 		"odd digest":       func(e *StateEntry) { e.Digest = "not hexadecimal" },
 		"no number":        func(e *StateEntry) { e.Number = 0 },
 		"negative epoch":   func(e *StateEntry) { e.Epoch = -1 },
+		"the last number":  func(e *StateEntry) { e.Number = math.MaxInt64 }, // none could follow it
+		"the last epoch":   func(e *StateEntry) { e.Epoch = math.MaxInt64 },
 	} {
 		e := valid
 		change(&e)

@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -16,8 +18,8 @@ import (
 )
 
 const (
-	// joinBatch bounds the joins of one update, well under Temporal's payload limit.
-	joinBatch = 200
+	// joinBatch and joinBytes bound the joins of one update, well under what Temporal takes: 2 MiB.
+	joinBatch, joinBytes = 200, 512 << 10
 	// joinTimeout bounds one update.
 	joinTimeout = 10 * time.Second
 )
@@ -34,6 +36,7 @@ type joiner struct {
 
 type pendingJoin struct {
 	join   fleet.Join
+	bytes  int             // of it as JSON
 	answer chan joinAnswer // capacity 1
 }
 
@@ -49,7 +52,11 @@ func newJoiner(h *Hub) *joiner {
 
 // join waits for the cluster's answer.
 func (j *joiner) join(ctx context.Context, cluster string, join fleet.Join) (fleet.Joined, error) {
-	p := &pendingJoin{join: join, answer: make(chan joinAnswer, 1)}
+	text, err := json.Marshal(join)
+	if err != nil {
+		return fleet.Joined{}, fmt.Errorf("encode a join: %w", err)
+	}
+	p := &pendingJoin{join: join, bytes: len(text), answer: make(chan joinAnswer, 1)}
 	j.mu.Lock()
 	j.waiting[cluster] = append(j.waiting[cluster], p)
 	if !j.active[cluster] {
@@ -77,8 +84,9 @@ func (j *joiner) send(cluster string) {
 			j.mu.Unlock()
 			return
 		}
-		rest := batch[min(len(batch), joinBatch):]
-		batch = batch[:len(batch)-len(rest)]
+		first := firstJoins(batch)
+		rest := batch[first:]
+		batch = batch[:first]
 		j.waiting[cluster] = rest
 		j.mu.Unlock()
 
@@ -95,6 +103,16 @@ func (j *joiner) send(cluster string) {
 			}
 		}
 	}
+}
+
+// firstJoins is how many of those that wait fit into one update; at least one.
+func firstJoins(waiting []*pendingJoin) (n int) {
+	for bytes := 0; n < min(len(waiting), joinBatch); n++ {
+		if bytes += waiting[n].bytes; bytes > joinBytes && n > 0 {
+			break
+		}
+	}
+	return n
 }
 
 func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResponse, error) {
