@@ -53,8 +53,8 @@ type Identity struct {
 	Role Role
 	// Tenant limits the identity to what is of this tenant. Empty: no limit.
 	Tenant string
-	// Cluster and AgentID limit who may register agents to one cluster, and to one agent or, where AgentID ends with *, to
-	// those whose id begins so. Empty: no limit.
+	// Cluster and AgentID limit who may register agents to one cluster, and to one agent or, where AgentID ends
+	// with *, to those whose id begins so. Empty: no limit.
 	Cluster, AgentID string
 	// Joins says that it may register agents.
 	Joins bool

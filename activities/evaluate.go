@@ -357,7 +357,7 @@ func (e *evaluation) tasks(
 		var err error
 		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
 			begun.Error = "for_each: " + err.Error()
-			return begun, nil //nolint:nilerr // it is the answer
+			return begun, nil
 		}
 	}
 	if len(elements) > job.MaxInline {
@@ -379,7 +379,7 @@ func (e *evaluation) tasks(
 		spec, err := e.fill(ctx, step, item, i)
 		if err != nil {
 			begun.Tasks, begun.Error = nil, err.Error()
-			return begun, nil //nolint:nilerr // it is the answer
+			return begun, nil
 		}
 		key := step.ID
 		if step.ForEach != nil {

@@ -62,7 +62,8 @@ func NewDispatcher(places *ClusterPlaces, types []string) *Dispatcher {
 	if types == nil {
 		types = AssignmentTypes
 	}
-	return &Dispatcher{places: places, types: types, shares: newShares(shareRate, shareBurst), jobs: map[jobsOn]triggered{}}
+	return &Dispatcher{places: places, types: types, shares: newShares(shareRate, shareBurst),
+		jobs: map[jobsOn]triggered{}}
 }
 
 // DispatchEvent starts what asks for an event: the task in its data, and a run for each trigger that it matches. What

@@ -41,7 +41,9 @@ var errShare = errors.New("the expressions of the tenant have taken more than th
 
 // begin bounds the evaluations with the context that it returns, which read so many bytes of JSON. It waits while
 // others read much. What they took is counted when ended is called.
-func (s *shares) begin(ctx context.Context, tenant string, bytes int) (bounded context.Context, ended func(), err error) {
+func (s *shares) begin(
+	ctx context.Context, tenant string, bytes int,
+) (bounded context.Context, ended func(), err error) {
 	if err := s.left(tenant); err != nil {
 		return ctx, nil, err
 	}

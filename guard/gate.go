@@ -31,8 +31,8 @@ const (
 	// after a restart of its hub.
 	joinRate  = 20.0
 	joinBurst = 1000
-	// signOutRate and signOutBurst bound the ends of sessions of one token: each is a change of the workflow that has all
-	// tokens.
+	// signOutRate and signOutBurst bound the ends of sessions of one token: each is a change of the workflow that has
+	// all tokens.
 	signOutRate  = 1.0
 	signOutBurst = 20
 )

@@ -36,7 +36,8 @@ func serveAgentHealth(p probes, handler http.Handler, log *slog.Logger) (stop fu
 			r.URL.Path = healthPath
 		}
 		handler.ServeHTTP(w, r)
-	}), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	}), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10}
 	go func() { _ = server.Serve(listener) }()
 	return func() { _ = server.Close() }, nil
 }
