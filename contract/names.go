@@ -251,6 +251,15 @@ func AgentOfIdentity(identity string) (cluster, agent string, ok bool) {
 	return cluster, agent, ok
 }
 
+// AgentKey is the key of one process of an agent in Temporal's worker registry. Agents choose their instance ids
+// themselves, so an instance id alone could be another's too.
+func AgentKey(cluster, agent, instance string) string {
+	return AgentIdentity(cluster, agent) + "/" + instance
+}
+
+// InstanceOfKey is the instance id in an AgentKey of the agent with an identity.
+func InstanceOfKey(identity, key string) string { return strings.TrimPrefix(key, identity+"/") }
+
 // HubIdentity is the identity with which a hub polls lanes.
 func HubIdentity(hub string) string { return "hub/" + hub }
 

@@ -234,7 +234,7 @@ func TestAgents(t *testing.T) {
 	beat := func(agent, instance string, used int32) *workerpb.WorkerHeartbeat {
 		return &workerpb.WorkerHeartbeat{
 			WorkerIdentity:        contract.AgentIdentity("east", agent),
-			WorkerInstanceKey:     instance,
+			WorkerInstanceKey:     contract.AgentKey("east", agent, instance),
 			HeartbeatTime:         timestamppb.New(time.Unix(1_800_000_000, 0)),
 			HostInfo:              &workerpb.WorkerHostInfo{CurrentHostCpuUsage: .256},
 			ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: used, TotalProcessedTasks: 9},

@@ -33,7 +33,7 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 		plugins = append(plugins, contract.StatusPlugin(live, since))
 	}
 	return &workerpb.WorkerHeartbeat{
-		WorkerInstanceKey: s.registryKey(),
+		WorkerInstanceKey: contract.AgentKey(s.cluster, s.agent, s.instance),
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
 		HostInfo: &workerpb.WorkerHostInfo{
 			HostName: s.registration.Host, ProcessId: strconv.Itoa(s.registration.PID),
@@ -60,10 +60,6 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 	}
 }
 
-// registryKey is the session's key in the worker registry. Agents choose their instance ids themselves, so these alone
-// would be another's too.
-func (s *session) registryKey() string { return s.cluster + "/" + s.agent + "/" + s.instance }
-
 // status is the session's live status, and since when it has it.
 func (s *session) status() (fleet.AgentStatus, time.Time) {
 	switch {
@@ -80,7 +76,7 @@ func (s *session) status() (fleet.AgentStatus, time.Time) {
 // workerGone is the entry that removes a session from the registry at once.
 func (s *session) workerGone() *workerpb.WorkerHeartbeat {
 	return &workerpb.WorkerHeartbeat{
-		WorkerInstanceKey: s.registryKey(),
+		WorkerInstanceKey: contract.AgentKey(s.cluster, s.agent, s.instance),
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
 		TaskQueue:         contract.ClusterLane(s.cluster),
 		SdkName:           sdkName,

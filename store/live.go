@@ -39,8 +39,9 @@ func (s Store) liveWhere(ctx context.Context, query string) (Live, error) {
 		if err != nil {
 			return live, err
 		}
-		_, agent, _ := contract.AgentOfIdentity(heartbeat.GetWorkerIdentity())
-		live[agentProcess{agent, heartbeat.GetWorkerInstanceKey()}] = heartbeat
+		identity := heartbeat.GetWorkerIdentity()
+		_, agent, _ := contract.AgentOfIdentity(identity)
+		live[agentProcess{agent, contract.InstanceOfKey(identity, heartbeat.GetWorkerInstanceKey())}] = heartbeat
 	}
 	return live, nil
 }
