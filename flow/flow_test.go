@@ -145,6 +145,8 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:33: steps.a.on_failure: must be one of fail, partial, skip, hold"},
 		"legacy name": {head + "steps: {a: {task: {type: echo}, complete_job: true}}",
 			"f.yaml:3:33: steps.a.complete_job: is the old name: a step with terminal_sink: true completes the run with complete_run"},
+		"a marker that says no": {head + "steps: {a: {task: {type: echo}, safe_to_retry: false}}",
+			"f.yaml:3:33: steps.a.safe_to_retry: is written safety: idempotent if it is true, and safety: at_most_once if not"},
 		"another's name": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, depends_on: [a]}}",
 			"f.yaml:3:58: steps.b.depends_on: is written after: [step]"},
 		"a service": {head + "type: service\nsteps: {a: {task: {type: echo}}}",
