@@ -53,7 +53,7 @@ func (p *AgentProfile) Validate() error {
 	if err := ValidateTime("started_at", p.StartedAt); err != nil {
 		return err
 	}
-	if p.size() > maxProfile {
+	if p.Size() > maxProfile {
 		return wrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
 	}
 	return nil
@@ -63,7 +63,7 @@ func (p *AgentProfile) Validate() error {
 func (c *Cluster) ProfilesSize() int {
 	total := 0
 	for i := range c.Members {
-		total += c.Members[i].size()
+		total += c.Members[i].Size()
 	}
 	return total
 }
@@ -74,9 +74,9 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	if j.Validate() != nil {
 		return RefusedProfile
 	}
-	size, others := j.size(), *total
+	size, others := j.Size(), *total
 	if m := c.Member(j.AgentID); m != nil {
-		others -= m.size()
+		others -= m.Size()
 	}
 	if size > smallProfile && others+size > maxProfiles ||
 		len(c.Members) >= fewMembers && others+size > maxSmallProfiles {
@@ -86,8 +86,8 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	return ""
 }
 
-// size is about how long the profile's texts are as JSON, in bytes.
-func (p *AgentProfile) size() int {
+// Size is about how long the profile's texts are as JSON, in bytes.
+func (p *AgentProfile) Size() int {
 	n := sizeOfMap(p.Metadata)
 	for _, list := range [][]string{p.TaskTypes, p.Capabilities, {p.Host, p.Address, p.Zone, p.Group, p.Version}} {
 		for _, s := range list {

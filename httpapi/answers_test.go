@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/access"
@@ -82,4 +83,20 @@ func TestAnUnfinishedBodyEndsTheConnection(t *testing.T) {
 			require.Contains(t, string(answer), "200 OK")
 		})
 	}
+}
+
+// Streams extend the time for their answer while they go on, also behind the gate.
+func TestStreamsCanExtendTheirDeadline(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{Gate: &fullGate{}})
+	s.Handle(access.Open, http.MethodGet, "/stream", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+		assert.NoError(t, err)
+	}))
+	server := httptest.NewServer(s.Handler())
+	defer server.Close()
+	response, err := server.Client().Get(server.URL + "/stream")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
 }

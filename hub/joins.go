@@ -2,9 +2,7 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -18,7 +16,8 @@ import (
 )
 
 const (
-	// joinBatch and joinBytes bound the joins of one update, well under what Temporal takes: 2 MiB.
+	// joinBatch and joinBytes bound the joins of one update, and what their agents tell of themselves, well under what
+	// Temporal takes: 2 MiB.
 	joinBatch, joinBytes = 200, 512 << 10
 	// joinTimeout bounds one update.
 	joinTimeout = 10 * time.Second
@@ -36,7 +35,6 @@ type joiner struct {
 
 type pendingJoin struct {
 	join   fleet.Join
-	bytes  int             // of it as JSON
 	answer chan joinAnswer // capacity 1
 }
 
@@ -52,11 +50,7 @@ func newJoiner(h *Hub) *joiner {
 
 // join waits for the cluster's answer.
 func (j *joiner) join(ctx context.Context, cluster string, join fleet.Join) (fleet.Joined, error) {
-	text, err := json.Marshal(join)
-	if err != nil {
-		return fleet.Joined{}, fmt.Errorf("encode a join: %w", err)
-	}
-	p := &pendingJoin{join: join, bytes: len(text), answer: make(chan joinAnswer, 1)}
+	p := &pendingJoin{join: join, answer: make(chan joinAnswer, 1)}
 	j.mu.Lock()
 	j.waiting[cluster] = append(j.waiting[cluster], p)
 	if !j.active[cluster] {
@@ -108,7 +102,7 @@ func (j *joiner) send(cluster string) {
 // firstJoins is how many of those that wait fit into one update; at least one.
 func firstJoins(waiting []*pendingJoin) (n int) {
 	for bytes := 0; n < min(len(waiting), joinBatch); n++ {
-		if bytes += waiting[n].bytes; bytes > joinBytes && n > 0 {
+		if bytes += waiting[n].join.Size(); bytes > joinBytes && n > 0 {
 			break
 		}
 	}

@@ -56,7 +56,8 @@ func createCommand(a *app.App) *cobra.Command {
 	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
-	flags.StringVar(&r.AgentID, "agent", "", "the only agent that may use a join token, or 'web-*' for all whose id begins so (default: any)")
+	flags.StringVar(&r.AgentID, "agent", "",
+		"the only agent that may use a join token, or 'web-*' for all whose id begins so (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0,
 		"how many agents may register with a join token; one that comes again counts once (default: any number)")
 	flags.DurationVar(
