@@ -38,11 +38,11 @@ type bulkPage struct {
 // BulkPage acts on one page of tasks. A try after a crash may ask a task again: the update has the same id then, so the
 // task answers what it answered before.
 func (a *Control) BulkPage(ctx context.Context, in contract.BulkPageInput) (contract.BulkPageResult, error) {
-	done, err := a.pages.take(ctx, in.Spec.Filter.Tenant)
+	turn, err := a.pages.take(ctx, in.Spec.Filter.Tenant)
 	if err != nil {
 		return contract.BulkPageResult{}, err
 	}
-	defer done()
+	defer turn.done()
 	page := &bulkPage{}
 	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, page) != nil || page.Outcomes == nil {
 		if page.IDs, page.Next, err = a.read(ctx, in); err != nil {

@@ -47,12 +47,13 @@ const maxMessage, maxKey = 1 << 10, 256
 // with the lanes of their tasks. What is wrong with an expression is in the answer; an error is one to try again.
 func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 	tenant, _ := fleet.CutTenant(in.Run)
-	ctx, ended, err := a.shares.begin(ctx, tenant, in.Bytes())
+	turn, err := a.shares.begin(ctx, tenant, in.Bytes())
 	if err != nil {
 		return contract.Evaluated{}, err
 	}
-	defer ended()
-	e := evaluation{Evaluator: a, in: &in, tenant: tenant, failed: map[string]bool{}}
+	defer turn.ended()
+	ctx = turn
+	e := evaluation{Evaluator: a, in: &in, turn: turn, failed: map[string]bool{}}
 	for i := range in.Steps {
 		e.elements += len(in.Steps[i].Elements)
 	}
@@ -114,7 +115,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 type evaluation struct {
 	*Evaluator
 	in     *contract.EvaluateInput
-	tenant string
+	turn   *evaluating
 	facts  flow.Facts
 	failed map[string]bool // steps whose output could not be evaluated, or not yet
 	// elements are those that the run itself carries, with those of the steps that begin.
@@ -157,8 +158,12 @@ func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (con
 	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
 	failed, problem := entry.FailedElements(), error(nil)
 	if ended.Array != "" && len(step.Output) > 0 {
-		results, why, err := e.places.Results(ctx, ended.Array)
-		if err != nil {
+		var results map[int]json.RawMessage
+		var why string
+		if err := e.turn.aside(ctx, func() (err error) {
+			results, why, err = e.places.Results(ctx, ended.Array)
+			return err
+		}); err != nil {
 			return contract.StepOutput{}, err
 		}
 		if why != "" {
@@ -213,7 +218,7 @@ func (e *evaluation) check(
 			return answer, nil //nolint:nilerr // it is the answer
 		}
 		id := job.TaskID(e.in.Run, job.CheckKey(step.ID))
-		place, why, err := e.places.Place(ctx, id, *spec)
+		place, why, err := e.place(ctx, id, spec)
 		if err != nil {
 			return answer, err
 		}
@@ -263,7 +268,7 @@ func (e *evaluation) calls(
 		var spec *fleet.TaskSpec
 		if spec, call.Refused = flow.Call(ctx, e.in.Plan, step, &calls[i]); spec != nil {
 			id := job.TaskID(e.in.Run, job.ElementKey(step.ID, len(entry.Elements)+i))
-			place, problem, err := e.places.Place(ctx, id, *spec)
+			place, problem, err := e.place(ctx, id, spec)
 			if err != nil || problem != "" {
 				return contract.StepOutput{Step: step.ID, Error: problem}, true, err
 			}
@@ -283,8 +288,11 @@ func readCompletions(step *job.PlannedStep, ended *contract.EndedStep) (complete
 		results = append(results, &ended.Results[i])
 	}
 	for _, result := range results {
-		value, whole, output := job.Completion(*result)
-		if *result = value; whole {
+		value, output, err := job.Completion(*result)
+		if err != nil {
+			return nil, err
+		}
+		if *result = value; output != nil {
 			completes = output
 		}
 	}
@@ -348,6 +356,17 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 	return begun, nil
 }
 
+// place says where a task goes. While clusters are asked, other runs of the tenant go first.
+func (e *evaluation) place(
+	ctx context.Context, id string, spec *fleet.TaskSpec,
+) (place contract.TaskPlace, problem string, err error) {
+	err = e.turn.aside(ctx, func() (err error) {
+		place, problem, err = e.places.Place(ctx, id, *spec)
+		return err
+	})
+	return place, problem, err
+}
+
 // tasks fills in the tasks of a step, one for each element, and finds their lanes.
 func (e *evaluation) tasks(
 	ctx context.Context, step *job.PlannedStep, begun contract.BegunStep,
@@ -357,15 +376,13 @@ func (e *evaluation) tasks(
 		var err error
 		if elements, err = e.flows.Elements(ctx, step.ForEach, e.facts); err != nil {
 			begun.Error = "for_each: " + err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // it is the answer
 		}
 	}
 	if len(elements) > job.MaxInline {
-		ended, err := e.shares.fill(ctx, e.tenant, len(elements))
-		if err != nil {
+		if err := e.turn.fill(len(elements)); err != nil {
 			return begun, err
 		}
-		defer ended()
 		return e.array(ctx, step, begun, elements)
 	}
 	if step.ForEach != nil {
@@ -379,14 +396,14 @@ func (e *evaluation) tasks(
 		spec, err := e.fill(ctx, step, item, i)
 		if err != nil {
 			begun.Tasks, begun.Error = nil, err.Error()
-			return begun, nil
+			return begun, nil //nolint:nilerr // it is the answer
 		}
 		key := step.ID
 		if step.ForEach != nil {
 			key = job.ElementKey(step.ID, i)
 		}
 		id := job.TaskID(e.in.Run, key)
-		place, problem, err := e.places.Place(ctx, id, *spec)
+		place, problem, err := e.place(ctx, id, spec)
 		if err != nil {
 			return begun, err
 		}
@@ -423,22 +440,28 @@ func (e *evaluation) array(
 	if tolerate := step.Tolerate.Of(len(elements)); tolerate > 0 {
 		in.Tolerate = &tolerate
 	}
-	var common *fleet.TaskSpec
-	for i, item := range elements {
+	common, err := e.fill(ctx, step, elements[0], 0)
+	if err != nil {
+		begun.Error = fmt.Sprintf("element 0: %s", err)
+		return begun, nil
+	}
+	if in.Count = len(elements); step.Dynamic {
+		in.Count, common.Payload = 0, nil
+	}
+	id := job.TaskID(e.in.Run, step.ID)
+	place, problem, err := e.place(ctx, id, common) // before there is much in memory
+	if err != nil {
+		return begun, err
+	}
+	input := place.Input(id, *common)
+	for i := 0; i < len(elements) && step.Dynamic; i++ {
 		if ctx.Err() != nil {
 			return begun, ctx.Err()
 		}
-		spec, err := e.fill(ctx, step, item, i)
-		if err == nil && !step.Dynamic {
-			common, in.Count = spec, len(elements)
-			break
-		}
+		spec, err := e.fill(ctx, step, elements[i], i)
 		if err == nil {
 			in.Items = append(in.Items, spec.Payload)
-			if spec.Payload = nil; common == nil {
-				common = spec
-			}
-			if !reflect.DeepEqual(spec, common) {
+			if spec.Payload = nil; !reflect.DeepEqual(spec, common) {
 				err = errDiffer
 			}
 		}
@@ -447,12 +470,6 @@ func (e *evaluation) array(
 			return begun, nil
 		}
 	}
-	id := job.TaskID(e.in.Run, step.ID)
-	place, problem, err := e.places.Place(ctx, id, *common)
-	if err != nil {
-		return begun, err
-	}
-	input := place.Input(id, *common)
 	in.Spec, in.Lane = input.Spec, input.Lane
 	if err := in.Validate(); err != nil && problem == "" {
 		problem = err.Error()

@@ -29,7 +29,7 @@ type Dispatcher struct {
 	flows  flow.Evaluator
 	shares *shares
 
-	reading sync.Map // by tenant, a lock: one event looks for its jobs at a time; the others find what it found
+	reading turns // one event of a tenant looks for its jobs at a time; the others find what it found
 	mu      sync.Mutex
 	jobs    map[jobsOn]triggered
 }
@@ -51,7 +51,8 @@ type triggeredJob struct {
 }
 
 const (
-	// triggersKept is how long a change of a job's triggers may be unknown.
+	// triggersKept is how long a change of a job's triggers may be unknown, or lookRest times as long as it takes to
+	// read them all.
 	triggersKept = time.Second
 	// mostTriggered bounds the jobs that one event may start.
 	mostTriggered = 100
@@ -99,7 +100,7 @@ func (d *Dispatcher) DispatchEvent(
 	}
 	jobs, err := d.triggered(ctx, jobsOn{e.Tenant(), e.Attr("type")})
 	if err != nil {
-		return answer, fmt.Errorf("find the jobs that the event starts: %w", err)
+		return answer, err
 	}
 	if len(jobs) == 0 {
 		return answer, nil
@@ -113,11 +114,11 @@ func (d *Dispatcher) DispatchEvent(
 	if err != nil {
 		return answer, fmt.Errorf("encode the event: %w", err)
 	}
-	ctx, ended, err := d.shares.begin(ctx, e.Tenant(), len(text))
+	turn, err := d.shares.begin(ctx, e.Tenant(), len(text))
 	if err != nil {
 		return answer, err
 	}
-	defer ended()
+	defer turn.ended()
 	facts, err := flow.EventFacts(text)
 	if err != nil {
 		return answer, err
@@ -129,7 +130,7 @@ func (d *Dispatcher) DispatchEvent(
 			}
 			if t := trigger.Event; t != nil && t.Type == e.Attr("type") && (t.Source == "" ||
 				t.Source == e.Attr("source")) {
-				started, err := d.trigger(ctx, &in, &jobs[i], t, facts)
+				started, err := d.trigger(turn, &in, &jobs[i], t, facts)
 				take("job "+jobs[i].name, jobs[i].definition.Cluster, started, err)
 			}
 		}
@@ -139,26 +140,37 @@ func (d *Dispatcher) DispatchEvent(
 
 // trigger starts the run that a trigger asks for; nil: it does not match.
 func (d *Dispatcher) trigger(
-	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts flow.Facts,
-) (*mesh.Dispatch, error) {
+	turn *evaluating, in *contract.DispatchEvent, j *triggeredJob, t *job.EventTrigger, facts flow.Facts,
+) (started *mesh.Dispatch, err error) {
 	tenant, _ := fleet.CutTenant(j.name)
 	if err := mesh.AssertTenant(in.Event.Tenant(), tenant); err != nil {
 		return nil, err
 	}
-	starts, key, inputs, err := d.flows.Trigger(ctx, t, facts)
+	starts, key, inputs, err := d.flows.Trigger(turn, t, facts)
 	switch {
 	case err != nil || !starts:
 		return nil, err
 	case j.plan == nil:
 		return nil, errors.New("the job is paused: resume it, and replay the event")
 	}
-	if err := flow.CheckInputs(ctx, j.definition.Inputs, inputs); err != nil {
+	if err := flow.CheckInputs(turn, j.definition.Inputs, inputs); err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	if len(inputs) > job.MaxInputsBytes {
 		return nil, fmt.Errorf("inputs: have %d bytes; at most %d KiB are allowed: pass on where large data is",
 			len(inputs), job.MaxInputsBytes>>10)
 	}
+	err = turn.aside(turn, func() error { // while clusters are asked, others of the tenant go first
+		started, err = d.run(turn, in, j, tenant, key, inputs)
+		return err
+	})
+	return started, err
+}
+
+// run starts a run of a job.
+func (d *Dispatcher) run(
+	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, tenant, key string, inputs json.RawMessage,
+) (*mesh.Dispatch, error) {
 	plan := *j.plan
 	plan.Labels, plan.Steps = in.Event.Label(plan.Labels), slices.Clone(plan.Steps)
 	for i := range plan.Steps {
@@ -239,18 +251,20 @@ func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, 
 	if known, fresh := d.known(on); fresh {
 		return known.jobs, nil
 	}
-	lock, _ := d.reading.LoadOrStore(on.tenant, &sync.Mutex{})
-	lock.(*sync.Mutex).Lock()
-	defer lock.(*sync.Mutex).Unlock()
+	turn, err := d.reading.take(ctx, on.tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.done()
 	known, fresh := d.known(on)
 	if fresh {
 		return known.jobs, nil
 	}
 	s := d.places.Control.store()
-	known = triggered{until: time.Now().Add(triggersKept)}
+	known, began := triggered{}, time.Now()
 	for info, err := range s.Workflows(ctx, contract.JobsOn(on.tenant, on.eventType)) {
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("find the jobs that the event starts: %w", err)
 		}
 		name, _ := contract.JobOfWorkflowID(info.GetExecution().GetWorkflowId())
 		j, err := s.Jobs().Get(ctx, name)
@@ -270,6 +284,7 @@ func (d *Dispatcher) triggered(ctx context.Context, on jobsOn) ([]triggeredJob, 
 			return nil, fmt.Errorf("more than %d jobs have a trigger for it: have one job start the others", mostTriggered)
 		}
 	}
+	known.until = time.Now().Add(max(triggersKept, lookRest*time.Since(began)))
 	d.keep(on, known)
 	return known.jobs, nil
 }

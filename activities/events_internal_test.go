@@ -1,12 +1,15 @@
 package activities
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -57,4 +60,37 @@ func TestWhatEventsStartIsNotKeptForLong(t *testing.T) {
 	require.Len(t, d.jobs, 2)
 	_, fresh := d.known(jobsOn{"acme", "b"})
 	require.True(t, fresh)
+}
+
+// Reading what an event type starts asks each job. While it takes long, it is done rarely, and no event waits for it
+// within a workflow task.
+func TestReadingTriggersIsRare(t *testing.T) {
+	t.Parallel()
+	d := NewDispatcher(nil, nil)
+	turn, err := d.reading.take(t.Context(), "acme")
+	require.NoError(t, err)
+	_, err = d.triggered(t.Context(), jobsOn{"acme", "t"})
+	require.ErrorIs(t, err, errTurn, "as it is, so that the event waits by a timer")
+	turn.done()
+
+	asked := make(chan time.Duration, 2)
+	d = NewDispatcher(&ClusterPlaces{Control: &Control{Client: slowLists{took: asked}}}, nil)
+	_, err = d.triggered(t.Context(), jobsOn{"acme", "t"})
+	require.NoError(t, err)
+	require.Greater(t, time.Until(d.jobs[jobsOn{"acme", "t"}].until), 2*<-asked)
+}
+
+// slowLists is a Temporal that takes longer than triggersKept to list nothing.
+type slowLists struct {
+	client.Client
+	took chan time.Duration
+}
+
+func (l slowLists) ListWorkflow(
+	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	began := time.Now()
+	<-time.After(triggersKept / 2)
+	l.took <- time.Since(began)
+	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 }

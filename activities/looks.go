@@ -37,18 +37,18 @@ func (l *looks) unmet(
 	if unmet, fresh := l.known(tenant, asked); fresh {
 		return unmet, nil
 	}
-	done, err := l.turns.take(ctx, tenant)
+	turn, err := l.turns.take(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	if unmet, fresh := l.known(tenant, asked); fresh {
-		done()
+		turn.done()
 		return unmet, nil
 	}
 	began := time.Now()
 	unmet, err := read()
 	rest := lookRest * time.Since(began)
-	time.AfterFunc(rest, done)
+	time.AfterFunc(rest, turn.done)
 	if err != nil {
 		return nil, fmt.Errorf("look for required services: %w", err)
 	}

@@ -2,12 +2,13 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/semaphore"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/ratelimit"
 )
@@ -25,7 +26,7 @@ const (
 // shares bound what a worker does for the expressions of each tenant.
 type shares struct {
 	*ratelimit.Limiter
-	fills turns // elements of one tenant are filled in for one step at a time
+	turns turns // a tenant's expressions are evaluated one after another
 	all   *semaphore.Weighted
 
 	mu    sync.Mutex
@@ -37,38 +38,65 @@ func newShares(rate float64, burst int) *shares {
 		rooms: map[string]*semaphore.Weighted{}}
 }
 
-var errShare = errors.New("the expressions of the tenant have taken more than their share of the worker; trying again")
+var errShare = temporal.NewApplicationErrorWithOptions(
+	"the expressions of the tenant have taken more than their share of the worker; trying again",
+	contract.NotTheirTurn, temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign})
 
-// begin bounds the evaluations with the context that it returns, which read so many bytes of JSON. It waits while
-// others read much. What they took is counted when ended is called.
-func (s *shares) begin(
-	ctx context.Context, tenant string, bytes int,
-) (bounded context.Context, ended func(), err error) {
-	if err := s.left(tenant); err != nil {
-		return ctx, nil, err
+// evaluating is the turn of evaluations that read so many bytes of JSON.
+type evaluating struct {
+	*turn
+	context.Context // bounds them
+	shares          *shares
+	tenant          string
+	room            *semaphore.Weighted
+	size            int64
+}
+
+// begin waits a moment for the tenant's turn, and for room while others read much. The evaluations with the context
+// that it returns are bounded, and count in the tenant's share when they have ended.
+func (s *shares) begin(ctx context.Context, tenant string, bytes int) (*evaluating, error) {
+	if err := s.left(tenant); err != nil { // without a turn: there may be many
+		return nil, err
 	}
-	room, size := s.room(tenant), int64(min(bytes, readOfTenant))
-	if err := room.Acquire(ctx, size); err != nil {
-		return ctx, nil, err
+	turn, err := s.turns.take(ctx, tenant)
+	if err != nil {
+		return nil, err
 	}
-	if err := s.all.Acquire(ctx, size); err != nil {
-		room.Release(size)
-		return ctx, nil, err
+	e := &evaluating{turn: turn, Context: flow.WithLimit(ctx), shares: s, tenant: tenant, room: s.room(tenant),
+		size: int64(min(bytes, readOfTenant))}
+	if err = s.left(tenant); err == nil { // those before it may have taken all
+		err = e.enter(ctx)
 	}
-	release := func() {
-		s.all.Release(size)
-		room.Release(size)
-	}
-	if err := s.left(tenant); err != nil { // those before it may have taken all
-		release()
-		return ctx, nil, err
+	if err != nil {
+		turn.done()
+		return nil, err
 	}
 	s.Spend(tenant, bytes/bytesEach, time.Now())
-	bounded = flow.WithLimit(ctx)
-	return bounded, func() {
-		s.Spend(tenant, flow.Spent(bounded), time.Now())
-		release()
-	}, nil
+	return e, nil
+}
+
+// enter takes room for what is read.
+func (e *evaluating) enter(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, turnWait)
+	defer cancel()
+	err := e.room.Acquire(soon, e.size)
+	if err == nil {
+		if err = e.shares.all.Acquire(soon, e.size); err != nil {
+			e.room.Release(e.size)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		return errTurn
+	}
+	return err
+}
+
+// ended gives turn and room back, and counts what was evaluated.
+func (e *evaluating) ended() {
+	e.shares.Spend(e.tenant, flow.Spent(e), time.Now())
+	e.done()
+	e.shares.all.Release(e.size)
+	e.room.Release(e.size)
 }
 
 // left refuses a tenant that has no share left.
@@ -88,16 +116,11 @@ func (s *shares) room(tenant string) *semaphore.Weighted {
 	return s.rooms[tenant]
 }
 
-// fill counts the elements that are about to be filled in, until ended is called.
-func (s *shares) fill(ctx context.Context, tenant string, elements int) (ended func(), err error) {
-	ended, err = s.fills.take(ctx, tenant)
-	if err != nil {
-		return nil, err
+// fill counts the elements that are about to be filled in.
+func (e *evaluating) fill(elements int) error {
+	if err := e.shares.left(e.tenant); err != nil {
+		return err
 	}
-	if err := s.left(tenant); err != nil {
-		ended()
-		return nil, err
-	}
-	s.Spend(tenant, elements/elementsEach, time.Now())
-	return ended, nil
+	e.shares.Spend(e.tenant, elements/elementsEach, time.Now())
+	return nil
 }

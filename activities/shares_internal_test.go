@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,20 +62,76 @@ func TestElementsCountInTheShareOfTheirTenant(t *testing.T) {
 func TestWhatExpressionsReadAtATimeHasABound(t *testing.T) {
 	t.Parallel()
 	s := newShares(shareRate, shareBurst)
-	_, first, err := s.begin(t.Context(), "acme", readOfTenant/2+1)
+	first, err := s.begin(t.Context(), "acme", readOfTenant/2+1)
 	require.NoError(t, err)
-	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, _, err = s.begin(soon, "acme", readOfTenant/2+1)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, little, err := s.begin(t.Context(), "acme", 1<<10)
-	require.NoError(t, err)
-	little()
-	_, other, err := s.begin(t.Context(), "beta", 2*readOfTenant)
+	require.NoError(t, first.aside(t.Context(), func() error { // it has no turn meanwhile, but still its room
+		_, err := s.begin(t.Context(), "acme", readOfTenant/2+1)
+		require.ErrorIs(t, err, errTurn)
+		little, err := s.begin(t.Context(), "acme", 1<<10)
+		require.NoError(t, err)
+		little.ended()
+		return nil
+	}))
+	other, err := s.begin(t.Context(), "beta", 2*readOfTenant)
 	require.NoError(t, err, "one that is larger than all room has it alone")
-	other()
-	first()
-	_, again, err := s.begin(t.Context(), "acme", readOfTenant)
+	other.ended()
+	first.ended()
+	again, err := s.begin(t.Context(), "acme", readOfTenant)
 	require.NoError(t, err)
-	again()
+	again.ended()
+}
+
+// slowPlaces are asked by runs of one tenant at a time, until they answer.
+type slowPlaces struct {
+	placesOfAll
+	asked, answer chan struct{}
+}
+
+func (p slowPlaces) Place(ctx context.Context, id string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+	p.asked <- struct{}{}
+	<-p.answer
+	return p.placesOfAll.Place(ctx, id, spec)
+}
+
+// However many runs of a tenant begin together, a worker evaluates for one at a time: each may take a second of a core
+// before it counts. One that waits for a cluster keeps nobody waiting.
+func TestRunsOfATenantAreEvaluatedOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	places := slowPlaces{asked: make(chan struct{}), answer: make(chan struct{})}
+	e := &Evaluator{places: places, shares: newShares(0.001, 10)}
+	begin := func(run string) error {
+		step := job.PlannedStep{ID: "s", Step: job.Step{Task: &fleet.TaskSpec{Type: "hash", Cluster: "c"}}}
+		_, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: run, Plan: &job.Plan{
+			Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
+		return err
+	}
+	held, err := e.shares.begin(t.Context(), "acme", 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, begin("acme:r"), errTurn)
+	held.ended()
+	ended := make(chan error)
+	for range 3 {
+		go func() { ended <- begin("acme:r") }()
+		<-places.asked // each while those before it wait
+	}
+	close(places.answer)
+	for range 3 {
+		require.NoError(t, <-ended)
+	}
+	// Those that were let in before the share was used up cannot be many.
+	costly := func() error {
+		_, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: "beta:r", Plan: &job.Plan{},
+			Key: "string(lists.range(300).all(a, lists.range(300).all(b, a + b >= 0)))"})
+		return err
+	}
+	for range 20 {
+		go func() { ended <- costly() }()
+	}
+	evaluated := 0
+	for range 20 {
+		if err := <-ended; err == nil {
+			evaluated++
+		}
+	}
+	require.LessOrEqual(t, evaluated, 2, "one that is let in, and one that brings the share to its end")
 }

@@ -135,6 +135,11 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 		return t, false, fmt.Errorf("read task %s: %w", held.TaskID, err)
 	}
 	t.Status = task.Status
+	for i := range task.Attempts {
+		if at := &task.Attempts[i]; at.Number <= held.Attempt && at.Outcome == fleet.AttemptReturned {
+			t.RetryCount--
+		}
+	}
 	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool {
 		return at.Number > held.Attempt && at.AgentID != ""
 	})

@@ -186,7 +186,8 @@ func TestProgressMessage(t *testing.T) {
 	proceed := make(chan struct{})
 	start(t, hub, nil, map[string]agent.Handler{"talk": func(_ context.Context, task *agent.Task) (any, error) {
 		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) +
-			"é and more"})
+			"é and more", EstimatedDuration: fleet.Duration(time.Minute)})
+		task.ReportProgress(fleet.Progress{Percent: 130, Step: "two", Message: string(make([]byte, 999)) + "é"})
 		if err := task.SaveCheckpoint(1); err != nil { // sends a poll
 			return nil, err
 		}
@@ -202,6 +203,7 @@ func TestProgressMessage(t *testing.T) {
 	require.Equal(t, 100, poll.Running[0].Progress.Percent)
 	require.Equal(t, "two", poll.Running[0].Progress.Step)
 	require.Len(t, poll.Running[0].Progress.Message, 999, "cut at a character")
+	require.Equal(t, fleet.Duration(time.Minute), poll.Running[0].Progress.EstimatedDuration, "until another is given")
 	close(proceed)
 	hub.WaitResult("t1")
 }

@@ -82,6 +82,9 @@ func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
 	return err
 }
 
+// errNoHTTP does not say what was answered: a check may ask any port of its machine.
+var errNoHTTP = errors.New("what listens there did not answer as HTTP does")
+
 func checkHTTP(ctx context.Context, c *fleet.HTTPCheck) error {
 	path := c.Path
 	if path == "" {
@@ -93,6 +96,9 @@ func checkHTTP(ctx context.Context, c *fleet.HTTPCheck) error {
 		return err
 	}
 	answer, err := checks.Do(request)
+	if _, network := errors.AsType[*net.OpError](err); err != nil && !network && ctx.Err() == nil {
+		return errNoHTTP // the error of net/http has what came instead
+	}
 	if err != nil {
 		return err
 	}

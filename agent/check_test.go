@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,4 +63,25 @@ func TestChecksOfInstances(t *testing.T) {
 			require.Equal(t, c.passes, at.check(t.Context(), &c.check) == nil)
 		})
 	}
+}
+
+// A check may ask any port of its machine, and must not tell what is said there.
+func TestCheckDoesNotTellWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 token=abc123 OK\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	require.ErrorIs(t, checkHTTP(t.Context(), &fleet.HTTPCheck{Port: fleet.Port(port)}), errNoHTTP)
 }

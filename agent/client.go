@@ -73,6 +73,7 @@ func (c *client) close() {
 // current is the hub in use. rotate moves on from a failed one, unless another goroutine already has.
 func (c *client) current() int       { return int(c.hub.Load()) }
 func (c *client) rotate(failed int)  { c.hub.CompareAndSwap(int64(failed), int64(c.after(failed))) }
+func (c *client) use(hub int)        { c.hub.Store(int64(hub)) }
 func (c *client) after(hub int) int  { return (hub + 1) % len(c.urls) }
 func (c *client) url(hub int) string { return c.urls[hub] }
 

@@ -43,7 +43,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
 	}
 	g.lease, g.grace = leaseOf(task), task.stopGrace()
-	g.order(append(start, g.leaseOrder()...))
+	_, _ = g.socket.Write(append(start, g.leaseOrder()...)) // an error means that the guard has ended
 	end, err := g.watch(ctx)
 	if g.failed != 0 {
 		return end, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: g.failed}
@@ -51,16 +51,24 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 	return end, err
 }
 
+// guardLimit is how long a guard has to kill its tree before the agent kills both; leaseLimit, when the lease has run
+// out. It also bounds an order.
+const (
+	guardLimit = time.Second
+	leaseLimit = 100 * time.Millisecond
+)
+
 // guarded is a command's guard process as the agent has it.
 type guarded struct {
-	process *exec.Cmd
-	socket  *os.File
-	lease   *lease
-	grace   time.Duration        // between SIGTERM and SIGKILL
-	reports chan proctree.Report // closed when the guard has ended
-	output  chan struct{}        // closed when nobody can write to the command's output any more
-	pipes   []*os.File
-	failed  syscall.Errno // why the command could not be started
+	process  *exec.Cmd
+	socket   *os.File
+	lease    *lease
+	leaseEnd <-chan time.Time     // of the lease that the guard was told last
+	grace    time.Duration        // between SIGTERM and SIGKILL
+	reports  chan proctree.Report // closed when the guard has ended
+	output   chan struct{}        // closed when nobody can write to the command's output any more
+	pipes    []*os.File
+	failed   syscall.Errno // why the command could not be started
 }
 
 // startGuard starts the guard. Its output is the command's, and goes to cmd's.
@@ -130,8 +138,12 @@ func (g *guarded) close() {
 	closeAll(g.pipes)
 }
 
-// order sends the guard a message. Errors do not matter: the guard has ended then.
-func (g *guarded) order(message []byte) { _, _ = g.socket.Write(message) }
+// order sends the guard a short message, which is written as a whole or not at all. Errors do not matter: the guard has
+// ended then, or it is stopped and has left so much unread that nothing fits in, and the agent does its work.
+func (g *guarded) order(message []byte) {
+	_ = g.socket.SetWriteDeadline(time.Now().Add(leaseLimit))
+	_, _ = g.socket.Write(message)
+}
 
 // watch follows the command to its end. When ctx ends, the command gets SIGTERM and its tree SIGKILL after a while, or
 // at once if the lease has run out. When the command has ended, the rest of the tree is killed once nothing holds its
@@ -139,27 +151,41 @@ func (g *guarded) order(message []byte) { _, _ = g.socket.Write(message) }
 func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 	defer g.close()
 	var end commandEnd
-	var kill <-chan time.Time
+	var kill, overdue <-chan time.Time
 	told, output := ctx.Done(), g.output
 	ended, empty, stopped := false, false, false
+	killWithin := func(d time.Duration) {
+		g.order(proctree.Kill())
+		if overdue == nil {
+			overdue = time.After(d)
+		}
+	}
 	for !empty {
 		select {
 		case <-told:
 			told, stopped = nil, true
 			if errors.Is(context.Cause(ctx), ErrLeaseExpired) {
-				g.order(proctree.Kill()) // another agent may start the same work at any moment
+				killWithin(leaseLimit) // another agent may start the same work at any moment
 				continue
 			}
 			g.order(proctree.Terminate())
 			kill = time.After(g.grace)
+		case <-g.leaseEnd: // perhaps while a cancelled command still has its grace
+			killWithin(leaseLimit)
 		case <-kill:
-			g.order(proctree.Kill())
+			killWithin(guardLimit)
+		case <-overdue: // the command may have stopped its guard
+			proctree.KillBelow(g.process.Process.Pid)
+			_ = g.process.Process.Kill()
 		case <-g.lease.renewed():
 			g.order(g.leaseOrder())
 		case <-output:
 			output = nil
 		case r, open := <-g.reports:
 			switch {
+			case !open && ended:
+				_ = g.died()
+				return end, nil
 			case !open:
 				return end, g.died()
 			case r.Ended:
@@ -173,12 +199,13 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 			empty = r.Empty
 		}
 		if ended && output == nil && !stopped {
-			g.order(proctree.Kill()) // what it left in the background
+			killWithin(guardLimit) // what it left in the background
 		}
 	}
-	err := g.process.Wait()
+	_ = g.process.Process.Kill() // it has nothing left to do, even when it was stopped at the last instant
+	_ = g.process.Wait()
 	g.awaitOutput()
-	return end, err
+	return end, nil
 }
 
 // died handles a guard that was killed: its command died with it, and died kills the rest of the tree.
@@ -245,5 +272,6 @@ func (g *guarded) leaseOrder() []byte {
 	if end.IsZero() {
 		return nil
 	}
+	g.leaseEnd = time.After(time.Until(end))
 	return proctree.Lease(now + time.Until(end))
 }

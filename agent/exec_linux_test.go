@@ -1,10 +1,11 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,6 +85,39 @@ func TestExecLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// stops stops the command's guard, over and over.
+const stops = `kill -STOP $PPID; (while :; do kill -STOP $PPID; sleep 0.02; done) >/dev/null 2>&1 &
+`
+
+func TestExecWhoseGuardIsStopped(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*protocol.Assignment)
+		then    func(*agenttest.Hub)
+		outcome fleet.AttemptOutcome
+	}{
+		"cancelled": {outcome: fleet.AttemptCancelled, then: func(hub *agenttest.Hub) {
+			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+		}},
+		"timed out": {outcome: fleet.AttemptTimedOut,
+			change: func(a *protocol.Assignment) { a.Timeout = fleet.Duration(2 * time.Second) }},
+		"its lease has run out": {outcome: fleet.AttemptCancelled,
+			change: func(a *protocol.Assignment) { a.RetrySafety = fleet.Fenced },
+			then:   func(hub *agenttest.Hub) { hub.WithholdLease(true) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub, dir := begin(t, stops+family+"sleep 1000; true", c.change)
+			if c.then != nil {
+				c.then(hub)
+			}
+			result := hub.WaitResult("t1")
+			requireNothingLeft(t, dir, "command", "child", "grandchild", "daemon")
+			require.Equal(t, c.outcome, result.Outcome, result.Error)
+		})
+	}
+}
+
 func TestExecReadsWhatTheBackgroundStillWrites(t *testing.T) {
 	t.Parallel()
 	result := execute(t, `{"command":["sh","-c","(sleep 0.3; echo late) & echo early"]}`)
@@ -102,30 +136,82 @@ func TestExecWhoseGuardIsKilled(t *testing.T) {
 	require.Equal(t, fleet.AttemptFailed, result.Outcome)
 	require.Contains(t, result.Error, "the command's guard process was ended by something else (signal: killed)")
 	daemon := readPID(t, filepath.Join(dir, "daemon")) // without a cgroup nobody finds it
-	_ = syscall.Kill(daemon, syscall.SIGKILL)
+	if group, err := syscall.Getpgid(daemon); err == nil {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
 }
 
+// TestExecEndsWithItsLeaseWhateverTheAgentDoes: the grace of a cancelled command does not go beyond the lease.
 func TestExecEndsWithItsLeaseWhateverTheAgentDoes(t *testing.T) {
 	t.Parallel()
-	hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 500 * time.Millisecond, Lease: 2 * time.Second})
+	for name, before := range map[string]string{"the guard ends it": "", "its guard is stopped": stops} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 500 * time.Millisecond, Lease: 2 * time.Second})
+			dir := t.TempDir()
+			payload, err := json.Marshal(agent.ExecPayload{Dir: dir,
+				Command: []string{"sh", "-c", before + family + "sleep 1000; true"}})
+			require.NoError(t, err)
+			cancelled := make(chan error, 1)
+			handler := func(ctx context.Context, task *agent.Task) (any, error) {
+				context.AfterFunc(ctx, func() { cancelled <- context.Cause(ctx) })
+				return agent.ExecHandler()(ctx, task)
+			}
+			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: handler})
+			hub.WaitRegistered(1)
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: fleet.Fenced,
+				Instance: &fleet.InstanceOf{Job: "j", Name: "0", StopGrace: fleet.Duration(time.Hour)}})
+			require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second,
+				5*time.Millisecond)
+			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
+			require.ErrorIs(t, <-cancelled, agent.ErrCancelled)
+			hub.Stop()
+			requireEnds(t, dir)
+			hub.Start() // so that the agent can say goodbye
+		})
+	}
+}
+
+// requireEnds waits until the deaf family has ended.
+func requireEnds(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"child", "grandchild", "daemon"} {
+		pid := readPID(t, filepath.Join(dir, name))
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+		require.Eventually(t, func() bool { return gone(pid) }, 20*time.Second, 5*time.Millisecond, "%s lives on", name)
+	}
+}
+
+// execIn has this test run a command in a folder, in a process of its own.
+const execIn = "MAINSTAY_TEST_EXEC_IN"
+
+// TestExecWhoseAgentIsKilled runs an agent's handler in a process that is killed while the guard is stopped.
+func TestExecWhoseAgentIsKilled(t *testing.T) {
+	if dir := os.Getenv(execIn); dir != "" {
+		payload, err := json.Marshal(agent.ExecPayload{Dir: dir,
+			Command: []string{"sh", "-c", "kill -STOP $PPID\n" + family + "sleep 1000; true"}})
+		require.NoError(t, err)
+		_, err = agent.ExecHandler()(t.Context(), &agent.Task{Payload: payload})
+		require.NoError(t, err)
+		return
+	}
+	t.Parallel()
 	dir := t.TempDir()
-	payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", family + "sleep 1000; true"},
-		Dir: dir})
-	require.NoError(t, err)
-	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
-	hub.WaitRegistered(1)
-	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, RetrySafety: fleet.Fenced})
+	child := exec.Command("/proc/self/exe", "-test.run=^TestExecWhoseAgentIsKilled$")
+	child.Env = append(os.Environ(), execIn+"="+dir, fleet.EnvSpawnID+"=spawned-1")
+	require.NoError(t, child.Start())
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
 	require.Eventually(t, func() bool { return exists(filepath.Join(dir, "command")) }, 20*time.Second,
 		5*time.Millisecond)
-	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
-	hub.Stop()
-	var family []int
-	for _, name := range []string{"child", "grandchild", "daemon"} {
-		family = append(family, readPID(t, filepath.Join(dir, name)))
-	}
-	require.Eventually(t, func() bool { return !slices.ContainsFunc(family, func(pid int) bool { return !gone(pid) }) },
-		4*time.Second, 5*time.Millisecond, "the 5 s that a cancelled command has do not go beyond the lease")
-	hub.Start() // so that the agent can say goodbye
+	guard := parentOf(t, readPID(t, filepath.Join(dir, "command")))
+	environment, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(guard), "environ"))
+	require.NoError(t, err, "a spawner of the same user must see the guard: see agent/proctree")
+	require.Contains(t, string(environment), fleet.EnvSpawnID+"=spawned-1")
+	require.NoError(t, child.Process.Kill())
+	requireEnds(t, dir)
 }
 
 func TestAgentSaysThatItEndsProcessTrees(t *testing.T) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -19,7 +20,7 @@ const (
 	// checkpointBudget bounds the checkpoints of one poll, in bytes. The rest goes with the next poll.
 	checkpointBudget = 2 << 20
 	// lastPollLimit bounds the wait until a hub has taken the last poll.
-	lastPollLimit = 500 * time.Millisecond
+	lastPollLimit = 2 * time.Second
 	// When a hub answers at once without work, over and over, the agent polls more slowly after a few such answers.
 	quickAnswer = 50 * time.Millisecond
 	quickFree   = 3
@@ -52,10 +53,12 @@ func (r *run) poll(retry *backoff.Backoff) error {
 	const most = 2
 	answers := make(chan pollAnswer, most+1) // the last poll may come on top
 	open := 0
-	send := func() {
+	polls := r.look.ofHub(r.work)
+	send := func() (sequence int64) {
 		p := r.nextPoll()
 		open++
-		r.background.Go(func() { answers <- r.send(p) })
+		r.background.Go(func() { answers <- r.send(polls, p) })
+		return p.body.Sequence
 	}
 	early := time.NewTimer(time.Hour)
 	defer early.Stop()
@@ -69,11 +72,14 @@ func (r *run) poll(retry *backoff.Backoff) error {
 		select {
 		case <-r.loopCtx.Done():
 			if errors.Is(ended(r.loopCtx), errDrained) {
-				send()
-				awaitTaken(answers)
+				awaitTaken(answers, send())
 			}
 			return ended(r.loopCtx)
 		case <-r.wake:
+		case found := <-r.look.found:
+			if r.leaves(found) {
+				return found
+			}
 		case <-early.C:
 			send()
 		case answer := <-answers:
@@ -96,6 +102,11 @@ func (r *run) poll(retry *backoff.Backoff) error {
 				continue
 			}
 			r.confirmed(answer.poll, answer.polled.LeaseHeld)
+			if answer.polled.LeaseHeld {
+				r.lookElsewhere(answer.poll.session.hub)
+			} else {
+				r.look.renewed()
+			}
 			r.returnUnreadable(answer.polled)
 			began := r.accept(r.inTime(answer))
 			if quick++; began+len(answer.polled.Unreadable) > 0 || time.Since(answer.poll.sentAt) > quickAnswer {
@@ -125,14 +136,14 @@ func (r *run) returnUnreadable(p protocol.ReadPolled) {
 }
 
 // awaitTaken waits until a hub has taken the agent's last poll, which lists nothing, so that no assignment is on its
-// way at the goodbye. The hub confirms it by answering the superseded poll.
-func awaitTaken(answers <-chan pollAnswer) {
+// way at the goodbye. The hub confirms it by answering the poll before it, which it supersedes.
+func awaitTaken(answers <-chan pollAnswer, last int64) {
 	limit := time.NewTimer(lastPollLimit)
 	defer limit.Stop()
 	for {
 		select {
 		case answer := <-answers:
-			if len(answer.polled.Assignments) == 0 {
+			if answer.poll.body.Sequence >= last-1 && len(answer.polled.Assignments) == 0 {
 				return
 			}
 		case <-limit.C:
@@ -182,9 +193,9 @@ func (r *run) nextPoll() sentPoll {
 	return p
 }
 
-func (r *run) send(p sentPoll) pollAnswer {
+func (r *run) send(ctx context.Context, p sentPoll) pollAnswer {
 	answer := pollAnswer{poll: p}
-	answer.err = r.client.send(r.work, r.client.polls, request{
+	answer.err = r.client.send(ctx, r.client.polls, request{
 		hub: p.session.hub, method: http.MethodPost, path: r.client.path(protocol.PollPath, ""), token: p.session.token,
 		body: p.body, timeout: p.session.interval + pollMargin,
 	}, &answer.polled)
@@ -259,8 +270,6 @@ func (r *run) obey(commands []protocol.Command) {
 			r.interrupt(c, ErrDropped, EventDropped)
 		case protocol.CommandRole:
 			r.takeRole(c)
-		case protocol.CommandStop:
-			r.stop("the hub asked for it: " + c.Reason)
 		case protocol.CommandLog:
 			r.shipLog(c)
 		case protocol.CommandState, protocol.CommandSync:

@@ -40,6 +40,7 @@ type run struct {
 	// of the newest poll; it grows over the life of the process, so no hub takes a new poll for an old one
 	sequence  int64
 	answered  int64 // the newest poll whose answer was read; only the loop uses it
+	look      hubLook
 	polledAt  time.Time
 	pollAt    time.Time // when to poll although a poll is held; zero: never
 	attempts  map[attemptKey]*attempt
@@ -77,6 +78,7 @@ func newRun(ctx context.Context, a *Agent) *run {
 		startedAt: time.Now(),
 		wake:      make(chan struct{}, 1),
 		attempts:  map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
+		look: newHubLook(),
 	}
 	outlive := context.WithoutCancel(ctx)
 	r.work, r.endWork = context.WithCancelCause(outlive)
@@ -109,8 +111,11 @@ func (r *run) loop() error {
 		if end := endOf(err); end != nil {
 			return end
 		}
-		switch code(err) {
-		case protocol.CodeUnknownSession, protocol.CodeUnauthorized:
+		_, moves := errors.AsType[*movedHub](err)
+		switch code := code(err); {
+		case moves:
+			r.reconnecting(r.sessionNow().hub, err)
+		case code == protocol.CodeUnknownSession, code == protocol.CodeUnauthorized:
 			// The session is gone, and the work goes on: register again at once, then more slowly.
 			if r.reconnecting(r.sessionNow().hub, err); retry.Next() > reconnectFirst {
 				retry.Pause(r.loopCtx)

@@ -136,8 +136,8 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 	running := len(r.attempts)
 	r.mu.Unlock()
 	url := r.client.url(hub)
-	r.agent.log.Info("Registered", "hub", url, "hub_id", answer.HubID, "epoch", answer.Epoch, "running", running)
 	r.reportSession(hub, answer.SessionToken)
+	r.agent.log.Info("Registered", "hub", url, "hub_id", answer.HubID, "epoch", answer.Epoch, "running", running)
 	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch,
 		HeartbeatInterval: answer.HeartbeatInterval.Std(), FailureThreshold: answer.FailureThreshold.Std()})
 }

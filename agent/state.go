@@ -41,6 +41,14 @@ type State struct {
 	epoch  int64
 	wrote  func() // reports to the run that the state changed; nil while there is none
 	digest string // of the table; empty: the table changed since
+	// mine is what this agent last wrote as its own entries: a sync's copy does not win over it.
+	mine map[fleet.StateRef]ownEntry
+}
+
+// ownEntry is what an agent says of itself.
+type ownEntry struct {
+	value json.RawMessage
+	epoch int64
 }
 
 // StateChange is one entry that a sync brought.
@@ -162,13 +170,17 @@ func (s *State) change(do func() (bool, error)) error {
 }
 
 // setOwn writes the agent's own entry. An empty value over no entry writes nothing.
-func (s *State) setOwn(section fleet.StateSection, agentID string, value any, empty bool, epoch int64) {
+func (s *State) setOwn(section fleet.StateSection, agentID string, value any, empty bool, epoch int64) error {
 	data, err := json.Marshal(value)
 	if err != nil {
-		return // never fails: these are our own types
+		return fmt.Errorf("agent: encode a state entry: %w", err)
 	}
-	_ = s.change(func() (bool, error) {
+	return s.change(func() (bool, error) {
 		ref := fleet.StateRef{Section: section, Key: agentID}
+		if s.mine == nil {
+			s.mine = map[fleet.StateRef]ownEntry{}
+		}
+		s.mine[ref] = ownEntry{data, epoch}
 		if _, known := s.table.Get(ref); empty && !known {
 			return false, nil
 		}
@@ -176,7 +188,8 @@ func (s *State) setOwn(section fleet.StateSection, agentID string, value any, em
 	})
 }
 
-// take applies the entries of a sync, and drops those that it names.
+// take applies the entries of a sync, and drops those that it names. Over a newer copy of this agent's own entry, which
+// an earlier process or somebody else wrote, it writes its own again.
 func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -185,10 +198,15 @@ func (s *State) take(entries []fleet.StateEntry, forget []fleet.StateRef) error 
 	s.mu.Lock()
 	for _, e := range entries {
 		changed, err := s.table.Put(e)
+		own, overtaken := s.mine[e.StateRef]
+		if overtaken = overtaken && changed; overtaken {
+			s.digest = ""
+			_, err = s.table.Write(e.StateRef, own.value, own.epoch)
+		}
 		if err != nil && first == nil {
 			first = err
 		}
-		if changed {
+		if changed && !overtaken {
 			changes = append(changes, StateChange{Section: e.Section, Key: e.Key, Value: slices.Clone(e.Value)})
 		}
 	}
@@ -235,7 +253,7 @@ const maxTaskStates = 200
 func (r *run) watchState() {
 	if s := r.agent.options.State; s != nil {
 		s.mu.Lock()
-		s.wrote = func() { r.pollWithin(checkpointSpacing) }
+		s.wrote, s.mine = func() { r.pollWithin(checkpointSpacing) }, nil
 		s.mu.Unlock()
 	}
 }
@@ -249,7 +267,14 @@ func (r *run) takeStateRole(c protocol.Command) {
 	s.mu.Lock()
 	s.role, s.epoch = c.Role, c.Epoch
 	s.mu.Unlock()
-	s.setOwn(fleet.StateTargets, r.agent.options.ID, c.Targets, len(c.Targets) == 0, c.Epoch)
+	r.logOwn(s.setOwn(fleet.StateTargets, r.agent.options.ID, c.Targets, len(c.Targets) == 0, c.Epoch))
+}
+
+func (r *run) logOwn(err error) {
+	if err != nil {
+		r.agent.log.Warn("The agent's own entry of the cluster's state was not written; others see the last one",
+			"error", err)
+	}
 }
 
 // obeyState answers a command about the state. It runs beside the polls.
@@ -304,5 +329,5 @@ func (r *run) tellTasks(s *State) {
 	r.mu.Unlock()
 	slices.SortFunc(tasks, func(a, b fleet.TaskState) int { return strings.Compare(a.TaskID, b.TaskID) })
 	tasks = tasks[:min(len(tasks), maxTaskStates)]
-	s.setOwn(fleet.StateTasks, r.agent.options.ID, tasks, len(tasks) == 0, epoch)
+	r.logOwn(s.setOwn(fleet.StateTasks, r.agent.options.ID, tasks, len(tasks) == 0, epoch))
 }

@@ -93,3 +93,45 @@ func TestStateIsAskedAndSynced(t *testing.T) {
 		5*time.Millisecond)
 	require.ErrorIs(t, state.RemoveConfiguration("a"), agent.ErrStandby)
 }
+
+// TestStateKeepsItsOwnEntry: over a copy of its own entry an agent writes its own again, whatever the copy's version.
+func TestStateKeepsItsOwnEntry(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		version fleet.StateVersion
+		digest  string
+		targets []string
+		error   string
+	}{
+		"of another process":   {fleet.StateVersion{Epoch: 7, Number: 50}, "00112233", []string{"host-1"}, ""},
+		"with the same digest": {fleet.StateVersion{Epoch: 7, Number: 50}, "", []string{"host-1"}, ""},
+		"of a high epoch":      {fleet.StateVersion{Epoch: 1 << 53, Number: 1}, "00112233", []string{"host-1"}, ""},
+		"without a next number": {fleet.StateVersion{Epoch: 7, Number: 1 << 53}, "00112233", []string{"host-1"},
+			"so that there is a next one"},
+		"while it has none": {fleet.StateVersion{Epoch: 7, Number: 50}, "00112233", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			state := agent.NewState()
+			state.OnChange = func(c agent.StateChange) { t.Error("it is no change", c) }
+			keeping(t, hub, state)
+			ref := fleet.StateRef{Section: fleet.StateTargets, Key: "worker-1"}
+			hub.Command(protocol.Command{Type: protocol.CommandRole, Role: fleet.RoleMember, Epoch: 7, Targets: c.targets})
+			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r1", Refs: []fleet.StateRef{ref}})
+			entries := hub.WaitState("r1").Entries
+			copied := fleet.StateEntry{StateRef: ref, StateVersion: c.version, Digest: c.digest,
+				Value: json.RawMessage(`["stolen"]`)}
+			if c.digest == "" {
+				copied.Digest = entries[0].Digest
+			}
+			hub.Command(protocol.Command{Type: protocol.CommandSync, Request: "r2", Entries: []fleet.StateEntry{copied}})
+			require.Contains(t, hub.WaitState("r2").Error, c.error)
+			require.Equal(t, c.targets, state.Targets("worker-1"))
+			hub.Command(protocol.Command{Type: protocol.CommandState, Request: "r3", Refs: []fleet.StateRef{ref}})
+			now := hub.WaitState("r3").Entries[0]
+			require.Equal(t, c.error == "", now.Newer(c.version))
+			require.NoError(t, state.SetConfiguration("later", 1))
+		})
+	}
+}

@@ -63,14 +63,20 @@ func (t *Task) Progress(percent int, step string) {
 	t.ReportProgress(fleet.Progress{Percent: percent, Step: step})
 }
 
-// ReportProgress is Progress with a message for people of up to 1,000 bytes.
+// ReportProgress is Progress with a message for people of up to 1,000 bytes, and how long the attempt probably takes in
+// all, which holds until another is given.
 func (t *Task) ReportProgress(p fleet.Progress) {
 	if t.attempt == nil {
 		return
 	}
 	p = fleet.Progress{Percent: min(100, max(0, p.Percent)), Step: cutText(p.Step, maxStep),
-		Message: cutText(p.Message, maxMessage)}
-	t.attempt.report(func(at *attempt) { at.progress = &p })
+		Message: cutText(p.Message, maxMessage), EstimatedDuration: max(0, p.EstimatedDuration)}
+	t.attempt.report(func(at *attempt) {
+		if p.EstimatedDuration == 0 && at.progress != nil {
+			p.EstimatedDuration = at.progress.EstimatedDuration
+		}
+		at.progress = &p
+	})
 }
 
 // Log adds a line to the attempt's log, which counts as a beacon; several lines of text add as many. The agent keeps

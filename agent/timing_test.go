@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +54,115 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 		close(free.open)
 		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t3").Outcome)
 	})
+}
+
+// A hub that has lost touch with Temporal answers, and renews no lease: fenced work stops as if it did not answer.
+func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+		fenced, free := newGate(), newGate()
+		b := start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
+		hub.WaitRegistered(1)
+		one := assign("t1", "fenced")
+		one.RetrySafety = fleet.Fenced
+		hub.Assign(one, assign("t2", "free"))
+		<-fenced.started
+		pass(12 * time.Second)
+		hub.WithholdLease(true)
+		cut := time.Now()
+		var why error
+		select {
+		case why = <-fenced.cause:
+		case <-time.After(time.Minute):
+		}
+		require.ErrorIs(t, why, agent.ErrLeaseExpired)
+		// The poll that was answered at 10 s had been sent at 5 s: the lease ends at 19.25 s, 7.25 s from here.
+		require.InDelta(t, 7250*time.Millisecond, time.Since(cut), float64(50*time.Millisecond))
+		require.Equal(t, fleet.AttemptCancelled, hub.WaitResult("t1").Outcome)
+		_, status := probe(t, b.agent, "/health")
+		require.True(t, status.LastHeartbeatSuccess, "the hub answers all the time")
+		require.False(t, status.MetadataStoreConnected)
+		require.Empty(t, free.cause, "other work goes on")
+
+		hub.Assign(protocol.Assignment{TaskID: "t3", Type: "fenced", RetrySafety: fleet.Fenced})
+		pass(time.Minute)
+		require.Equal(t, 1, b.count(agent.EventLeaseExpired), "fenced work does not begin without a lease")
+		hub.WithholdLease(false)
+		pass(10 * time.Second)
+		_, status = probe(t, b.agent, "/health")
+		require.True(t, status.MetadataStoreConnected)
+		close(free.open)
+		require.Equal(t, fleet.AttemptCompleted, hub.WaitResult("t2").Outcome)
+	})
+}
+
+// An agent whose hub renews no lease moves to another hub before its lease ends, if that one is in touch with Temporal.
+func TestAgentMovesToAHubThatRenewsLeases(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		urls   []string
+		second func(two *agenttest.Hub) // what is wrong with the second hub meanwhile; nil: nothing
+		after  func(two *agenttest.Hub)
+		moves  bool // before the lease ends
+	}{
+		"the other is in touch":     {moves: true},
+		"one name for both":         {moves: true, urls: []string{"http://both"}},
+		"the other is not, either":  {second: func(h *agenttest.Hub) { h.WithholdLease(true) }, after: func(h *agenttest.Hub) { h.WithholdLease(false) }},
+		"the other does not answer": {second: (*agenttest.Hub).Stop, after: (*agenttest.Hub).Start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+				two := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+				fenced, free := newGate(), newGate()
+				var cut atomic.Bool
+				b := start(t, one, func(o *agent.Options) {
+					if o.HubURLs = tt.urls; tt.urls == nil {
+						o.HubURLs = []string{"http://one", "http://two"}
+					}
+					o.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+						if address == "two:80" || address == "both:80" && cut.Load() {
+							return two.Dial(ctx, network, address)
+						}
+						return one.Dial(ctx, network, address)
+					}
+				}, map[string]agent.Handler{"fenced": fenced.handle, "free": free.handle})
+				one.WaitRegistered(1)
+				task := assign("t1", "fenced")
+				task.RetrySafety = fleet.Fenced
+				one.Assign(task, assign("t2", "free"))
+				<-fenced.started
+				<-free.started
+				pass(12 * time.Second)
+				if tt.second != nil {
+					tt.second(two)
+				}
+				one.WithholdLease(true)
+				cut.Store(true)
+				pass(time.Minute)
+				require.Equal(t, tt.moves, len(two.Registrations()) == 1)
+				if !tt.moves {
+					require.ErrorIs(t, <-fenced.cause, agent.ErrLeaseExpired)
+					require.Empty(t, one.Registrations()[1:], "its session at the first hub goes on")
+					polls := len(one.Polls())
+					pass(11 * time.Second)
+					require.Greater(t, len(one.Polls()), polls)
+					tt.after(two)
+				}
+				again := two.WaitRegistered(1)
+				require.Equal(t, one.Registrations()[0].InstanceID, again.InstanceID)
+				two.WaitRunning("t2")
+				if tt.moves {
+					require.Zero(t, b.count(agent.EventLeaseExpired))
+					require.Len(t, again.Running, 2)
+					close(fenced.open)
+					require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t1").Outcome)
+				}
+				close(free.open)
+				require.Equal(t, fleet.AttemptCompleted, two.WaitResult("t2").Outcome)
+			})
+		})
+	}
 }
 
 func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {

@@ -73,6 +73,8 @@ type Session struct {
 	Role      access.Role `json:"role" enum:"viewer,operator,admin"`
 	Tenant    string      `json:"tenant,omitempty" doc:"The only one whose tasks are shown. Absent: all."`
 	ExpiresAt *time.Time  `json:"expires_at,omitempty" doc:"When a browser must sign in again."`
+	// SessionKey is only in the answer to signing in.
+	SessionKey string `json:"session_key,omitempty" doc:"Of the answer to signing in: send it with each request of the session, in the header X-Mainstay-Session-Key."`
 }
 
 // CloudEvent is an event as listeners get it: CloudEvents 1.0, structured JSON.

@@ -57,8 +57,9 @@ type JobInstance struct {
 	Attempts int                  `json:"attempts,omitempty" doc:"How often its task has begun."`
 	Health   fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of one that runs."`
 
-	RecoveryStatus string             `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes the instance; why says the reason, next_at when it is offered again."`
-	PolicyState    *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
+	RecoveryStatus         string             `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes the instance; why says the reason, next_at when it is offered again."`
+	RecoveryRequiresReview bool               `json:"recovery_requires_review,omitempty" doc:"It goes on only as a person decides."`
+	PolicyState            *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
 }
 
 // JobInstances are the instances of a job.

@@ -51,7 +51,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 ` + app.ExitCodeHelp(),
 	}
 	agents, clusters := agent.Command(a), cluster.Command(a)
-	agents.AddCommand(agentrun.Command(a))
+	agents.AddCommand(agentrun.Command(a), agent.ConformCommand(a))
 	clusters.AddCommand(agent.ClusterCommands(a)...)
 	root.AddCommand(
 		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a), bench.New(a),

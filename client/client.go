@@ -34,6 +34,8 @@ type Options struct {
 	// Patience is how long a request that is safe to repeat is repeated while the control plane is away or busy.
 	// Default 30 s; below 0: nothing is repeated.
 	Patience time.Duration
+	// MaxRetries is how often such a request is repeated at most. Default: as often as its patience allows.
+	MaxRetries int
 }
 
 // Client calls the REST API; New makes it. Methods may be used at the same time. They answer an *Error for what the API
@@ -59,6 +61,7 @@ type Client struct {
 	token    string
 	http     *http.Client
 	patience time.Duration
+	retries  int         // 0: no bound
 	away     func(error) // called before each repetition; nil: nobody listens
 	raw      *json.RawMessage
 	pause    func(context.Context, time.Duration) error
@@ -115,7 +118,8 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("must be like http://127.0.0.1:8080")
 	}
-	c := &Client{base: base, token: o.Token, http: o.HTTPClient, patience: o.Patience, pause: sleep}
+	c := &Client{base: base, token: o.Token, http: o.HTTPClient, patience: o.Patience, retries: o.MaxRetries,
+		pause: sleep}
 	if c.http == nil {
 		c.http = &http.Client{Transport: NewTransport()}
 	}

@@ -166,6 +166,16 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+func TestRetriesHaveABoundThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	client, server, pauses := serve(t, problem(503, "temporal_unavailable"))
+	client.retries = 3
+	_, err := client.Overview(t.Context())
+	require.Error(t, err)
+	require.Len(t, server.asked, 4, "once, and three times again")
+	require.Len(t, *pauses, 3, "nobody waits after the last try")
+}
+
 func TestNoPauseBeyondTheDeadline(t *testing.T) {
 	t.Parallel()
 	client, server, pauses := serve(t, answer{status: 503, retryAfter: "50"}, answer{status: 200, body: `{}`})

@@ -33,12 +33,13 @@ func (c *Client) send(ctx context.Context, r *request) ([]byte, error) {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 	}
-	for pause, left := firstPause, c.patience; ; pause = min(2*pause, maxPause) {
+	pause, left := firstPause, c.patience
+	for try := 1; ; try, pause = try+1, min(2*pause, maxPause) {
 		data, err := c.once(ctx, r, body)
 		if left < c.patience && r.removes && IsNotFound(err) {
 			return nil, nil // an earlier try did it, and its answer was lost
 		}
-		if err == nil || left <= 0 || !r.repeatable() {
+		if err == nil || left <= 0 || c.retries > 0 && try > c.retries || !r.repeatable() {
 			return data, err
 		}
 		again, after := transient(err)

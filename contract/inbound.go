@@ -43,7 +43,8 @@ var (
 	// ReplayEventUpdate has an event that waits dispatched again. It answers after the first try.
 	ReplayEventUpdate  = Update[ReplayEvent, mesh.InboundEvent]{"replay-event"}
 	DiscardEventUpdate = Update[RunRequest, mesh.InboundEvent]{"discard-event"}
-	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded.
+	// DispatchEventActivity starts what asks for an event. It runs locally, so its input is not recorded, and fails as
+	// EvaluateActivity does.
 	DispatchEventActivity = Activity[DispatchEvent, EventDispatched]{"DispatchEvent"}
 	// ReviveActivity has what an event started and what died begin again, each in its place, or gives it up.
 	ReviveActivity = Activity[Revive, EventDispatched]{"Revive"}

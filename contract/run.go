@@ -126,7 +126,9 @@ var (
 	StepUpdate      = Update[StepRequest, RunLedger]{"step"}
 	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
 	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
-	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded.
+	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded. It fails with
+	// NotTheirTurn while other expressions of its tenant go first, or these have taken more than their share: then a
+	// workflow waits by a timer, since a local activity that waits holds a place of the worker.
 	EvaluateActivity = Activity[EvaluateInput, Evaluated]{"Evaluate"}
 )
 
@@ -192,6 +194,9 @@ type EndedStep struct {
 	Verdict   json.RawMessage `json:"verdict,omitempty"`
 	NoVerdict string          `json:"no_verdict,omitempty"`
 }
+
+// NotTheirTurn is the application error type of what waits for others of its tenant.
+const NotTheirTurn = "NotTheirTurn"
 
 // Evaluated is what EvaluateActivity answers.
 type Evaluated struct {

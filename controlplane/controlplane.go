@@ -32,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/unread"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -185,7 +186,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		return nil, err
 	}
 	p.http = api.HTTPServer()
-	p.http.Handler = GuardBrowsers(p.http.Handler, o.Hosts)
+	p.http.Handler = unread.New().Bound(GuardBrowsers(p.http.Handler, o.Hosts))
 	p.http.BaseContext = func(net.Listener) context.Context { return requests }
 	if o.Roles.hub {
 		if err := p.startHub(ctx, o, api, registry); err != nil {
@@ -198,6 +199,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 			zap.Error(err),
 		)
 	}
+	guard.NewConnections(o.Gate != nil, o.Logger).Bound(p.http)
 	p.http.TLSConfig = o.tls
 	p.audit = o.Audit
 	listener := o.Listener

@@ -117,21 +117,29 @@ func TestFirstTokens(t *testing.T) {
 		mode  os.FileMode
 		wants string // "": it is taken
 		warns int
+		owner int // 0: this user
 	}{
-		"its owner's":            {goodSecret, 0o600, "", 0},
-		"its group's too":        {goodSecret, 0o640, "", 0},
-		"for all to read":        {goodSecret, 0o644, "", 1},
-		"for all to write":       {goodSecret, 0o666, "others can change", 0},
-		"for a group to write":   {goodSecret, 0o660, "others can change", 0},
-		"one letter":             {strings.Repeat("a", 32), 0o600, "only 1 different characters", 0},
-		"a word again and again": {strings.Repeat("admin", 8), 0o600, "only 5 different characters", 0},
-		"short":                  {"0123456789abcdef", 0o600, "at least 32", 0},
-		"two words":              {goodSecret + " " + goodSecret, 0o600, "one word", 0},
-		"nothing":                {"\n", 0o600, "is empty", 0},
+		"its owner's":            {goodSecret, 0o600, "", 0, 0},
+		"its group's too":        {goodSecret, 0o640, "", 0, 0},
+		"another user's":         {goodSecret, 0o600, "belongs to another user", 0, 65534},
+		"for all to read":        {goodSecret, 0o644, "", 1, 0},
+		"for all to write":       {goodSecret, 0o666, "others can change", 0, 0},
+		"for a group to write":   {goodSecret, 0o660, "others can change", 0, 0},
+		"one letter":             {strings.Repeat("a", 32), 0o600, "only 1 different characters", 0, 0},
+		"a word again and again": {strings.Repeat("admin", 8), 0o600, "only 5 different characters", 0, 0},
+		"short":                  {"0123456789abcdef", 0o600, "at least 32", 0, 0},
+		"two words":              {goodSecret + " " + goodSecret, 0o600, "one word", 0, 0},
+		"nothing":                {"\n", 0o600, "is empty", 0, 0},
 	} {
 		file := filepath.Join(t.TempDir(), "token")
 		require.NoError(t, os.WriteFile(file, []byte(c.token), 0o600))
 		require.NoError(t, os.Chmod(file, c.mode))
+		if c.owner != 0 {
+			if os.Geteuid() != 0 {
+				continue // only root can give a file away
+			}
+			require.NoError(t, os.Chown(file, c.owner, c.owner))
+		}
 		core, logged := observer.New(zap.WarnLevel)
 		got, err := ReadFirstTokens(config.Security{AdminTokenFile: file}, func(string) string { return "" }, zap.New(core))
 		require.Equal(t, c.warns, logged.Len(), name)

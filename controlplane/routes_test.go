@@ -145,7 +145,7 @@ func testTokens() (tokens map[string]string, gate *guard.Gate) {
 	}
 	return tokens, guard.New(guard.Options{
 		Tokens:   func(context.Context) ([]access.Record, []access.EndedSession, error) { return records, nil, nil },
-		Sessions: func(token string) (string, bool) { return "x", token == tokens["registered agent"] },
+		Sessions: func(token string) (string, string, bool) { return "x", "c", token == tokens["registered agent"] },
 	})
 }
 

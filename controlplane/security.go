@@ -142,6 +142,8 @@ func readSecret(file string, log *zap.Logger) (string, error) {
 	}
 	if info.Mode().IsRegular() {
 		switch mode := info.Mode().Perm(); {
+		case Foreign(info):
+			return "", fmt.Errorf("%s belongs to another user, who can change it: chown it to the user of this process", file)
 		case mode&0o022 != 0:
 			return "", fmt.Errorf("others can change %s (mode %#o): chmod 600 it", file, mode)
 		case mode&0o004 != 0:

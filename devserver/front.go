@@ -10,6 +10,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"time"
+
+	"mainstay.dev/mainstay/unread"
 )
 
 // front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
@@ -18,19 +20,23 @@ func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 	temporal := &http.Transport{TLSClientConfig: own, Protocols: new(http.Protocols)}
 	temporal.Protocols.SetHTTP2(true)
 	quiet := log.New(io.Discard, "", 0)
-	proxy := &httputil.ReverseProxy{Transport: temporal, FlushInterval: -1, ErrorLog: quiet,
+	// Without FlushInterval: gRPC's errors are headers that end the stream, which flushed are headers that do not.
+	proxy := &httputil.ReverseProxy{Transport: temporal, ErrorLog: quiet,
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "https", Host: frontend}) }}
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	refusals := unread.New()
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: quiet, Protocols: new(http.Protocols),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 20_000, MaxReadFrameSize: 1 << 20},
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 20_000, MaxReadFrameSize: 1 << 20,
+			WriteByteTimeout: 20 * time.Second},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+key)) == 1 {
 				proxy.ServeHTTP(w, r)
 				return
 			}
 			w.Header().Set("Content-Type", "application/grpc")
-			w.Header().Set("Grpc-Status", "7") // permission denied
-			w.Header().Set("Grpc-Message", "the key is missing or wrong")
+			refusals.Finish(w, r)
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "7") // permission denied
+			w.Header().Set(http.TrailerPrefix+"Grpc-Message", "the key is missing or wrong")
 		})}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	go func() { _ = server.Serve(l) }()

@@ -29,6 +29,12 @@ func below(field, part string) string {
 	return field + part
 }
 
+// forbidden finds the characters that YAML takes only as an escape, and JSON writes as they are: a document that is
+// written as JSON could not be read again.
+func forbidden(r rune) bool {
+	return r >= 0x7f && r < 0xa0 && r != 0x85 || r == 0xfffe || r == 0xffff
+}
+
 // inspection compares a YAML tree with Go types before it is decoded: the decoders' own errors name Go types, and end
 // with the first.
 type inspection struct {
@@ -59,6 +65,8 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		in.report(n, field, "must be written out: aliases are not allowed")
+	case n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, forbidden):
+		in.report(n, field, "has a control character: leave it out")
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		// Nothing is written, so the default stays.
 	case t == reflect.TypeFor[json.RawMessage]() || t.Kind() == reflect.Interface:
@@ -181,6 +189,10 @@ func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.
 		}
 		if key.Kind != yaml.ScalarNode {
 			in.report(key, field, "has a key that is no text")
+			continue
+		}
+		if strings.ContainsFunc(key.Value, forbidden) {
+			in.report(key, field, "has a key with a control character: leave it out")
 			continue
 		}
 		if len(key.Value) > maxKey {

@@ -30,7 +30,9 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]func(*testing.T) []string{
 		"go":     buildGo,
+		"node":   func(t *testing.T) []string { return []string{need(t, "node"), "javascript/agent.mjs"} },
 		"python": func(t *testing.T) []string { return []string{need(t, "python3"), "python/agent.py"} },
+		"small":  func(t *testing.T) []string { return []string{need(t, "python3"), "python/small.py"} },
 		"shell":  func(t *testing.T) []string { need(t, "curl"); return []string{need(t, "sh"), "shell/agent.sh"} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +84,7 @@ func TestExamplesSayGoodbye(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]func(*testing.T) []string{
 		"go":     buildGo,
+		"node":   func(t *testing.T) []string { return []string{need(t, "node"), "javascript/agent.mjs"} },
 		"python": func(t *testing.T) []string { return []string{need(t, "python3"), "python/agent.py"} },
 		"shell":  func(t *testing.T) []string { need(t, "curl"); return []string{need(t, "sh"), "shell/agent.sh"} },
 	} {
@@ -139,12 +142,17 @@ func TestCompleteExampleKnowsBundles(t *testing.T) {
 // runs out, and the rest when it stops.
 func TestCompleteExampleStopsItsWork(t *testing.T) {
 	t.Parallel()
-	t.Run("python", stopsItsWork)
+	for name, example := range map[string]string{"python3": "python/agent.py", "node": "javascript/agent.mjs"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stopsItsWork(t, []string{need(t, name), example})
+		})
+	}
 }
 
-func stopsItsWork(t *testing.T) {
+func stopsItsWork(t *testing.T, argv []string) {
 	hub := agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: 200 * time.Millisecond, Lease: 2 * time.Second})
-	ended, stop := run(t, hub, []string{need(t, "python3"), "python/agent.py"})
+	ended, stop := run(t, hub, argv)
 	hub.WaitRegistered(1)
 	sleeps := func(id string, change func(*protocol.Assignment)) {
 		a := protocol.Assignment{TaskID: id, Type: "sleep", Payload: json.RawMessage(`{"seconds":600}`)}
@@ -185,7 +193,9 @@ func stopsItsWork(t *testing.T) {
 func TestExamplesStopWhenFenced(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]func(*testing.T) []string{
+		"node":   func(t *testing.T) []string { return []string{need(t, "node"), "javascript/agent.mjs"} },
 		"python": func(t *testing.T) []string { return []string{need(t, "python3"), "python/agent.py"} },
+		"small":  func(t *testing.T) []string { return []string{need(t, "python3"), "python/small.py"} },
 		"shell":  func(t *testing.T) []string { need(t, "curl"); return []string{need(t, "sh"), "shell/agent.sh"} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,8 +43,10 @@ type Transfer struct {
 	// To is the agent that has it now; empty while it waits, for a person or for an agent.
 	To string `json:"to,omitempty"`
 	// Epoch is the new agent's session's.
-	Epoch      int64      `json:"epoch,omitempty"`
-	RetryCount int        `json:"retry_count"`
+	Epoch int64 `json:"epoch,omitempty"`
+	// RetryCount is how many attempts up to the one that moved began, or may have. Deliveries that were returned do not
+	// count, as far as the task still lists them.
+	RetryCount int        `json:"retry_count" doc:"How many attempts up to the one that moved began. Returned deliveries do not count."`
 	Status     TaskStatus `json:"status"`
 	Why        string     `json:"why"`
 	At         *time.Time `json:"at,omitempty"`

@@ -91,7 +91,7 @@ func (p *AgentProfile) Size() int {
 	n := sizeOfMap(p.Metadata)
 	for _, list := range [][]string{p.TaskTypes, p.Capabilities, {p.Host, p.Address, p.Zone, p.Group, p.Version}} {
 		for _, s := range list {
-			n += jsonSize(s)
+			n += JSONSize(s)
 		}
 	}
 	return n + p.Resources.size()
@@ -114,13 +114,13 @@ func (v *Inventory) size() int {
 func sizeOfMap(m map[string]string) int {
 	n := 0
 	for name, value := range m {
-		n += jsonSize(name) + jsonSize(value)
+		n += JSONSize(name) + JSONSize(value)
 	}
 	return n
 }
 
-// jsonSize is how many bytes a text has as JSON, with its quotes and a comma. What may be escaped counts as that.
-func jsonSize(s string) int {
+// JSONSize is how many bytes a text has as JSON, with its quotes and a comma. What may be escaped counts as that.
+func JSONSize(s string) int {
 	n := len(s) + 3
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || strings.IndexByte(`"\<>&`, c) >= 0 {

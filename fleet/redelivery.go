@@ -252,6 +252,13 @@ func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Du
 	return min(wait+jitter(taskID, returns, wait/2), limit)
 }
 
+// TurnWait is the wait of a run or an event after the nth time that it was not its tenant's turn: soon half a minute to
+// a whole one, so that those that wait do not keep the workers busy.
+func TurnWait(id string, n int) time.Duration {
+	wait := doubled(500*time.Millisecond, n-1, 30*time.Second)
+	return wait + jitter(id, n, wait)
+}
+
 // Backoff bounds between the attempts of a task.
 const (
 	DefaultInitialInterval = 2 * time.Second

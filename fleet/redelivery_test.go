@@ -49,6 +49,8 @@ func TestRedeliver(t *testing.T) {
 			AttemptEnd{Outcome: AttemptMoved, Begun: true, Planned: true}, TaskReview, 0, Tally{}},
 		{"moved", TaskSpec{}, Tally{Losses: 3},
 			AttemptEnd{Outcome: AttemptMoved, Begun: true, Planned: true}, TaskQueued, 0, Tally{Losses: 3}},
+		{"lost more often than the task allows", TaskSpec{Retry: RetryPolicy{MaxTransfers: 1}}, Tally{Losses: 1},
+			AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskDeadLetter, 0, Tally{Losses: 2}},
 		{"lost too often", TaskSpec{}, Tally{Losses: 3}, AttemptEnd{Outcome: AttemptLost, Begun: true}, TaskDeadLetter,
 			0, Tally{Losses: 4}},
 		{"lost fenced waits for the lease", TaskSpec{RetrySafety: Fenced}, Tally{},

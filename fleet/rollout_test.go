@@ -254,8 +254,9 @@ func TestRolloutWithCanaries(t *testing.T) {
 				c := scaledCluster(4, 4, 10)
 				was := c.Snapshot()
 				c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, mode
-				tt.policy.Canary = 2
-				c.Config.Scaling.Rollout = tt.policy.withDefaults()
+				policy := tt.policy // tt is of both modes
+				policy.Canary = 2
+				c.Config.Scaling.Rollout = policy.withDefaults()
 				before := c.Config.Scaling.Spawn
 				c.Config.Scaling.Spawn.Slots = 7
 				c.RollOut(before, scaleNow)

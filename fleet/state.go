@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,6 +82,8 @@ type StateLine struct {
 	// Digest is the digest of the value; empty for a removed entry.
 	Digest string `json:"digest,omitempty"`
 	Size   int    `json:"size,omitempty"` // of the value, in bytes
+	// FromOwner says, of a line that agents should have, that the agent whose own entry it is told it. See LinesOf.
+	FromOwner bool `json:"from_owner,omitempty" hidden:"true"`
 }
 
 // Newer reports whether l replaces o under the same key. Of two writes with the same version one wins everywhere.
@@ -99,8 +102,12 @@ func (e StateEntry) Line() StateLine {
 	return l
 }
 
-// maxVersion bounds the epochs and numbers of versions, so that there is always a next one.
-const maxVersion = 1 << 53
+// maxVersion bounds the epochs and numbers of versions. maxTaken bounds the numbers that a table takes from others, so
+// that a next one is left for its own writes. Hubs refuse far lower ones.
+const (
+	maxVersion = 1 << 53
+	maxTaken   = maxVersion / 2
+)
 
 // Validate checks an entry from outside.
 func (e StateEntry) Validate() error {
@@ -230,8 +237,16 @@ type StateTable struct {
 	bytes   int
 }
 
-// Put takes an entry if it is newer than the present one. It reports whether it was.
+// Put takes an entry from outside if it is newer than the present one. It reports whether it was.
 func (t *StateTable) Put(e StateEntry) (bool, error) {
+	if e.Number > maxTaken {
+		return false, fmt.Errorf("%s %q has the number %d: at most %d is taken, so that there is a next one",
+			e.Section, e.Key, e.Number, int64(maxTaken))
+	}
+	return t.put(e)
+}
+
+func (t *StateTable) put(e StateEntry) (bool, error) {
 	if err := e.Validate(); err != nil {
 		return false, err
 	}
@@ -258,12 +273,13 @@ func (t *StateTable) Put(e StateEntry) (bool, error) {
 // Write makes a new entry under an epoch, newer than all that the table has seen.
 func (t *StateTable) Write(ref StateRef, value []byte, epoch int64) (bool, error) {
 	if old, known := t.entries[ref]; known {
-		if !old.Removed && old.Digest == valueDigest(value) {
+		// The digest alone is its writer's word.
+		if !old.Removed && old.Digest == valueDigest(value) && bytes.Equal(old.Value, value) {
 			return false, nil
 		}
 		epoch = max(epoch, old.Epoch)
 	}
-	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: epoch, Number: t.last + 1}, Value: value,
+	return t.put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: epoch, Number: t.last + 1}, Value: value,
 		Digest: valueDigest(value)})
 }
 
@@ -273,7 +289,7 @@ func (t *StateTable) Remove(ref StateRef, epoch int64) (bool, error) {
 	if !known || old.Removed {
 		return false, nil
 	}
-	return t.Put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: max(epoch, old.Epoch), Number: t.last + 1},
+	return t.put(StateEntry{StateRef: ref, StateVersion: StateVersion{Epoch: max(epoch, old.Epoch), Number: t.last + 1},
 		Removed: true})
 }
 

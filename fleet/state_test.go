@@ -286,3 +286,66 @@ func FuzzStateEntry(f *testing.F) {
 		require.False(t, again)
 	})
 }
+
+// TestStateOwnWritesGoOn: whatever a table takes from others, its own next write has a higher number that others take.
+func TestStateOwnWritesGoOn(t *testing.T) {
+	t.Parallel()
+	other := StateEntry{StateRef: config("a"), Value: json.RawMessage(`"other"`), Digest: valueDigest([]byte(`1`))}
+	for name, v := range map[string]StateVersion{
+		"small":           {Number: 1},
+		"the last taken":  {Number: maxTaken},
+		"the last epoch":  {Epoch: maxVersion, Number: 1},
+		"one too many":    {Number: maxTaken + 1},
+		"the last number": {Number: maxVersion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var table StateTable
+			other := other
+			other.StateVersion = v
+			taken, err := table.Put(other)
+			require.Equal(t, v.Number <= maxTaken, taken, err)
+			if !taken {
+				require.ErrorContains(t, err, `configuration "a" has the number`)
+			}
+			wrote, err := table.Write(config("a"), []byte(`1`), 1)
+			require.NoError(t, err)
+			require.True(t, wrote, "the digest is its writer's word only")
+			removed, err := table.Remove(config("a"), 1)
+			require.NoError(t, err)
+			require.True(t, removed)
+		})
+	}
+}
+
+// TestStateOwnersWord merges what several hubs told of an agent's own entry.
+func TestStateOwnersWord(t *testing.T) {
+	t.Parallel()
+	line := func(holder string, epoch, number int64) HeldLine {
+		return HeldLine{StateLine{StateRef: StateRef{StateTargets, "a"},
+			StateVersion: StateVersion{Epoch: epoch, Number: number}, Digest: "00112233"}, holder}
+	}
+	tests := []struct {
+		name string
+		told []HeldLine
+		want HeldLine
+		// drops: who has a newer copy drops it for this one.
+		drops bool
+	}{
+		{"its own is newest", []HeldLine{line("b", 1, 1), line("a", 1, 2)}, line("a", 1, 2), true},
+		{"a copy claims more", []HeldLine{line("b", 9, 9), line("a", 1, 2), line("c", 1, 1)}, line("a", 1, 2), true},
+		{"of equal ones the first", []HeldLine{line("b", 1, 2), line("a", 1, 2)}, line("b", 1, 2), false},
+		{"it tells nothing", []HeldLine{line("b", 1, 2), line("c", 1, 3)}, line("c", 1, 3), false},
+		{"it was at two hubs", []HeldLine{line("a", 1, 2), line("a", 1, 3), line("b", 1, 4)}, line("a", 1, 3), true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			want := MergeHeld(test.told, anyone)
+			require.Equal(t, []HeldLine{test.want}, want)
+			d := DiffState(LinesOf(want), []StateLine{line("", 9, 9).StateLine})
+			require.Equal(t, test.drops, len(d.Missing) == 1 && len(d.Extra) == 1)
+			require.Equal(t, test.drops, d.Behind() == 1)
+		})
+	}
+}

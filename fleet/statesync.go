@@ -13,6 +13,9 @@ type HeldLine struct {
 	Holder string `json:"holder"`
 }
 
+// ByOwner reports whether the holder is the agent whose own entry it is.
+func (l HeldLine) ByOwner() bool { return l.Section.own() && l.Holder == l.Key }
+
 // AgentManifest is the manifest of one agent.
 type AgentManifest struct {
 	AgentID string
@@ -32,10 +35,21 @@ func MergeManifests(manifests []AgentManifest, member func(agentID string) bool)
 	return MergeHeld(held, member)
 }
 
-// MergeHeld merges the merged manifests of several hubs.
+// MergeHeld merges the merged manifests of several hubs. A copy of an agent's own entry counts only while it is not
+// newer than what that agent told.
 func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
+	told := map[StateRef]HeldLine{}
+	for _, l := range lines {
+		if old, known := told[l.StateRef]; l.ByOwner() && (!known || l.Newer(old.StateLine)) {
+			told[l.StateRef] = l
+		}
+	}
 	merged := make([]HeldLine, 0, len(lines))
 	for _, l := range lines {
+		owners, known := told[l.StateRef]
+		if known && l.Newer(owners.StateLine) {
+			continue
+		}
 		if !l.Section.own() || member(l.Key) {
 			merged = append(merged, l)
 		}
@@ -55,11 +69,12 @@ func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 	return slices.CompactFunc(merged, func(a, b HeldLine) bool { return a.StateRef == b.StateRef })
 }
 
-// LinesOf returns merged lines without their holders.
+// LinesOf returns merged lines without their holders. It marks what the owners of own entries told.
 func LinesOf(held []HeldLine) []StateLine {
 	lines := make([]StateLine, len(held))
 	for i := range held {
 		lines[i] = held[i].StateLine
+		lines[i].FromOwner = held[i].ByOwner()
 	}
 	return lines
 }
@@ -68,21 +83,22 @@ func LinesOf(held []HeldLine) []StateLine {
 type StateDiff struct {
 	// Missing are entries that it lacks or has an older write of.
 	Missing []StateRef `json:"missing,omitempty"`
-	// Extra are own entries of former members.
+	// Extra are own entries of former members, and copies that are newer than what the owner told. The latter are
+	// missing too: once they are dropped, the owner's is taken.
 	Extra []StateRef `json:"extra,omitempty"`
 }
 
 // Behind is how many entries the agent lacks, without task states.
 func (d *StateDiff) Behind() int {
-	n := 0
+	behind := map[StateRef]bool{}
 	for _, refs := range [][]StateRef{d.Missing, d.Extra} {
 		for _, ref := range refs {
 			if ref.Section != StateTasks {
-				n++
+				behind[ref] = true
 			}
 		}
 	}
-	return n
+	return len(behind)
 }
 
 // DiffState compares the state that an agent should have with the one that it has.
@@ -93,8 +109,13 @@ func DiffState(want, have []StateLine) StateDiff {
 		has[l.StateRef] = l
 	}
 	for _, l := range want {
-		if known, found := has[l.StateRef]; !found || l.Newer(known) {
+		known, found := has[l.StateRef]
+		if !found || l.Newer(known) {
 			d.Missing = append(d.Missing, l.StateRef)
+		}
+		if found && l.FromOwner && known.Newer(l) {
+			d.Missing = append(d.Missing, l.StateRef)
+			continue // it stays in has, and so is extra
 		}
 		delete(has, l.StateRef)
 	}

@@ -211,6 +211,14 @@ func (s *TaskSpec) EffectiveRecovery() *Recovery {
 	return nil
 }
 
+// EffectiveRetry is the task's retry policy with its defaults; nil: it has a recovery.
+func (s *TaskSpec) EffectiveRetry() *RetryPolicy {
+	if s.EffectiveRecovery() != nil {
+		return nil
+	}
+	return new(s.Retry.withDefaults())
+}
+
 // endless stands for a time that does not come.
 const endless = 10 * 365 * 24 * time.Hour
 
@@ -254,19 +262,23 @@ type Progress struct {
 	Percent int    `json:"percent,omitempty" minimum:"0" maximum:"100"`
 	Step    string `json:"step,omitempty" maxLength:"200"`
 	Message string `json:"message,omitempty" maxLength:"1000"`
+	// EstimatedDuration is how long the attempt takes in all, as the agent guesses. People see it; nothing acts on it.
+	EstimatedDuration Duration `json:"estimated_duration,omitempty" doc:"How long the attempt takes in all, as its agent guesses."`
 }
 
 // Attempt is one delivery of a task to one agent.
 type Attempt struct {
-	Number    int            `json:"number"`
-	AgentID   string         `json:"agent_id,omitempty"`
-	Instance  string         `json:"instance_id,omitempty"`
-	Epoch     int64          `json:"epoch,omitempty"`
-	Hub       string         `json:"hub,omitempty"`
-	StartedAt *time.Time     `json:"started_at,omitempty"`
-	EndedAt   *time.Time     `json:"ended_at,omitempty"`
-	Outcome   AttemptOutcome `json:"outcome,omitempty"`
-	Reason    string         `json:"reason,omitempty"`
+	Number    int        `json:"number"`
+	AgentID   string     `json:"agent_id,omitempty"`
+	Instance  string     `json:"instance_id,omitempty"`
+	Epoch     int64      `json:"epoch,omitempty"`
+	Hub       string     `json:"hub,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// DeadlineAt is set when a run is shown.
+	DeadlineAt *time.Time     `json:"deadline_at,omitempty" doc:"Of a run's step: until when it may run."`
+	Outcome    AttemptOutcome `json:"outcome,omitempty"`
+	Reason     string         `json:"reason,omitempty"`
 	// ErrorType is the type of the failure, if the handler gave one.
 	ErrorType string    `json:"error_type,omitempty"`
 	Progress  *Progress `json:"progress,omitempty"`

@@ -145,8 +145,6 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:33: steps.a.on_failure: must be one of fail, partial, skip, hold"},
 		"legacy name": {head + "steps: {a: {task: {type: echo}, complete_job: true}}",
 			"f.yaml:3:33: steps.a.complete_job: is the old name: a step with terminal_sink: true completes the run with complete_run"},
-		"a marker that says no": {head + "steps: {a: {task: {type: echo}, safe_to_retry: false}}",
-			"f.yaml:3:33: steps.a.safe_to_retry: is written safety: idempotent if it is true, and safety: at_most_once if not"},
 		"another's name": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, depends_on: [a]}}",
 			"f.yaml:3:58: steps.b.depends_on: is written after: [step]"},
 		"a service": {head + "type: service\nsteps: {a: {task: {type: echo}}}",
@@ -222,6 +220,43 @@ func TestMistakes(t *testing.T) {
 			var wrong *document.Error
 			require.ErrorAs(t, err, &wrong)
 			require.Equal(t, c.want, wrong.Error())
+		})
+	}
+}
+
+// Markers of other systems for what may be repeated are refused with the safety that says the same, wherever they stand.
+func TestSafetyMarkers(t *testing.T) {
+	t.Parallel()
+	const (
+		again  = "is written safety: idempotent if it is true, and safety: at_most_once if not"
+		once   = "is written safety: at_most_once if it is true; if not, remove it"
+		person = "is written as a step of its own if it is true: {approve: {message: …}}; if not, remove it"
+	)
+	for marker, want := range map[string]string{
+		"safe_to_retry: true":              again,
+		"safe_to_retry: false":             again,
+		"idempotent: true":                 again,
+		"idempotent: false":                again,
+		"idempotency_key: k":               "is written safety: idempotent; a dispatch has the key",
+		"recovery_idempotency_key: k":      "is written safety: idempotent",
+		"manual_review_on_recovery: true":  once,
+		"manual_review_on_recovery: false": once,
+		"unsafe: true":                     once,
+		"unsafe: false":                    once,
+		"requires_approval: true":          person,
+		"requires_approval: false":         person,
+		"side_effects: external_write":     "is written safety: at_most_once if work must not be done again",
+	} {
+		t.Run(marker, func(t *testing.T) {
+			t.Parallel()
+			key, _, _ := strings.Cut(marker, ":")
+			for text, where := range map[string]string{
+				"steps: {a: {task: {type: echo}, " + marker + "}}": "f.yaml:3:33: steps.a.",
+				"steps: {a: {task: {type: echo, " + marker + "}}}": "f.yaml:3:32: steps.a.task.",
+			} {
+				_, _, err := Read("f.yaml", []byte(head+text))
+				require.EqualError(t, err, where+key+": "+want)
+			}
 		})
 	}
 }

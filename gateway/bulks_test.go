@@ -21,13 +21,17 @@ import (
 
 const bulkPath = "/api/v1/agents/tasks/bulk"
 
-// CountWorkflow counts the tasks, whatever the query.
+// CountWorkflow counts the tasks, whatever the query, unless the test has set count.
 func (f *fakeTemporal) CountWorkflow(
-	context.Context, *workflowservice.CountWorkflowExecutionsRequest,
+	_ context.Context, r *workflowservice.CountWorkflowExecutionsRequest,
 ) (*workflowservice.CountWorkflowExecutionsResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &workflowservice.CountWorkflowExecutionsResponse{}
+	if f.count != nil {
+		answer.Count = f.count(r.GetQuery())
+		return answer, f.fail
+	}
 	for _, e := range f.executions {
 		if e.info.GetType().GetName() == contract.TaskWorkflow {
 			answer.Count++

@@ -60,6 +60,7 @@ type fakeTemporal struct {
 	onStart    func(*execution)
 	list       func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse,
 		error)
+	count      func(query string) int64 // of workflows and schedules
 	workers    []*workerpb.WorkerHeartbeat
 	workersErr error
 	updates    []string
@@ -204,6 +205,10 @@ type fakeHandle struct {
 }
 
 func (h fakeHandle) Get(_ context.Context, into any) error {
+	if until, waits := h.answer.(chan struct{}); waits {
+		<-until
+		return h.err
+	}
 	if h.err != nil || into == nil {
 		return h.err
 	}

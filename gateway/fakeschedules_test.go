@@ -17,6 +17,7 @@ type fakeSchedules struct {
 	byID    map[string]*workflowservice.DescribeScheduleResponse
 	patches []*schedulepb.SchedulePatch
 	query   string // of the newest list
+	noCount error  // answers CountSchedules when set
 }
 
 func (s fakeService) schedule(id string) (*workflowservice.DescribeScheduleResponse, error) {
@@ -126,4 +127,17 @@ func (s fakeService) ListSchedules(
 		})
 	}
 	return answer, nil
+}
+
+// CountSchedules counts all, whatever the query, unless the test has set count.
+func (s fakeService) CountSchedules(
+	_ context.Context, r *workflowservice.CountSchedulesRequest, _ ...grpc.CallOption,
+) (*workflowservice.CountSchedulesResponse, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	answer := &workflowservice.CountSchedulesResponse{Count: int64(len(s.f.schedules.byID))}
+	if s.f.count != nil {
+		answer.Count = s.f.count(r.GetQuery())
+	}
+	return answer, s.f.schedules.noCount
 }

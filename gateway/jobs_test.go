@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -123,6 +124,36 @@ func TestAWrongDefinitionIsRefusedWithItsPlaces(t *testing.T) {
 	problem(t, do(h, http.MethodPut, jobsPath+"/nightly", strings.Replace(nightlyJob, "default", "none", 1)),
 		http.StatusNotFound, protocol.CodeUnknownCluster)
 	require.NotContains(t, f.executions, contract.JobWorkflowID("nightly"))
+}
+
+// TestControlCharactersInADefinitionHaveAPlace has those that JSON does not escape: a definition is written as JSON and
+// read again.
+func TestControlCharactersInADefinitionHaveAPlace(t *testing.T) {
+	t.Parallel()
+	_, h := served(t)
+	const text = `{"job":"nightly","cluster":"default",%s"steps":{"a":{"task":{"type":"x","payload":%s}}}}`
+	for name, c := range map[string]struct{ more, payload, wrong string }{
+		"in the payload":        {"", `"a\u007f"`, "body.steps.a.task.payload"},
+		"deep in the payload":   {"", `{"b":["\u0080"]}`, "body.steps.a.task.payload.b[0]"},
+		"in a key":              {"", `{"\u009f":1}`, "body.steps.a.task.payload"},
+		"in a text":             {`"labels":{"a":"\u0084"},`, "1", "body.labels.a"},
+		"no character at all":   {`"labels":{"a":"\uffff"},`, "1", "body.labels.a"},
+		"in a key of the job":   {`"lab\u007fels":{},`, "1", "body"},
+		"in an expression":      {"", `"${inputs.a + '\u0081'}"`, "body.steps.a.task.payload"},
+		"one that JSON escapes": {"", `"\u001b[1m\u0000"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := do(h, http.MethodPost, jobsPath+"/nightly/plan", fmt.Sprintf(text, c.more, c.payload))
+			if c.wrong == "" {
+				require.Equal(t, http.StatusOK, w.Code, w.Body)
+				return
+			}
+			wrong := problem(t, w, http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+			require.Equal(t, c.wrong, wrong.Errors[0].Location)
+			require.Contains(t, wrong.Errors[0].Message, "control character")
+		})
+	}
 }
 
 func TestADispatchWithAKeyStartsOneRun(t *testing.T) {
@@ -333,4 +364,38 @@ func TestTenantsHaveTheirOwnJobs(t *testing.T) {
 	problem(t, do("acme", http.MethodPut, jobsPath+"/beta:nightly", nightlyJob), http.StatusNotFound, protocol.CodeUnknownJob)
 	problem(t, do("acme", http.MethodPut, jobsPath+"/nightly", nightlyJob+"tenant: beta\n"), http.StatusForbidden,
 		protocol.CodeForbidden)
+}
+
+// Runs and the instances of jobs show how recovery stands, and runs until when attempts may run.
+func TestRecoveryIsShown(t *testing.T) {
+	t.Parallel()
+	f, h := served(t)
+	begun, recovery := time.Unix(1_800_000_000, 0).UTC(), fleet.DefaultRecovery(fleet.ManualRecover, false)
+	state := &fleet.PolicyState{NextAction: fleet.ActionReview}
+	answers := func(id, kind string, with any) {
+		e := open(id, kind)
+		e.query = func() (any, error) { return with, nil }
+		f.executions[id] = e
+	}
+	answers(contract.RunWorkflowID("build-1"), contract.RunWorkflow, contract.RunLedger{Ledger: job.Ledger{
+		Status: job.RunBlocked, Steps: []job.Entry{{Step: "a", Work: job.Work{Status: job.StepBlocked, PolicyState: state,
+			Attempts: []fleet.Attempt{{Number: 1, StartedAt: &begun}}},
+			Policy: &job.StepPolicy{Timeout: fleet.Duration(time.Minute), Recovery: &recovery, OnFailure: job.FailRun}}}}})
+	step := answer[api.Run](t, do(h, http.MethodGet, runsPath+"/build-1", ""), http.StatusOK).Steps[0]
+	require.Equal(t, "review", step.RecoveryStatus)
+	require.True(t, step.RecoveryRequiresReview)
+	require.True(t, begun.Add(time.Minute).Equal(*step.Attempts[0].DeadlineAt))
+
+	web := &job.Job{Name: "web"}
+	web.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "default", Instances: &job.Instances{Count: 1,
+		Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", begun)
+	web.Instances = []job.Instance{{Name: "0", TaskID: "web~~0.1"}}
+	answers(contract.JobWorkflowID("web"), contract.JobWorkflow, web)
+	answers(contract.TaskWorkflowID("web~~0.1"), contract.TaskWorkflow,
+		contract.TaskState{Status: fleet.TaskReview, Recovery: &recovery, PolicyState: state})
+	shown := answer[api.JobInstances](t, do(h, http.MethodGet, jobsPath+"/web/instances", ""), http.StatusOK)
+	instance := shown.Instances[0]
+	require.Equal(t, "review", instance.RecoveryStatus)
+	require.True(t, instance.RecoveryRequiresReview)
+	require.Equal(t, fleet.ActionReview, instance.PolicyState.NextAction)
 }

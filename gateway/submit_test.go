@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -117,6 +118,43 @@ func TestLanes(t *testing.T) {
 		do(h, http.MethodPost, tasksPath,
 			`{"type":"x","cluster":"default","required_capabilities":["arm","gpu"]}`), http.StatusAccepted)
 	require.Len(t, f.updates, 1, "an open lane is not opened again")
+}
+
+// A tenant that asks for many lanes, which its cluster opens slowly or refuses, keeps no other tenant's tasks waiting.
+func TestTenantsOpenLanesSideBySide(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
+	e.query = func() (any, error) {
+		c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}.WithDefaults()}
+		c.OpenLane([]string{"old"})
+		return contract.ClusterView{Cluster: c}, nil
+	}
+	refused, asked := make(chan struct{}), make(chan struct{}, 10)
+	e.update = func(_ string, arg any) (any, error) {
+		if arg.(contract.OpenLaneRequest).Tenant != "acme" {
+			return nil, nil
+		}
+		asked <- struct{}{}
+		return refused, temporal.NewNonRetryableApplicationError("no more are free", contract.Refused, nil)
+	}
+	h := serve(t, f)
+	submit := func(tenant, capability string) int {
+		return do(h, http.MethodPost, tasksPath, fmt.Sprintf(
+			`{"type":"x","cluster":"default","tenant":%q,"required_capabilities":[%q]}`, tenant, capability)).Code
+	}
+	codes := make(chan int)
+	for i := range 5 {
+		go func() { codes <- submit("acme", fmt.Sprint("new-", i)) }()
+	}
+	<-asked
+	require.Equal(t, http.StatusAccepted, submit("beta", "gpu"))
+	close(refused)
+	for range 5 {
+		require.Equal(t, http.StatusConflict, <-codes)
+	}
+	require.Len(t, f.updates, 2, "acme's further lanes are refused without asking")
+	require.Equal(t, http.StatusAccepted, submit("acme", "old"), "what is open stays so")
 }
 
 func TestOneKeyOneTask(t *testing.T) {

@@ -52,6 +52,8 @@ func TestTaskHistory(t *testing.T) {
 		StartedAt: second(51), Reason: "exit 1"})...)
 	e.history = append(e.history, asked(60, contract.RetryUpdate.Name, contract.RetryRequest{Reason: "fixed",
 		ForTask: contract.ForTask{By: "eve (k-2)"}}))
+	e.history = append(e.history, asked(61, contract.ReviewUpdate.Name, contract.ReviewRequest{
+		Decision: fleet.ReviewRerun, Reason: "the printer was off", ForTask: contract.ForTask{By: "ann (k-3)"}}))
 	e.history = append(e.history, deliveryEvents(7, returned)[0])
 	e.history = append(e.history, asked(75, contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"}))
 	running := delivery(7, enumspb.PENDING_ACTIVITY_STATE_STARTED, &contract.AttemptReport{AgentID: "a-3", StartedAt: second(72)})
@@ -80,6 +82,7 @@ func TestTaskHistory(t *testing.T) {
 		"51 running 5 a-2||",
 		"52 failed 5 a-2||exit 1",
 		"60 retried 0 |eve (k-2)|fixed",
+		"61 reviewed 0 |ann (k-3)|rerun: the printer was off",
 		"70 queued 7 ||",
 		"72 running 7 a-3||",
 		"75 cancel_asked 0 ||enough",

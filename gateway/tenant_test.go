@@ -26,8 +26,8 @@ import (
 type asTenant struct{}
 
 func (asTenant) Admit(r *http.Request, _ httpapi.Route, _ map[string]string) (context.Context, func(int), error) {
-	return access.With(r.Context(), access.Identity{Kind: access.KindToken, Role: access.Operator,
-		Tenant: r.Header.Get("Tenant")}), nil, nil
+	return access.With(r.Context(), access.Identity{Kind: access.KindToken, ID: "k-1", Name: "ops",
+		Role: access.Operator, Tenant: r.Header.Get("Tenant")}), nil, nil
 }
 
 // tenants serves a gateway to operators of tenants.
@@ -226,4 +226,27 @@ func TestABulkOperationOfATenantMeansItsTasks(t *testing.T) {
 	require.Equal(t, []string{"acme:a", "acme:b", "beta:a"},
 		f.executions[contract.BulkWorkflowID(bulk.ID)].input.(contract.BulkInput).Spec.IDs,
 		"its own in full; what is not its own, the operation does not find")
+}
+
+func TestWhoDecidesAboutATaskIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	by := contract.ForTask{By: "ops (k-1)"}
+	cancel := contract.CancelRequest{ForTask: by, Reason: "enough"}
+	e := f.withTask(contract.TaskState{Status: fleet.TaskRunning, Cancelling: &cancel})
+	var got []any
+	e.update = func(_ string, request any) (any, error) {
+		got = append(got, request)
+		return nil, nil
+	}
+	_, do := tenants(t, f)
+	for _, action := range [][2]string{{"cancel", `{"reason":"enough"}`}, {"retry", `{"reason":"mended"}`},
+		{"review", `{"decision":"rerun","reason":"seen"}`}, {"discard", `{"reason":"old"}`}, {"priority", `{"priority":1}`}} {
+		task := answer[api.Task](t, do("", http.MethodPost, tasksPath+"/t-1/"+action[0], action[1]), http.StatusOK)
+		require.Equal(t, &api.Cancelling{By: "ops (k-1)", Reason: "enough"}, task.Cancelling, "it is under way")
+	}
+	require.Equal(t, []any{cancel, contract.RetryRequest{ForTask: by, Reason: "mended"},
+		contract.ReviewRequest{ForTask: by, Decision: fleet.ReviewRerun, Reason: "seen"},
+		contract.DiscardRequest{ForTask: by, Reason: "old"},
+		contract.ReprioritizeRequest{ForTask: by, Priority: fleet.PriorityCritical}}, got)
 }

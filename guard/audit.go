@@ -34,16 +34,19 @@ type Entry struct {
 	Address   string            `json:"address"`
 	Proxy     string            `json:"proxy,omitempty"` // that the request came by
 	Status    int               `json:"status"`
-	Outcome   string            `json:"outcome"` // done, refused or failed
+	Outcome   string            `json:"outcome"` // done, refused, failed or unknown
 }
 
-// outcomeOf names a status.
-func outcomeOf(status int) string {
+// outcomeOf names a status. begun says that the request came to its handler: a change may stand then although no good
+// answer came, as when the client has left before it or Temporal was slow.
+func outcomeOf(method string, status int, begun bool) string {
 	switch {
 	case status < http.StatusBadRequest:
 		return "done"
 	case status < http.StatusInternalServerError:
 		return "refused"
+	case begun && mutates(method) && status != http.StatusNotImplemented:
+		return "unknown"
 	}
 	return "failed"
 }
@@ -101,7 +104,7 @@ func (a *Audit) write(e *Entry) {
 }
 
 // entryOf is the line of a request that has been answered.
-func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.Time, status int) *Entry {
+func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.Time, status int, begun bool) *Entry {
 	client := httpapi.ClientOf(r)
 	return &Entry{
 		Time:      at.UTC(),
@@ -111,6 +114,6 @@ func entryOf(r *http.Request, route httpapi.Route, id *access.Identity, at time.
 		Route:     route.Path,
 		Operation: route.Operation,
 		Kind:      id.Kind, ID: id.ID, Name: id.Name, Role: id.Role, Tenant: id.Tenant, Browser: id.Cookie,
-		Address: client.Address, Proxy: client.Proxy, Status: status, Outcome: outcomeOf(status),
+		Address: client.Address, Proxy: client.Proxy, Status: status, Outcome: outcomeOf(r.Method, status, begun),
 	}
 }

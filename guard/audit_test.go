@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
 )
 
 func entries(t *testing.T, file string) (list []Entry, text string) {
@@ -77,7 +79,7 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 
 	again, err := OpenAudit(file, zap.NewNop())
 	require.NoError(t, err)
-	again.write(&Entry{Status: 500, Outcome: outcomeOf(500)})
+	again.write(&Entry{Status: 500, Outcome: outcomeOf(http.MethodGet, 500, true)})
 	require.NoError(t, again.Close())
 	list, _ = entries(t, file)
 	require.Len(t, list, failedBurst+3, "it is appended to")
@@ -86,6 +88,47 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	require.NoError(t, audit.Close())
+}
+
+// TestWhatMayStandHasNotFailed has answers to requests whose client may have left, or that Temporal was slow with.
+func TestWhatMayStandHasNotFailed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method  string
+		status  int
+		away    bool // the tokens cannot be read
+		outcome string
+	}{
+		"a change without an answer":   {http.MethodPost, http.StatusServiceUnavailable, false, "unknown"},
+		"a change with a fault":        {http.MethodDelete, http.StatusInternalServerError, false, "unknown"},
+		"a change that cannot be made": {http.MethodPost, http.StatusNotImplemented, false, "failed"},
+		"a change that was refused":    {http.MethodPost, http.StatusConflict, false, "refused"},
+		"a change that never began":    {http.MethodPost, http.StatusServiceUnavailable, true, "failed"},
+		"a read":                       {http.MethodGet, http.StatusServiceUnavailable, false, "failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "audit.jsonl")
+			audit, err := OpenAudit(file, zap.NewNop())
+			require.NoError(t, err)
+			s := newShelf()
+			token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Operator})
+			g := s.gate(Options{Audit: audit, AuditReads: true})
+			if c.away {
+				s.set(errors.New("canary"))
+			}
+			r := request(c.method, token)
+			left, leave := context.WithCancel(r.Context())
+			_, done, err := g.Admit(r.WithContext(left),
+				httpapi.Route{Method: c.method, Path: "/x", Policy: access.Operate}, nil)
+			require.Equal(t, c.away, err != nil, err)
+			leave()
+			done(c.status)
+			list, _ := entries(t, file)
+			require.Len(t, list, 1)
+			require.Equal(t, c.outcome, list[0].Outcome)
+		})
+	}
 }
 
 func TestTheAuditLogCanBeTheProcesssOwn(t *testing.T) {

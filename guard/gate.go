@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/unread"
 )
 
 // Defaults of the rate limits, in requests.
@@ -57,10 +58,12 @@ type Options struct {
 	AuditReads bool
 	// EndSession keeps that a browser's session was signed out; nil: it ends at this process alone.
 	EndSession func(context.Context, access.EndedSession) error
-	// Sessions returns the agent that an agent's session token was made for, and whether it is good; see
-	// hub.SessionsOf. nil: no session token is, as where there is no hub.
-	Sessions func(token string) (agent string, good bool)
+	// Sessions are those of agents, see hub.SessionsOf. nil: no session token is good, as where there is no hub.
+	Sessions Sessions
 }
+
+// Sessions returns the agent and cluster that an agent's session token was made for, and whether it is good.
+type Sessions func(token string) (agent, cluster string, good bool)
 
 // Gate implements httpapi.Gate.
 type Gate struct {
@@ -79,7 +82,7 @@ type Gate struct {
 	audit        *Audit
 	auditReads   bool
 	endSession   func(context.Context, access.EndedSession) error
-	agents       func(token string) (agent string, good bool)
+	agents       Sessions
 	now          func() time.Time
 }
 
@@ -88,7 +91,7 @@ func New(o Options) *Gate {
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	g := &Gate{
 		logger:       o.Logger,
-		tokens:       &directory{read: o.Tokens, now: time.Now, pause: pause},
+		tokens:       newDirectory(o.Tokens, o.Logger),
 		key:          o.SessionKey,
 		sessions:     newSessionSeal(o.SessionKey),
 		certificates: o.Certificates,
@@ -137,13 +140,15 @@ func (g *Gate) admit(
 	var id access.Identity
 	var of proof
 	var err error
+	client, group, most := "", "", int64(maxBytes)
 	if route.Policy.IsSession() {
-		err = checkSession(g.agents, r, params["id"])
+		client, most = "agent "+params["id"], maxAgentBytes
+		group, err = checkSession(g.agents, r, params["id"])
 	} else {
 		id, of, err = g.identify(r, route.Policy.Role() == access.Admin)
 	}
 	targets := access.NewTargets(params)
-	finished := func(status int) { g.finish(r, route, &id, targets, at, status) }
+	finished := func(status int) { g.finish(r, route, &id, targets, at, status, false) }
 	if err != nil && !route.Policy.IsOpen() {
 		return ctx, finished, g.failed(r, err)
 	}
@@ -159,29 +164,26 @@ func (g *Gate) admit(
 			"a browser's session acts only from the page of this server: send a token as Authorization: Bearer from elsewhere",
 		)
 	}
-	ctx, landed, err := g.takeOff(ctx, r, route, &id, params["id"])
+	switch {
+	case id.Known():
+		client, group = string(id.Kind)+" "+id.ID, id.Tenant
+	case client == "":
+		client, most = addressKey(httpapi.ClientOf(r).Address), maxStrangerBytes
+	}
+	ctx, landed, err := g.inFlight.begin(ctx, client, group, r, route, maxHeld, most)
 	if err != nil {
 		return ctx, nil, err
+	}
+	if id.Known() || route.Policy.IsSession() {
+		unread.Known(ctx)
+		proven(ctx)
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
 		landed()
 		answered()
-		finished(status)
+		g.finish(r, route, &id, targets, at, status, true)
 	}, nil
-}
-
-// takeOff counts a request among what its client has under way. agent is the one that a session's request is of.
-func (g *Gate) takeOff(
-	ctx context.Context, r *http.Request, route httpapi.Route, id *access.Identity, agent string,
-) (_ context.Context, landed func(), err error) {
-	switch {
-	case route.Policy.IsSession():
-		return g.inFlight.begin(ctx, "agent "+agent, r, route, maxHeld, maxAgentBytes)
-	case id.Known():
-		return g.inFlight.begin(ctx, string(id.Kind)+" "+id.ID, r, route, maxHeld, maxBytes)
-	}
-	return g.inFlight.begin(ctx, addressKey(httpapi.ClientOf(r).Address), r, route, maxHeld, maxStrangerBytes)
 }
 
 // failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.
@@ -253,6 +255,7 @@ func refusal(p access.Policy, id *access.Identity) error {
 // read. What agents report all day is the work itself and is not written; that an agent registered is.
 func (g *Gate) finish(
 	r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int,
+	begun bool,
 ) {
 	if status == http.StatusTooManyRequests {
 		return // a flood must not become one in the log
@@ -266,7 +269,7 @@ func (g *Gate) finish(
 		g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, at) > 0 {
 		return
 	}
-	entry := entryOf(r, route, id, at, status)
+	entry := entryOf(r, route, id, at, status, begun)
 	entry.Target = targets.Names()
 	g.audit.write(entry)
 }
@@ -287,16 +290,16 @@ func fromOwnPage(r *http.Request) bool {
 
 // checkSession refuses a request of an agent whose session token is not good or is another agent's. Whether the session
 // still counts, the hub says afterwards.
-func checkSession(sessions func(token string) (agent string, good bool), r *http.Request, agent string) error {
+func checkSession(sessions Sessions, r *http.Request, agent string) (cluster string, err error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 1 && sessions != nil {
 		if token, bearer := strings.CutPrefix(headers[0], "Bearer "); bearer {
-			if of, good := sessions(strings.TrimSpace(token)); good && of == agent {
-				return nil
+			if of, cluster, good := sessions(strings.TrimSpace(token)); good && of == agent {
+				return cluster, nil
 			}
 		}
 	}
-	return httpapi.Problem(
+	return "", httpapi.Problem(
 		protocol.CodeUnauthorized,
 		"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer",
 	)
@@ -305,12 +308,12 @@ func checkSession(sessions func(token string) (agent string, good bool), r *http
 // Unlocked is the gate while security is off: everybody may do everything, but agents still prove that a session is
 // theirs before a body of theirs is read, and what one address has under way is bounded.
 type Unlocked struct {
-	sessions func(token string) (agent string, good bool)
+	sessions Sessions
 	inFlight *inFlight
 }
 
 // NewUnlocked makes the gate. sessions is as in Options.
-func NewUnlocked(sessions func(token string) (agent string, good bool)) *Unlocked {
+func NewUnlocked(sessions Sessions) *Unlocked {
 	return &Unlocked{sessions, newInFlight()}
 }
 
@@ -318,14 +321,15 @@ func NewUnlocked(sessions func(token string) (agent string, good bool)) *Unlocke
 func (u *Unlocked) Admit(
 	r *http.Request, route httpapi.Route, params map[string]string,
 ) (context.Context, func(int), error) {
-	ctx, client, most := r.Context(), addressKey(httpapi.ClientOf(r).Address), int64(maxBytes)
+	ctx, client, group, most := r.Context(), addressKey(httpapi.ClientOf(r).Address), "", int64(maxBytes)
 	if route.Policy.IsSession() {
-		if err := checkSession(u.sessions, r, params["id"]); err != nil {
+		cluster, err := checkSession(u.sessions, r, params["id"])
+		if err != nil {
 			return ctx, nil, err
 		}
-		client, most = "agent "+params["id"], maxAgentBytes
+		client, group, most = "agent "+params["id"], cluster, maxAgentBytes
 	}
-	ctx, landed, err := u.inFlight.begin(ctx, client, r, route, maxHeldLocal, most)
+	ctx, landed, err := u.inFlight.begin(ctx, client, group, r, route, maxHeldLocal, most)
 	if err != nil {
 		return ctx, nil, err
 	}

@@ -87,7 +87,7 @@ func (s *shelf) add(seed byte, r access.Record) (token string, record access.Rec
 func (s *shelf) gate(o Options) *Gate {
 	o.Tokens = s.read
 	if o.Sessions == nil {
-		o.Sessions = func(token string) (string, bool) { return "", token == "sealed-by-a-hub" }
+		o.Sessions = func(token string) (string, string, bool) { return "", "", token == "sealed-by-a-hub" }
 	}
 	g := New(o)
 	g.now, g.tokens.now = s.clock, s.clock

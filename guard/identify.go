@@ -37,7 +37,7 @@ func (g *Gate) identify(r *http.Request, anew bool) (access.Identity, proof, err
 		return record.Identity(), g.proofOf(&record), nil
 	}
 	if cookie, err := r.Cookie(httpapi.SessionCookie); err == nil {
-		record, claims, err := g.openSession(r.Context(), cookie.Value, anew)
+		record, claims, err := g.openSession(r.Context(), cookie.Value, r.Header.Get(httpapi.SessionKeyHeader), anew)
 		if err != nil {
 			return access.Identity{}, proof{}, err
 		}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,8 +26,13 @@ const (
 	maxBytes         = 48 << 20
 	maxAgentBytes    = 16 << 20
 	maxStrangerBytes = 64 << 10
-	// maxAllBytes bounds the bodies of all clients that are no agents, and those of all agents.
-	maxAllBytes = 128 << 20
+	// maxAllBytes bounds the bodies of all clients that are no agents, and those of all agents; maxGroupBytes those of
+	// one tenant's tokens, of one cluster's agents, and of registrations. What smallBody leaves of each counts.
+	maxAllBytes   = 128 << 20
+	maxGroupBytes = maxAllBytes / 2
+	// smallBody is how much of a body is read even while others have taken all that may be read: most are no larger, as
+	// are the polls of agents, whose number is bounded.
+	smallBody = 16 << 10
 	// maxAnswers bounds what reading and writing the large answers to one client's requests takes, and maxAllAnswers
 	// that of all clients together: an answer stays in memory until its client has read it.
 	maxAnswers    = 32 << 20
@@ -37,8 +43,8 @@ const (
 type inFlight struct {
 	mu      sync.Mutex
 	clients map[string]*flight
-	all     map[bool]int64 // bytes, by whether they are agents'
-	answers int64          // bytes of all clients' answers
+	bodies  map[string]int64 // bytes beyond smallBody that were read: of each group, and of all agents and all others
+	answers int64            // bytes of all clients' answers
 }
 
 // flight is what one client has under way.
@@ -47,18 +53,24 @@ type flight struct {
 	bytes, answers int64
 }
 
-func newInFlight() *inFlight { return &inFlight{clients: map[string]*flight{}, all: map[bool]int64{}} }
+func newInFlight() *inFlight {
+	return &inFlight{clients: map[string]*flight{}, bodies: map[string]int64{}}
+}
 
-// begin counts a request of a client until end is called; or it returns the problem to answer with. In the context that
-// it returns, what the answer takes is counted too.
+// begin counts a request of a client until end is called; or it returns the problem to answer with. A body counts as it
+// is read: one that is announced and does not come takes nothing. group is the tenant of a token, or the cluster of an
+// agent. In the context that it returns, what the answer takes is counted too.
 func (f *inFlight) begin(
-	ctx context.Context, client string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64,
+	ctx context.Context, client, group string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64,
 ) (_ context.Context, end func(), err error) {
 	held := route.Held || r.URL.Query().Has("wait")
-	size := bodySize(r, route)
-	agents := route.Policy.IsSession()
+	body := &body{ReadCloser: r.Body, flights: f, mostBytes: mostBytes, all: "tokens", group: "tenant " + group}
+	if route.Policy.IsSession() {
+		body.all, body.group = "agents", "cluster "+group
+	}
 	if route.Policy.IsJoin() {
-		client = "joins of " + client // all agents of a cluster may come at once, and must not keep others out
+		// All agents of a cluster may come at once, and must not keep others out.
+		client, body.group = "joins of "+client, "joins"
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,17 +84,16 @@ func (f *inFlight) begin(
 	case held && c.held >= mostHeld:
 		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
 			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
-	case size > 0 && c.bytes > 0 && c.bytes+size > mostBytes:
-		return ctx, nil, httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
-			strconv.FormatInt(mostBytes>>10, 10)+" KiB of one client; send the next after the answer to this one")
-	case size > 0 && f.all[agents] > 0 && f.all[agents]+size > maxAllBytes:
-		return ctx, nil, httpapi.RetryAfter(time.Second,
-			"the server has too many bytes of request bodies from all clients at the same time: try again")
+	}
+	body.client = c
+	if err := body.refuse(min(r.ContentLength, route.MaxBody)); err != nil { // it need not come
+		return ctx, nil, err
+	}
+	if r.ContentLength != 0 && r.Body != nil {
+		r.Body = body
 	}
 	f.clients[client] = c
 	c.requests++
-	c.bytes += size
-	f.all[agents] += size
 	if held {
 		c.held++
 	}
@@ -105,10 +116,9 @@ func (f *inFlight) begin(
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		c.requests--
-		c.bytes -= size
 		c.answers -= answer
 		f.answers -= answer
-		f.all[agents] -= size
+		body.count(-body.read)
 		if held {
 			c.held--
 		}
@@ -116,6 +126,62 @@ func (f *inFlight) begin(
 			delete(f.clients, client)
 		}
 	}), nil
+}
+
+// body is that of a request. What was read of it counts until the request has ended.
+type body struct {
+	io.ReadCloser
+	flights    *inFlight
+	client     *flight
+	all, group string // the bodies with which it shares
+	mostBytes  int64  // of its client
+	read       int64
+}
+
+// Read implements io.Reader. It fails with the problem to answer with.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.flights.mu.Lock()
+	defer b.flights.mu.Unlock()
+	if refused := b.refuse(int64(n)); refused != nil {
+		return 0, refused
+	}
+	b.count(int64(n))
+	return n, err
+}
+
+// beyond is how many of so many bytes of a body count among those of others.
+func beyond(bytes int64) int64 { return max(0, bytes-smallBody) }
+
+func (b *body) count(more int64) {
+	shared := beyond(b.read+more) - beyond(b.read)
+	b.read += more
+	b.client.bytes += more
+	for _, key := range []string{b.all, b.group} {
+		if b.flights.bodies[key] += shared; b.flights.bodies[key] == 0 {
+			delete(b.flights.bodies, key)
+		}
+	}
+}
+
+// refuse is the problem where so many bytes more of the body are too many. The only one of a client, of a group, and of
+// all is never too large.
+func (b *body) refuse(more int64) error {
+	own := beyond(b.read)
+	shared := beyond(b.read+more) - own
+	full := func(key string, most int64) bool {
+		others := b.flights.bodies[key] - own
+		return shared > 0 && others > 0 && others+own+shared > most
+	}
+	switch others := b.client.bytes - b.read; {
+	case more > 0 && others > 0 && others+b.read+more > b.mostBytes:
+		return httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
+			strconv.FormatInt(b.mostBytes>>10, 10)+" KiB of one client; send the next after the answer to this one")
+	case full(b.group, maxGroupBytes), full(b.all, maxAllBytes):
+		return httpapi.RetryAfter(time.Second,
+			"the server has too many bytes of request bodies at the same time, of one tenant or cluster or of all: try again")
+	}
+	return nil
 }
 
 // bodySize is how many bytes of a request's body may be read; of one of unknown length, as many as the route takes.

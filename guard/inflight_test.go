@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -74,59 +75,101 @@ func TestWaitsAndStreamsAreBounded(t *testing.T) {
 	require.Empty(t, c.gate.(*Gate).inFlight.clients, "nothing is kept")
 }
 
+// zeros is a body without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
 func TestBytesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	var tokens []string
-	for i := range byte(4) {
-		token, _ := s.add(i, access.Record{Kind: access.APIToken, Role: access.Operator})
+	for i, tenant := range []string{"acme", "acme", "beta", "gamma"} {
+		token, _ := s.add(byte(i), access.Record{Kind: access.APIToken, Role: access.Operator, Tenant: tenant})
 		tokens = append(tokens, token)
 	}
-	sessions := func(token string) (string, bool) { return strings.CutPrefix(token, "of-") }
+	sessions := func(token string) (agent, cluster string, good bool) {
+		agent, good = strings.CutPrefix(token, "of-")
+		return agent, "cluster of " + agent[:1], good
+	}
 	const batch, poll = 32 << 20, 8 << 20
-	send := func(c *crowd, policy access.Policy, token, agent string, most, length int64) string {
-		r := httptest.NewRequest(http.MethodPost, "/x", strings.NewReader("{}"))
-		r.ContentLength = length
+	send := func(c *crowd, policy access.Policy, token, agent string, most, announced, sent int64) string {
+		r := httptest.NewRequest(http.MethodPost, "/x", io.LimitReader(zeros{}, sent))
+		r.ContentLength = announced
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		return c.send(r, httpapi.Route{Policy: policy, MaxBody: most}, agent)
+		code := c.send(r, httpapi.Route{Policy: policy, MaxBody: most}, agent)
+		if code != "" {
+			return code
+		}
+		_, err := io.Copy(io.Discard, io.LimitReader(r.Body, most))
+		code, _ = httpapi.Code(err)
+		return code
 	}
 	t.Run("of a token", func(t *testing.T) {
 		t.Parallel()
 		c := &crowd{t: t, gate: s.gate(Options{Sessions: sessions})}
-		require.Empty(t, send(c, access.Operate, tokens[0], "", batch, batch))
-		require.Equal(t, protocol.CodeRateLimited, send(c, access.Operate, tokens[0], "", batch, -1),
-			"of unknown length")
-		require.Empty(t, send(c, access.Operate, tokens[0], "", batch, 2), "a small one beside it")
-		require.Empty(t, send(c, access.Operate, tokens[0], "", 4, batch), "more than a route takes is not read")
-		require.Empty(t, send(c, access.Operate, tokens[1], "", batch, batch))
-		require.Empty(t, send(c, access.Operate, tokens[2], "", batch, batch))
-		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll), "agents are not held back by clients")
-		require.Empty(t, send(c, access.Operate, tokens[3], "", batch, batch-1024))
-		require.Equal(t, protocol.CodeRateLimited, send(c, access.Operate, tokens[3], "", batch, 1<<20),
-			"all together")
+		sends := func(token int, most, announced, sent int64) string {
+			return send(c, access.Operate.Scoped(), tokens[token], "", most, announced, sent)
+		}
+		require.Empty(t, sends(0, batch, batch, batch))
+		require.Equal(t, protocol.CodeRateLimited, sends(0, batch, batch, 0), "announced")
+		require.Equal(t, protocol.CodeRateLimited, sends(0, batch, -1, batch), "of unknown length")
+		c.done[1](http.StatusTooManyRequests)
+		require.Empty(t, sends(0, batch, 2, 2), "a small one beside it")
+		require.Empty(t, sends(0, 4, batch, batch), "more than a route takes is not read")
+		require.Empty(t, sends(1, batch, batch, batch-smallBody))
+		require.Equal(t, protocol.CodeRateLimited, sends(1, batch, 1<<20, 1<<20), "a tenant's tokens together")
+		require.Empty(t, sends(1, batch, smallBody, smallBody), "small ones are read however much there is")
+		require.Empty(t, sends(2, batch, batch, batch))
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll, poll), "agents are not held back by clients")
+		require.Empty(t, sends(3, batch, batch, batch))
+		require.Equal(t, protocol.CodeRateLimited, sends(3, batch, 1<<20, 1<<20), "all together")
 		for len(c.done) > 0 {
 			c.answer()
 		}
-		require.Empty(t, send(c, access.Operate, tokens[3], "", batch, batch))
+		require.Empty(t, sends(3, batch, batch, batch))
+		c.answer()
+		require.Empty(t, c.gate.(*Gate).inFlight.bodies, "nothing is kept")
 	})
 	t.Run("of an agent", func(t *testing.T) {
 		t.Parallel()
 		c := &crowd{t: t, gate: NewUnlocked(sessions)}
-		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll))
-		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll))
-		require.Equal(t, protocol.CodeRateLimited, send(c, access.Session, "of-a", "a", poll, poll))
-		require.Empty(t, send(c, access.Session, "of-b", "b", poll, poll))
-		require.Equal(t, protocol.CodeUnauthorized, send(c, access.Session, "of-b", "c", poll, poll))
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll, poll))
+		require.Empty(t, send(c, access.Session, "of-a", "a", poll, poll, poll))
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Session, "of-a", "a", poll, poll, poll))
+		require.Empty(t, send(c, access.Session, "of-b", "b", poll, poll, poll))
+		require.Equal(t, protocol.CodeUnauthorized, send(c, access.Session, "of-b", "c", poll, poll, poll))
+	})
+	t.Run("of agents that announce and do not send", func(t *testing.T) {
+		t.Parallel()
+		c := &crowd{t: t, gate: NewUnlocked(sessions)}
+		for _, agent := range strings.Split("abcdefghij", "") {
+			for range 16 {
+				require.Empty(t, send(c, access.Session, "of-"+agent, agent, poll, poll, 13))
+			}
+		}
+		require.Empty(t, send(c, access.Session, "of-x", "x", poll, poll, poll))
+	})
+	t.Run("of a cluster's agents", func(t *testing.T) {
+		t.Parallel()
+		c := &crowd{t: t, gate: NewUnlocked(sessions)}
+		for _, agent := range []string{"a1", "a2", "a3", "a4"} {
+			require.Empty(t, send(c, access.Session, "of-"+agent, agent, poll, poll, poll))
+			require.Empty(t, send(c, access.Session, "of-"+agent, agent, poll, poll, poll))
+		}
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Session, "of-a5", "a5", poll, -1, 1<<20))
+		require.Empty(t, send(c, access.Session, "of-a6", "a6", poll, 300, 300), "polls go on")
+		require.Empty(t, send(c, access.Session, "of-b", "b", poll, poll, poll), "as do those of other clusters")
 	})
 	t.Run("of a stranger", func(t *testing.T) {
 		t.Parallel()
 		c := &crowd{t: t, gate: s.gate(Options{})}
 		for range maxStrangerBytes / maxSignIn {
-			require.Empty(t, send(c, access.Open, "", "", maxSignIn, -1))
+			require.Empty(t, send(c, access.Open, "", "", maxSignIn, -1, maxSignIn))
 		}
-		require.Equal(t, protocol.CodeRateLimited, send(c, access.Open, "", "", maxSignIn, -1))
+		require.Equal(t, protocol.CodeRateLimited, send(c, access.Open, "", "", maxSignIn, -1, maxSignIn))
 	})
 }
 

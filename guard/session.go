@@ -44,6 +44,7 @@ type sessionClaims struct {
 	Token string `json:"t"` // the token's id
 	// Print is the beginning of the token's hash: a session ends with the secret that it was opened with.
 	Print   string `json:"p"`
+	KeyHash []byte `json:"k"`
 	Opened  int64  `json:"o"` // seconds since 1970
 	Expires int64  `json:"e"` // seconds since 1970
 }
@@ -72,15 +73,25 @@ func (s sessionSeal) mac(body []byte) []byte {
 	return mac.Sum(nil)
 }
 
+func hashOfKey(key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return sum[:]
+}
+
 func printOf(record *access.Record) string { return string(record.Hash[:16]) }
 
-// openSession returns the token that a cookie stands for, if it is still good, and the session.
-func (g *Gate) openSession(ctx context.Context, value string, anew bool) (access.Record, sessionClaims, error) {
+// openSession returns the token that a cookie and its key stand for, if it is still good, and the session.
+func (g *Gate) openSession(ctx context.Context, value, key string, anew bool) (access.Record, sessionClaims, error) {
 	over := httpapi.Problem(protocol.CodeUnauthorized,
 		"the session is over, signed out, or its token was revoked: sign in again")
 	claims, ok := g.sessions.open(value)
 	if !ok || claims.ID == "" || !g.now().Before(claims.expires()) {
 		return access.Record{}, claims, over
+	}
+	if !hmac.Equal(claims.KeyHash, hashOfKey(key)) {
+		return access.Record{}, claims, httpapi.Problem(protocol.CodeUnauthorized,
+			"the session's cookie counts only with its key, in the header "+httpapi.SessionKeyHeader+
+				", which the fleet page sends: sign in there again")
 	}
 	record, err := g.record(ctx, claims.Token, anew)
 	if err != nil {
@@ -125,8 +136,9 @@ type SignInRequest struct {
 
 type signInInput struct{ Body SignInRequest }
 
-type cookieInput struct {
+type sessionInput struct {
 	Cookie string `cookie:"mainstay_session"`
+	Key    string `header:"X-Mainstay-Session-Key"`
 }
 
 // RegisterSession adds the sign-in of browsers to an API. gate is nil while security is off.
@@ -140,18 +152,18 @@ func RegisterSession(api huma.API, gate *Gate) {
 		"sign-in",
 		http.MethodPost,
 		"Sign a browser in",
-		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It ends with the token.",
+		"Sets a cookie that stands for the token: HttpOnly, SameSite=Strict, Secure over https, for 12 h. It counts only with the session_key of the answer, in the header X-Mainstay-Session-Key, and ends with the token.",
 	)
 	in.MaxBodyBytes = maxSignIn
 	httpapi.Register(api, access.Open, in,
 		func(ctx context.Context, in *signInInput) (*sessionOutput, error) { return gate.signIn(ctx, in) })
 	httpapi.Register(api, access.View.Scoped(), operation("get-session", http.MethodGet, "Who am I",
 		"Also tells whether security is on at all."),
-		func(ctx context.Context, in *cookieInput) (*shownSession, error) {
+		func(ctx context.Context, in *sessionInput) (*shownSession, error) {
 			id := access.From(ctx)
 			out := &shownSession{CacheControl: "no-store", Body: sessionOf(&id)}
 			if id.Cookie {
-				if _, claims, err := gate.openSession(ctx, in.Cookie, false); err == nil {
+				if _, claims, err := gate.openSession(ctx, in.Cookie, in.Key, false); err == nil {
 					expires := claims.expires()
 					out.Body.ExpiresAt = &expires
 				}
@@ -161,8 +173,8 @@ func RegisterSession(api huma.API, gate *Gate) {
 	out := operation("sign-out", http.MethodDelete, "Sign a browser out",
 		"Ends the session: its cookie is worth nothing from then on, at other gateways within 5 s.")
 	out.DefaultStatus = http.StatusNoContent
-	httpapi.Register(api, access.Open, out, func(ctx context.Context, in *cookieInput) (*signOutOutput, error) {
-		if err := gate.signOut(ctx, in.Cookie); err != nil {
+	httpapi.Register(api, access.Open, out, func(ctx context.Context, in *sessionInput) (*signOutOutput, error) {
+		if err := gate.signOut(ctx, in.Cookie, in.Key); err != nil {
 			return nil, err
 		}
 		return &signOutOutput{SetCookie: cookie("", -1, https(ctx))}, nil
@@ -172,12 +184,12 @@ func RegisterSession(api huma.API, gate *Gate) {
 // signOutTimeout bounds keeping that a session ended.
 const signOutTimeout = 4500 * time.Millisecond
 
-// signOut ends the session of a cookie, if there is one.
-func (g *Gate) signOut(ctx context.Context, value string) error {
+// signOut ends the session of a cookie and its key, if there is one.
+func (g *Gate) signOut(ctx context.Context, value, key string) error {
 	if g == nil {
 		return nil
 	}
-	record, claims, err := g.openSession(ctx, value, false)
+	record, claims, err := g.openSession(ctx, value, key, false)
 	if code, _ := httpapi.Code(err); code == protocol.CodeUnauthorized {
 		return nil
 	}
@@ -224,8 +236,9 @@ func (g *Gate) signIn(ctx context.Context, in *signInInput) (*sessionOutput, err
 	body := sessionOf(&id)
 	expires = expires.UTC().Truncate(time.Second)
 	body.ExpiresAt = &expires
+	body.SessionKey = rand.Text()
 	value := g.sessions.seal(sessionClaims{ID: rand.Text(), Token: record.ID, Print: printOf(&record),
-		Opened: opened.Unix(), Expires: expires.Unix()})
+		KeyHash: hashOfKey(body.SessionKey), Opened: opened.Unix(), Expires: expires.Unix()})
 	return &sessionOutput{SetCookie: cookie(value, int(expires.Sub(g.now())/time.Second), https(ctx)), Body: body}, nil
 }
 

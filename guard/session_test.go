@@ -15,19 +15,51 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-func signIn(t *testing.T, g *Gate, token string) *http.Cookie {
+// signedIn is what a browser has of a session.
+type signedIn struct {
+	*http.Cookie
+	key string
+}
+
+func signIn(t *testing.T, g *Gate, token string) signedIn {
 	t.Helper()
 	out, err := g.signIn(context.Background(), &signInInput{Body: SignInRequest{Token: token}})
 	require.NoError(t, err)
 	require.NotContains(t, out.SetCookie.String(), token)
-	return &out.SetCookie
+	require.NotContains(t, out.SetCookie.String(), out.Body.SessionKey)
+	return signedIn{&out.SetCookie, out.Body.SessionKey}
 }
 
-func browser(method string, c *http.Cookie) *http.Request {
+func browser(method string, s signedIn) *http.Request {
 	r := request(method, "")
-	r.AddCookie(c)
+	s.on(r)
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	return r
+}
+
+func (s signedIn) on(r *http.Request) {
+	r.AddCookie(s.Cookie)
+	r.Header.Set(httpapi.SessionKeyHeader, s.key)
+}
+
+// TestACookieAloneIsNoSession: browsers send cookies to all ports of a host name, so whoever listens on another has it.
+func TestACookieAloneIsNoSession(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	g := s.gate(Options{EndSession: func(context.Context, access.EndedSession) error {
+		t.Error("a session was ended without its key")
+		return nil
+	}})
+	c, other := signIn(t, g, token), signIn(t, g, token)
+	for name, key := range map[string]string{"none": "", "wrong": "wrong", "of another session": other.key} {
+		stolen := signedIn{c.Cookie, key}
+		_, code := ask(t, g, access.View, browser(http.MethodGet, stolen))
+		require.Equal(t, protocol.CodeUnauthorized, code, name)
+		require.NoError(t, g.signOut(t.Context(), c.Value, key), name)
+	}
+	_, code := ask(t, g, access.View, browser(http.MethodGet, c))
+	require.Empty(t, code)
 }
 
 func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
@@ -77,7 +109,7 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 		return nil
 	}
 	here, elsewhere := s.gate(o), s.gate(o)
-	looks := func(g *Gate, c *http.Cookie) string {
+	looks := func(g *Gate, c signedIn) string {
 		_, code := ask(t, g, access.View, browser(http.MethodGet, c))
 		return code
 	}
@@ -86,8 +118,8 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 		require.NotEqual(t, c.Value, other.Value)
 		require.Empty(t, looks(here, c))
 		require.Empty(t, looks(elsewhere, c))
-		require.NoError(t, here.signOut(t.Context(), c.Value))
-		require.NoError(t, here.signOut(t.Context(), c.Value), "once more is no mistake")
+		require.NoError(t, here.signOut(t.Context(), c.Value, c.key))
+		require.NoError(t, here.signOut(t.Context(), c.Value, c.key), "once more is no mistake")
 		require.Equal(t, protocol.CodeUnauthorized, looks(here, c))
 		s.pass(tokensFresh)
 		require.Equal(t, protocol.CodeUnauthorized, looks(elsewhere, c))
@@ -95,10 +127,10 @@ func TestASignedOutSessionIsOver(t *testing.T) {
 	}
 	c := signIn(t, here, token)
 	here.endSession = func(context.Context, access.EndedSession) error { return errAway }
-	code, _ := httpapi.Code(here.signOut(t.Context(), c.Value))
+	code, _ := httpapi.Code(here.signOut(t.Context(), c.Value, c.key))
 	require.Equal(t, protocol.CodeUnavailable, code)
 	require.Empty(t, looks(here, c), "who is told so is signed in yet")
-	require.NoError(t, here.signOut(t.Context(), "forged"), "there is nothing to end")
+	require.NoError(t, here.signOut(t.Context(), "forged", c.key), "there is nothing to end")
 }
 
 // Each sign-out is a change of the one workflow that has all tokens: those of one token must not keep admins from it.
@@ -109,15 +141,19 @@ func TestSignOutsOfOneTokenHaveARate(t *testing.T) {
 	other, _ := s.add(2, access.Record{Kind: access.APIToken, Role: access.Admin})
 	changes := 0
 	g := s.gate(Options{EndSession: func(context.Context, access.EndedSession) error { changes++; return nil }})
-	for range signOutBurst {
-		require.NoError(t, g.signOut(t.Context(), signIn(t, g, token).Value))
+	out := func(token string) error {
+		c := signIn(t, g, token)
+		return g.signOut(t.Context(), c.Value, c.key)
 	}
-	code, _ := httpapi.Code(g.signOut(t.Context(), signIn(t, g, token).Value))
+	for range signOutBurst {
+		require.NoError(t, out(token))
+	}
+	code, _ := httpapi.Code(out(token))
 	require.Equal(t, protocol.CodeRateLimited, code)
 	require.Equal(t, signOutBurst, changes)
-	require.NoError(t, g.signOut(t.Context(), signIn(t, g, other).Value))
+	require.NoError(t, out(other))
 	s.pass(time.Second)
-	require.NoError(t, g.signOut(t.Context(), signIn(t, g, token).Value))
+	require.NoError(t, out(token))
 }
 
 func TestASessionOfTheFirstAdminEndsWithItsSecret(t *testing.T) {
@@ -148,7 +184,7 @@ func TestForgedSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, code := ask(t, g, access.View, browser(http.MethodGet, &http.Cookie{Name: good.Name, Value: value}))
+			_, code := ask(t, g, access.View, browser(http.MethodGet, signedIn{&http.Cookie{Name: good.Name, Value: value}, good.key}))
 			require.Equal(t, protocol.CodeUnauthorized, code)
 		})
 	}
@@ -197,7 +233,7 @@ func TestPagesFromElsewhereDoNotAct(t *testing.T) {
 			if tt.bearer {
 				r = request(tt.method, token)
 			} else {
-				r.AddCookie(c)
+				c.on(r)
 			}
 			for header, value := range map[string]string{"Sec-Fetch-Site": tt.site, "Origin": tt.origin} {
 				if value != "" {

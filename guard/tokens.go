@@ -29,6 +29,8 @@ const (
 	tokensTimeout = 2 * time.Second
 	// endedKept is how many sessions that ended here are remembered beside those that were read.
 	endedKept = 1000
+	// goneKept is how many revoked tokens are remembered.
+	goneKept = 10_000
 )
 
 // errTokensUnknown says that it cannot be told now whether there is such a token.
@@ -60,20 +62,27 @@ func SessionEnder(c client.Client) func(context.Context, access.EndedSession) er
 	}
 }
 
-// directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last.
+// directory knows the tokens, a few seconds late at most. While Temporal is away it goes by those that it knew last. A
+// token that was there and is gone does not come back.
 type directory struct {
-	read  Reader
-	now   func() time.Time
-	pause func(ctx context.Context, d time.Duration)
+	logger *zap.Logger
+	read   Reader
+	now    func() time.Time
+	pause  func(ctx context.Context, d time.Duration)
 
 	mu        sync.Mutex
 	tokens    map[string]access.Record // by id
 	ended     []access.EndedSession
+	gone      map[string]bool       // ids of tokens that were there and then were not; true: their return was logged
 	endedHere []access.EndedSession // by this process, of the last moments: a reading may not have them yet
 	readAt    time.Time             // when the reading of tokens began; zero: never
 	triedAt   time.Time             // when the last reading began
 	failed    bool                  // the last reading
 	reading   chan struct{}         // closed when the reading under way ends; nil: none is
+}
+
+func newDirectory(read Reader, logger *zap.Logger) *directory {
+	return &directory{logger: logger, read: read, now: time.Now, pause: pause, gone: map[string]bool{}}
 }
 
 // find returns the token with an id. known is false when there certainly is none: that is only said by a reading that
@@ -139,9 +148,26 @@ func (d *directory) refresh(ctx context.Context, gap time.Duration) {
 		return
 	}
 	d.ended = ended
+	before := d.tokens
 	d.tokens, d.readAt = make(map[string]access.Record, len(list)), begun
 	for _, token := range list {
+		if said, gone := d.gone[token.ID]; gone {
+			d.gone[token.ID] = true
+			if said {
+				continue
+			}
+			d.logger.Error("A token that was revoked is in Temporal again, and is ignored: revoke it; if its return is "+
+				"wanted, as after a mistake with a backup, start this process anew", zap.String("id", token.ID))
+			continue
+		}
 		d.tokens[token.ID] = token
+	}
+	for id := range before {
+		_, still := d.tokens[id]
+		// A reading without any proves nothing: Temporal may not know its workflows for a moment.
+		if !still && len(list) > 0 && len(d.gone) < goneKept {
+			d.gone[id] = false
+		}
 	}
 }
 

@@ -37,6 +37,27 @@ func TestATokenWorksAtOnceAndARevokedOneForSecondsMore(t *testing.T) {
 	require.Equal(t, protocol.CodeUnauthorized, looks(one))
 }
 
+// TestARevokedTokenDoesNotComeBack has somebody put a revoked token back in Temporal, as its seal is still good.
+func TestARevokedTokenDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	g := s.gate(Options{})
+	admin, revoked := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	viewer, other := s.add(2, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	looks := func(token string, after ...access.Record) string {
+		s.set(nil, after...)
+		s.pass(tokensFresh)
+		_, code := ask(t, g, access.View, request(http.MethodGet, token))
+		return code
+	}
+	require.Empty(t, looks(admin, revoked, other))
+	require.Equal(t, protocol.CodeUnauthorized, looks(admin))
+	require.Empty(t, looks(admin, revoked, other), "that there was none for a moment revokes nothing")
+	require.Equal(t, protocol.CodeUnauthorized, looks(admin, other))
+	require.Equal(t, protocol.CodeUnauthorized, looks(admin, revoked, other))
+	require.Empty(t, looks(viewer, revoked, other))
+}
+
 // TestARevokedAdminMakesNothingMore revokes an admin's token: what admins alone may do ends at once.
 func TestARevokedAdminMakesNothingMore(t *testing.T) {
 	t.Parallel()

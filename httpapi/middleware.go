@@ -245,7 +245,7 @@ func harmless(id string) bool {
 
 // untraced are routes that are asked all the time, or held open: their spans would say nothing.
 var untraced = map[string]bool{
-	protocol.PollPath: true, "/metrics": true, "/healthz": true, "/readyz": true, "/health": true,
+	protocol.PollPath: true, "/metrics": true, "/healthz": true, protocol.ReadyPath: true, "/health": true,
 	"/api/v1/agents/events": true,
 }
 

@@ -238,6 +238,7 @@ func ginPath(path string) string {
 const (
 	schemeToken   = "api_token"
 	schemeCookie  = "browser_session"
+	schemeKey     = "browser_session_key"
 	schemeJoin    = "join_token"
 	schemeSession = "agent_session"
 )
@@ -248,6 +249,8 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 			Description: "An API token (mainstay token create). Not asked for while security is off, as in `mainstay dev` on this machine only."},
 		schemeCookie: {Type: "apiKey", In: "cookie", Name: SessionCookie,
 			Description: "A browser's session, opened with POST /api/v1/session."},
+		schemeKey: {Type: "apiKey", In: "header", Name: SessionKeyHeader,
+			Description: "The session_key that signing in has answered: the cookie counts only with it."},
 		schemeJoin: {Type: "http", Scheme: "bearer",
 			Description: "A join token, with which agents register. Not asked for while security is off."},
 		schemeSession: {Type: "http", Scheme: "bearer",
@@ -255,8 +258,12 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 	}
 }
 
-// SessionCookie is the name of the cookie of a browser's session.
-const SessionCookie = "mainstay_session"
+// A browser's session needs both its cookie and its key, in this header. Browsers send cookies to all ports of a host
+// name; a page of another port cannot read the key.
+const (
+	SessionCookie    = "mainstay_session"
+	SessionKeyHeader = "X-Mainstay-Session-Key"
+)
 
 // securityOf describes a policy in the OpenAPI document.
 func securityOf(p access.Policy) []map[string][]string {
@@ -266,7 +273,7 @@ func securityOf(p access.Policy) []map[string][]string {
 	case p.IsSession():
 		return []map[string][]string{{schemeSession: {}}}
 	case p.Role() != "":
-		return []map[string][]string{{schemeToken: {}}, {schemeCookie: {}}}
+		return []map[string][]string{{schemeToken: {}}, {schemeCookie: {}, schemeKey: {}}}
 	}
 	return []map[string][]string{}
 }

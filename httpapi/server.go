@@ -33,7 +33,10 @@ const (
 	bodyReadTimeout   = 30 * time.Second
 	writeTimeout      = 3 * time.Minute
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
+	maxHeaderBytes    = 32 << 10
+	// maxStreams bounds the requests of one HTTP/2 connection, and writeByteTimeout how long it may read nothing.
+	maxStreams       = 100
+	writeByteTimeout = 20 * time.Second
 )
 
 // Options are what a server needs. All are optional.
@@ -172,6 +175,7 @@ func (s *Server) HTTPServer() *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeByteTimeout},
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
 	}
 }

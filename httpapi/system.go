@@ -39,7 +39,7 @@ func (s *Server) registerSystem(o Options) {
 		return out, nil
 	})
 	Register(s.api, access.Open, huma.Operation{
-		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{"System"},
+		OperationID: "readyz", Method: http.MethodGet, Path: protocol.ReadyPath, Tags: []string{"System"},
 		Summary: "Readiness", Description: "Answers 200 when the process can do its work, else 503 with the reason: a process that is cut off from Temporal takes no new work, " +
 			"and a hub whose own lease was not renewed renews none of its agents' leases.",
 	}, func(ctx context.Context, _ *struct{}) (*StatusOutput, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -60,6 +61,42 @@ func TestLostSessions(t *testing.T) {
 				require.InDelta(t, c.after, changed[0].NoticedAfter.Std(), float64(3*detectEvery))
 				require.Equal(t, 1.0, b.counted("mainstay_hub_agents_given_up_total"))
 				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
+			})
+		})
+	}
+}
+
+// A hub that is out of touch with Temporal gives up an agent that has moved to another hub with its work, and must not
+// end the work there.
+func TestLossAtAHubOutOfTouch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hub      string        // that has the attempt
+		late     time.Duration // how long after its loss Temporal took this hub's heartbeat
+		reported int
+	}{
+		"the agent moved":       {hub: "hub-2"},
+		"it ended there":        {hub: ""},
+		"nobody has it":         {hub: "hub-1", reported: 1},
+		"its own beat was late": {hub: "hub-1", late: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.hasIt, b.temporal.seenAt = c.hub, time.Now().Add(c.late)
+				a := b.register("a", 1)
+				a.give(task("t1"))
+				b.lease.Renewed(time.Now().Add(-time.Minute))
+				away := serviceerror.NewUnavailable("Temporal is away")
+				b.temporal.away = away
+				a.hangUp()
+				b.pass(5 * time.Second)
+				require.Nil(t, a.session())
+				b.lease.Renewed(time.Now().Add(24 * time.Hour)) // before anything else gets through
+				b.temporal.mu.Lock()
+				b.temporal.away = nil
+				b.temporal.mu.Unlock()
+				b.pass(5 * time.Second)
+				require.Len(t, b.reported(), c.reported)
 			})
 		})
 	}

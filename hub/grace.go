@@ -91,7 +91,7 @@ func (d detector) endWait(a *awaited) {
 	h := d.hub
 	ctx, cancel := context.WithTimeout(h.run, judgeLimit)
 	defer cancel()
-	elsewhere, err := h.elsewhere(ctx, a.attempt)
+	elsewhere, _, err := h.elsewhere(ctx, a.attempt)
 	if err != nil {
 		h.log.Warn("It is not known whether another hub has an attempt; it counts as lost", zap.String("task", a.task),
 			zap.Error(err))
@@ -107,14 +107,18 @@ func (d detector) endWait(a *awaited) {
 	h.giveUpAwaitedLocked(a, fmt.Sprintf("%s, nor within its disconnect grace of %s", a.why, a.instance.DisconnectGrace))
 }
 
-// elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub.
-func (h *Hub) elsewhere(ctx context.Context, a *attempt) (bool, error) {
+// elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub; and when that came.
+// Without a heartbeat it is here.
+func (h *Hub) elsewhere(ctx context.Context, a *attempt) (elsewhere bool, seen time.Time, err error) {
 	t, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().Describe(ctx, a.task)
 	if err != nil {
-		return store.KindOf(err) == store.NotFound, err
+		return store.KindOf(err) == store.NotFound, seen, err
 	}
 	running := t.Running()
-	return running == nil || running.Number != a.number || running.Hub != h.id, nil
+	if running == nil || running.Number != a.number {
+		return true, seen, nil
+	}
+	return running.Hub != "" && running.Hub != h.id, t.Delivery.SeenAt, nil
 }
 
 func later(a, b time.Time) time.Time {

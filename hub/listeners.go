@@ -27,6 +27,18 @@ func (e endpoints) sendState(_ context.Context, in *stateInput) (*stateOutput, e
 	return &stateOutput{Body: protocol.StateTaken{Awaited: e.hub.states.Answer(agent, in.Body)}}, nil
 }
 
+// EpochOf returns the newest epoch that the hub knows for an agent's cluster; 0 without a session.
+func (f facts) EpochOf(agent string) int64 {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	s := f.hub.sessions[agent]
+	if s == nil {
+		return 0
+	}
+	d := f.hub.directives[s.cluster] // members of a sharded cluster write under its version
+	return max(s.epoch, d.LeaderEpoch, d.Version)
+}
+
 // agentOf returns the agent whose session at this hub makes the request.
 func (e endpoints) agentOf(a Authorized) (string, error) {
 	claims, err := e.authorize(a)

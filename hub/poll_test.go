@@ -53,6 +53,23 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 	})
 }
 
+// TestNoLeaseFromAHubThatTemporalDoesNotHear has the hub's own lease grow old and be renewed again.
+func TestNoLeaseFromAHubThatTemporalDoesNotHear(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		for _, c := range []struct {
+			age      time.Duration // of the hub's lease when it answers
+			withheld bool
+		}{{5 * time.Second, false}, {5*time.Second + 1, true}, {0, false}} {
+			at := time.Now().Add(testTiming.HeartbeatInterval)
+			b.lease.Renewed(at.Add(-c.age))
+			got := <-a.poll()
+			require.Equal(t, c.withheld, got.LeaseHeld, c.age)
+			require.Equal(t, c.withheld, !a.session().answeredAt.Equal(at), "the hub counts the same lease: %s", c.age)
+		}
+	})
+}
+
 // TestSessionOfAnotherHub has an agent that moved to another hub poll the first one, which has not noticed that it
 // left.
 func TestSessionOfAnotherHub(t *testing.T) {
@@ -323,17 +340,18 @@ func TestProgressAndCheckpointAreKept(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)
 		given := a.give(task("t1"))
+		progress := &fleet.Progress{Percent: 50, EstimatedDuration: fleet.Duration(time.Minute)}
 		large := json.RawMessage(`"` + string(make([]byte, fleet.MaxCheckpointBytes)) + `"`)
 		for _, checkpoint := range []json.RawMessage{json.RawMessage(`1`), large} {
 			a.poll(func(p *protocol.Poll) {
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1,
-					Progress: &fleet.Progress{Percent: 50}, Checkpoint: checkpoint}}
+					Progress: progress, Checkpoint: checkpoint}}
 			})
 		}
 		a.hangUp()
 		b.pass(2 * time.Second)
 		require.Len(t, b.reported(), 1)
 		require.JSONEq(t, `1`, string(b.reported()[0].Checkpoint), "one that is too large does not replace it")
-		require.EqualValues(t, 50, b.reported()[0].Progress.Percent)
+		require.Equal(t, progress, b.reported()[0].Progress)
 	})
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,15 +39,24 @@ func newResponder(h *Hub) *responder {
 }
 
 // fail queues the end of an attempt without a result. taken is called once Temporal has it.
-func (r *responder) fail(token []byte, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
+func (r *responder) fail(a *attempt, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
+	noted := time.Now()
+	inTouch := r.hub.lease.Fresh(noted)
 	r.pending.Go(func() {
 		r.slots <- struct{}{}
 		defer func() { <-r.slots }()
 		ctx, cancel := context.WithTimeout(r.hub.run, failGiveUp)
 		defer cancel()
 		for retry := (backoff.Backoff{First: 50 * time.Millisecond, Limit: 2 * time.Second}); ; retry.Pause(ctx) {
-			err := r.failNow(ctx, token, report, log)
-			if err == nil {
+			counts, err := true, error(nil)
+			if inTouch = inTouch && r.hub.lease.Fresh(time.Now()); !inTouch {
+				counts, err = r.counts(ctx, a, noted)
+			}
+			if counts {
+				err = r.failNow(ctx, a.token, report, log)
+				inTouch = inTouch && err == nil
+			}
+			if counts && err == nil {
 				taken()
 			}
 			if err == nil || store.KindOf(err) == store.NotFound {
@@ -58,6 +68,27 @@ func (r *responder) fail(token []byte, report contract.AttemptReport, log []flee
 			}
 		}
 	})
+}
+
+// errUnsure: the newest heartbeat of an attempt is this hub's, but Temporal took it after its end here. It was late,
+// and may hide one of another hub, which sends more.
+var errUnsure = errors.New("it is not known yet whether another hub has the attempt")
+
+// counts reports whether an attempt is still this hub's to end. While the hub was out of touch with Temporal, its agent
+// may have taken it to another hub.
+func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time) (bool, error) {
+	elsewhere, seen, err := r.hub.elsewhere(ctx, a)
+	switch {
+	case err != nil:
+		return false, err
+	case elsewhere:
+		r.hub.log.Info("An attempt goes on at another hub, or has ended", zap.String("task", a.task),
+			zap.Int("attempt", a.number))
+		return false, nil
+	case seen.After(noted):
+		return false, errUnsure
+	}
+	return true, nil
 }
 
 func (r *responder) complete(

@@ -50,13 +50,13 @@ type attemptClaims struct {
 	Allocation *fleet.Allocation `json:"o,omitempty"`
 }
 
-// SessionsOf checks session tokens made with a key: it returns the token's agent, and whether the token is good. It has
-// no state and does no I/O, so a server can call it before it reads a request's body.
-func SessionsOf(key []byte) func(token string) (agent string, good bool) {
+// SessionsOf checks session tokens made with a key: it returns the token's agent and its cluster, and whether the token
+// is good. It has no state and does no I/O, so a server can call it before it reads a request's body.
+func SessionsOf(key []byte) func(token string) (agent, cluster string, good bool) {
 	seal := sealer{key: key}
-	return func(token string) (string, bool) {
+	return func(token string) (agent, cluster string, good bool) {
 		claims, err := seal.openSession(token)
-		return claims.Agent, err == nil
+		return claims.Agent, claims.Cluster, err == nil
 	}
 }
 

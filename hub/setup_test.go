@@ -24,6 +24,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -63,6 +64,8 @@ type fakeTemporal struct {
 	unanswered int            // how many more joins have no answer
 	members    []fleet.Member // of the cluster c, as queries tell them
 	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
+	seenAt     time.Time      // when that came
+	away       error          // what nothing gets past
 }
 
 type fakePoll struct {
@@ -166,8 +169,8 @@ func (f *fakeTemporal) RespondActivityTaskFailed(
 func (f *fakeTemporal) take(r report) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.respond != nil {
-		return f.respond
+	if f.respond != nil || f.away != nil {
+		return cmp.Or(f.respond, f.away)
 	}
 	if slices.ContainsFunc(f.reports, func(old report) bool { return old.token == r.token }) {
 		return serviceerror.NewNotFound("no such activity")
@@ -224,13 +227,14 @@ func (c fakeClient) DescribeWorkflowExecution(
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
 	answer := &workflowservice.DescribeWorkflowExecutionResponse{}
-	if c.temporal.hasIt == "" {
-		return answer, nil
+	if c.temporal.hasIt == "" || c.temporal.away != nil {
+		return answer, c.temporal.away
 	}
 	details, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Hub: c.temporal.hasIt})
 	answer.PendingActivities = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID("t", 1),
 		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
-		State:        enumspb.PENDING_ACTIVITY_STATE_STARTED, HeartbeatDetails: details}}
+		State:        enumspb.PENDING_ACTIVITY_STATE_STARTED, HeartbeatDetails: details,
+		LastHeartbeatTime: timestamppb.New(c.temporal.seenAt)}}
 	return answer, err
 }
 

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 )
 
@@ -17,35 +18,39 @@ func WholeOutput(result json.RawMessage) json.RawMessage {
 // MayComplete reports whether a result may be one that Completion reads.
 func MayComplete(result json.RawMessage) bool { return bytes.Contains(result, []byte("complete_")) }
 
+var errLegacy = errors.New(
+	"legacy_name: complete_job is the old name: return complete_step, or, of a step with terminal_sink: true, complete_run")
+
 // Completion reads a result that completes a step, or the whole run: {"complete_step": …} or {"complete_run": …}, also
-// as the last line of a command's stdout. Any other result is the step's as it is.
-func Completion(result json.RawMessage) (step json.RawMessage, completesRun bool, run json.RawMessage) {
-	if s, r, ok := completion(result); ok {
-		return s, r != nil, r
+// as the last line of a command's stdout. run is nil where it does not complete the run. Any other result is the step's
+// as it is; one with an old name is an error.
+func Completion(result json.RawMessage) (step, run json.RawMessage, err error) {
+	if !MayComplete(result) {
+		return result, nil, nil
 	}
+	texts := [][]byte{result}
 	var command struct {
 		Stdout string `json:"stdout"`
 	}
-	if json.Unmarshal(result, &command) == nil && command.Stdout != "" {
-		lines := strings.Split(strings.TrimRight(command.Stdout, "\n"), "\n")
-		if s, r, ok := completion([]byte(lines[len(lines)-1])); ok {
-			return s, r != nil, r
+	if json.Unmarshal(result, &command) == nil {
+		stdout := strings.TrimRight(command.Stdout, "\n")
+		texts = append(texts, []byte(stdout[strings.LastIndexByte(stdout, '\n')+1:]))
+	}
+	for _, text := range texts {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(text, &object) != nil || len(object) != 1 {
+			continue
+		}
+		for name, value := range object {
+			switch name {
+			case "complete_step":
+				return value, nil, nil
+			case "complete_run":
+				return value, value, nil
+			case "complete_job", "complete_job?":
+				return nil, nil, errLegacy
+			}
 		}
 	}
-	return result, false, nil
-}
-
-func completion(text []byte) (step, run json.RawMessage, ok bool) {
-	if !MayComplete(text) {
-		return nil, nil, false
-	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(text, &object) != nil || len(object) != 1 {
-		return nil, nil, false
-	}
-	if run, ok = object["complete_run"]; ok {
-		return run, run, true
-	}
-	step, ok = object["complete_step"]
-	return step, nil, ok
+	return result, nil, nil
 }

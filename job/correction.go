@@ -98,7 +98,10 @@ func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
 		Valid  *bool    `json:"valid"`
 		Errors []string `json:"errors"`
 	}
-	result, _, _ = Completion(result)
+	result, _, legacy := Completion(result)
+	if legacy != nil {
+		return nil, legacy.Error()
+	}
 	var model struct {
 		says
 		Output says `json:"output"`

@@ -3,6 +3,7 @@ package job_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,26 @@ import (
 
 	"mainstay.dev/mainstay/job"
 )
+
+// TestEachCorrectionHasAKeyOfItsOwn, which is the same wherever it is made again.
+func TestEachCorrectionHasAKeyOfItsOwn(t *testing.T) {
+	t.Parallel()
+	keys := func() (all []string) {
+		step := job.PlannedStep{ID: "a", Step: job.Step{Check: &job.Check{Correct: job.Correct{Attempts: 3}}}}
+		l := job.Ledger{Steps: []job.Entry{{Step: "a", IdempotencyKey: job.IdempotencyKey("r", "a"),
+			Work: job.Work{TaskID: job.TaskID("r", "a")}}}}
+		for range 4 {
+			all = append(all, l.Steps[0].IdempotencyKey)
+			l.Correct(&step, []string{"wrong"}, false, json.RawMessage(`1`), time.Now())
+		}
+		return all
+	}
+	first := keys()
+	require.Equal(t, first, keys())
+	slices.Sort(first)
+	require.Len(t, slices.Compact(first), 4)
+	require.NotContains(t, first, "")
+}
 
 // A verdict may say much, of each result of each step. The ledger of a run must fit into a message of Temporal's.
 func TestCorrectionsFitIntoAMessage(t *testing.T) {

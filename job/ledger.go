@@ -20,9 +20,12 @@ type Work struct {
 	EndedAt     *time.Time         `json:"ended_at,omitempty"`
 	NextAt      *time.Time         `json:"next_at,omitempty" doc:"When it goes on: the end of a backoff or of a wait."`
 	PolicyState *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
-	Result      json.RawMessage    `json:"-"` // until the step has ended
-	Output      json.RawMessage    `json:"output,omitempty" doc:"What the run keeps of its result."`
-	Tool        string             `json:"tool,omitempty" doc:"The tool that it calls, for the model of its step."`
+	// RecoveryStatus and RecoveryRequiresReview are set when a run is shown.
+	RecoveryStatus         string          `json:"recovery_status,omitempty" enum:"ok,restarting,rescheduling,waiting_for_agent,blocked,review,exhausted" doc:"With recovery: how it stands. blocked: no agent takes it; why says the reason, next_at when it is offered again."`
+	RecoveryRequiresReview bool            `json:"recovery_requires_review,omitempty" doc:"It goes on only as a person decides."`
+	Result                 json.RawMessage `json:"-"` // until the step has ended
+	Output                 json.RawMessage `json:"output,omitempty" doc:"What the run keeps of its result."`
+	Tool                   string          `json:"tool,omitempty" doc:"The tool that it calls, for the model of its step."`
 }
 
 // Entry is what the ledger knows of one step.
@@ -34,6 +37,7 @@ type Entry struct {
 	Safety         fleet.RetrySafety `json:"safety,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" doc:"The same for every attempt of the step in this run."`
 	DeadlineAt     *time.Time        `json:"deadline_at,omitempty"`
+	Policy         *StepPolicy       `json:"policy,omitempty" doc:"What is in force for its attempts, once it has begun."`
 	Elements       []Work            `json:"elements,omitempty" doc:"With for_each; with tools, the calls of them."`
 	Turns          int               `json:"turns,omitempty" doc:"With tools: how often its model has called some and learnt what they said, since a person last had it run again."`
 	Corrections    []Correction      `json:"corrections,omitempty" doc:"Results that its check did not accept, with what is wrong with them."`
@@ -42,6 +46,49 @@ type Entry struct {
 	Verdict        *Work             `json:"verdict,omitempty" doc:"The task that checks its result."`
 	Counts         *Counts           `json:"counts,omitempty" doc:"With for_each."`
 	Array          string            `json:"array,omitempty" doc:"With for_each of more than 100 elements: the id of their array, which tells of them."`
+}
+
+// StepPolicy is what is in force for the attempts of a step, with all defaults.
+type StepPolicy struct {
+	Timeout       fleet.Duration     `json:"timeout" doc:"How long one attempt may run."`
+	BeaconTimeout fleet.Duration     `json:"beacon_timeout,omitempty" doc:"An attempt that gives no sign of life for so long is ended, and counts as failed."`
+	Retry         *fleet.RetryPolicy `json:"retry,omitempty" doc:"Absent: it has a recovery."`
+	Recovery      *fleet.Recovery    `json:"recovery,omitempty"`
+	OnFailure     OnFailure          `json:"on_failure" enum:"fail,partial,skip,hold" doc:"What follows the last attempt."`
+}
+
+// SetPolicy notes what is in force for the attempts of a step's task.
+func (e *Entry) SetPolicy(task *fleet.TaskSpec, s *PlannedStep) {
+	e.Policy = &StepPolicy{Timeout: fleet.Duration(task.AttemptTimeout()), BeaconTimeout: task.BeaconTimeout,
+		Retry: task.EffectiveRetry(), Recovery: task.EffectiveRecovery(), OnFailure: s.OnFailure}
+}
+
+// Show puts in what follows from the rest at a time: until when attempts may run, and how recovery stands.
+func (l *Ledger) Show(now time.Time) {
+	for i := range l.Steps {
+		e := &l.Steps[i]
+		if e.Policy != nil && e.Counts == nil {
+			e.show(e.Policy, now)
+		}
+		for n := range e.Elements {
+			if e.Policy != nil {
+				e.Elements[n].show(e.Policy, now)
+			}
+		}
+	}
+}
+
+func (w *Work) show(p *StepPolicy, now time.Time) {
+	for i := range w.Attempts {
+		if a := &w.Attempts[i]; a.StartedAt != nil {
+			a.DeadlineAt = new(a.StartedAt.Add(p.Timeout.Std()))
+		}
+	}
+	if p.Recovery != nil {
+		w.PolicyState = w.PolicyState.Shown(p.Recovery, now)
+		w.RecoveryStatus = fleet.RecoveryStatus(w.Status.Task(), w.PolicyState)
+		w.RecoveryRequiresReview = w.Status == StepBlocked
+	}
 }
 
 // Counts are how many elements of a step stand where.

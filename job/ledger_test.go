@@ -129,6 +129,45 @@ func TestAnyOrderOfCompletions(t *testing.T) {
 	}
 }
 
+// How the recovery of a step stands when a run is shown.
+func TestShowRecovery(t *testing.T) {
+	t.Parallel()
+	recovery := fleet.DefaultRecovery(fleet.ClusterRecover, false)
+	restarting := &fleet.PolicyState{Restarts: []time.Time{noon.Add(-48 * time.Hour), noon}, NextAction: fleet.ActionRestart}
+	for name, c := range map[string]struct {
+		status StepStatus
+		state  *fleet.PolicyState
+		want   string
+		review bool
+	}{
+		"not delivered yet": {StepQueued, nil, "ok", false},
+		"running":           {StepRunning, restarting, "ok", false},
+		"restarting":        {StepRetryWait, restarting, "restarting", false},
+		"no agent takes it": {StepRetryWait, &fleet.PolicyState{}, "blocked", false},
+		"rescheduling":      {StepQueued, &fleet.PolicyState{NextAction: fleet.ActionReschedule}, "rescheduling", false},
+		"a person decides":  {StepBlocked, &fleet.PolicyState{NextAction: fleet.ActionReview}, "review", true},
+		"completed":         {StepCompleted, restarting, "ok", false},
+		"used up":           {StepFailed, restarting, "exhausted", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := Work{Status: c.status, PolicyState: c.state}
+			policy := &StepPolicy{Recovery: &recovery}
+			l := Ledger{Steps: []Entry{{Work: work, Policy: policy}, {Policy: policy, Counts: &Counts{}, Elements: []Work{work}}, {}}}
+			l.Show(noon)
+			for _, w := range []Work{l.Steps[0].Work, l.Steps[1].Elements[0]} {
+				require.Equal(t, c.want, w.RecoveryStatus)
+				require.Equal(t, c.review, w.RecoveryRequiresReview)
+				if c.state == restarting {
+					require.Equal(t, 1, w.PolicyState.ActiveRestarts, "those of the last 24 hours count")
+				}
+			}
+			require.Empty(t, l.Steps[1].RecoveryStatus, "its elements have theirs")
+			require.Empty(t, l.Steps[2].RecoveryStatus)
+		})
+	}
+}
+
 // A run that repeats another takes over what that has done, and nothing that it did not come to do.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,7 @@
 package job
 
+import "mainstay.dev/mainstay/fleet"
+
 // StepStatus is where a step of a run stands.
 type StepStatus string
 
@@ -22,6 +24,25 @@ func (s StepStatus) Final() bool { return s.Through() || s == StepFailed }
 
 // Through reports whether steps after it may begin.
 func (s StepStatus) Through() bool { return s == StepCompleted || s == StepPartial || s == StepSkipped }
+
+// Task is the status of the step's task.
+func (s StepStatus) Task() fleet.TaskStatus {
+	switch s {
+	case StepRunning:
+		return fleet.TaskRunning
+	case StepRetryWait:
+		return fleet.TaskRetryWait
+	case StepBlocked:
+		return fleet.TaskReview
+	case StepCompleted, StepPartial:
+		return fleet.TaskCompleted
+	case StepSkipped:
+		return fleet.TaskCancelled
+	case StepFailed:
+		return fleet.TaskFailed
+	}
+	return fleet.TaskQueued
+}
 
 // RunStatus is where a run stands.
 type RunStatus string

@@ -18,6 +18,7 @@ const (
 	ResultPath   = "/api/v1/agents/{id}/tasks/{task_id}/result" // POST Result → ResultAccepted
 	LogPath      = "/api/v1/agents/{id}/tasks/{task_id}/log"    // POST Log → LogTaken
 	SessionPath  = "/api/v1/agents/{id}/session"                // POST Register → Registered: go on; DELETE: goodbye
+	ReadyPath    = "/readyz"                                    // GET, without a token: 200 when the hub is in touch with Temporal
 )
 
 // Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
@@ -175,8 +176,6 @@ const (
 	CommandDrop CommandType = "drop"
 	// CommandRole tells the agent its role in the cluster.
 	CommandRole CommandType = "role"
-	// CommandStop asks the agent to stop gracefully.
-	CommandStop CommandType = "stop"
 	// CommandLog asks for the log lines of one attempt that come after a number, with LogPath, and for new ones: as
 	// they come for as long as Hold, or once in Every until the hub says that it wants no more.
 	CommandLog CommandType = "log"

@@ -99,14 +99,23 @@ func (s Jobs) Get(ctx context.Context, name string) (j job.Job, err error) {
 	return j, err
 }
 
-// Apply gives a job a definition. The first starts its workflow.
-func (s Jobs) Apply(ctx context.Context, name string, in contract.ApplyJob) (job.Job, error) {
+// JobsQuery finds the jobs that there are.
+var JobsQuery = contract.Equals("WorkflowType", contract.JobWorkflow) + " AND " +
+	contract.Equals("ExecutionStatus", "Running")
+
+// Apply gives a job a definition. The first starts its workflow, if room has no error.
+func (s Jobs) Apply(
+	ctx context.Context, name string, in contract.ApplyJob, room func(tenant string) error,
+) (job.Job, error) {
 	id := contract.JobWorkflowID(name)
 	j, err := Update(ctx, s.Store, contract.ApplyJobUpdate, id, in)
 	if KindOf(err) != NotFound || in.Expected > 0 {
 		return j, err
 	}
 	tenant, plain := fleet.CutTenant(name)
+	if err := room(tenant); err != nil {
+		return j, err
+	}
 	_, err = s.Start(ctx, &Start{Type: contract.JobWorkflow, ID: id, Summary: "job " + name, Job: plain,
 		Cluster: in.Definition.Cluster, Tenant: tenant, Join: true}, contract.JobInput{Name: name})
 	if err != nil && KindOf(err) != Exists {
@@ -149,8 +158,7 @@ const unmetPage = 500
 
 // Unmet are those of the services that no job of the tenant has a healthy instance of.
 func (s Jobs) Unmet(ctx context.Context, tenant string, services []string) ([]string, error) {
-	query := contract.Equals("WorkflowType", contract.JobWorkflow) + " AND " +
-		contract.Equals("ExecutionStatus", "Running")
+	query := JobsQuery
 	if tenant != "" {
 		query += " AND " + contract.Equals(contract.AttrTenant.GetName(), tenant)
 	}

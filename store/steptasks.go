@@ -118,19 +118,5 @@ func workOf(l *job.Ledger, step string, element int) *job.Work {
 // takeWork puts in what the run's ledger says.
 func (t *Task) takeWork(w *job.Work) {
 	t.Why, t.Attempts, t.NextAttemptAt, t.CreatedAt, t.ClosedAt = w.Why, w.Attempts, w.NextAt, w.StartedAt, w.EndedAt
-	t.Result, t.PolicyState = w.Output, w.PolicyState
-	switch w.Status {
-	case job.StepRunning:
-		t.Status = fleet.TaskRunning
-	case job.StepRetryWait:
-		t.Status = fleet.TaskRetryWait
-	case job.StepBlocked:
-		t.Status = fleet.TaskReview
-	case job.StepCompleted, job.StepPartial:
-		t.Status = fleet.TaskCompleted
-	case job.StepSkipped:
-		t.Status = fleet.TaskCancelled
-	case job.StepFailed:
-		t.Status = fleet.TaskFailed
-	}
+	t.Result, t.PolicyState, t.Status = w.Output, w.PolicyState, w.Status.Task()
 }

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -122,7 +121,7 @@ func (a *agentDrain) run(ctx workflow.Context) {
 		a.giveBack(ctx)
 		a.close(ctx, fleet.DrainCancelled, "")
 	case err != nil:
-		a.record.Refused = isType(err, contract.Refused)
+		a.record.Refused = IsType(err, contract.Refused)
 		a.keepOut(ctx, err)
 		a.close(ctx, fleet.DrainFailed, ReasonOf(err))
 	case a.drain.in.DryRun:
@@ -202,7 +201,7 @@ func (a *agentDrain) giveBack(ctx workflow.Context) {
 // keepOut leaves an agent whose drain failed in maintenance, so that it gets no work. An agent that the cluster refused
 // to drain stays as it is.
 func (a *agentDrain) keepOut(ctx workflow.Context, why error) {
-	if a.drain.in.DryRun || isType(why, contract.Refused) {
+	if a.drain.in.DryRun || IsType(why, contract.Refused) {
 		return
 	}
 	if err := a.cordon(ctx, fleet.AgentMaintenance); err != nil {
@@ -291,7 +290,7 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 			a.noteMoved(moved.Attempts)
 			return nil
 		}
-		if again := a.lostTouch(ctx, err); !again || isType(err, contract.NotStopped) {
+		if again := a.lostTouch(ctx, err); !again || IsType(err, contract.NotStopped) {
 			return err
 		}
 		if err := a.find(ctx); err != nil {
@@ -332,9 +331,4 @@ func onWorker(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, StartToCloseTimeout: directTimeout,
 		ScheduleToCloseTimeout: drainCall, Summary: summary})
-}
-
-func isType(err error, kind string) bool {
-	var application *temporal.ApplicationError
-	return errors.As(err, &application) && application.Type() == kind
 }

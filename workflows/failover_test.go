@@ -23,11 +23,15 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 	held := []fleet.HeldAttempt{{TaskID: "t-1", Attempt: 1}, {TaskID: "t-2", Attempt: 1}}
 	for name, tc := range map[string]struct {
 		in   contract.FailoverInput
+		late string // what has not moved when its time is over
 		want fleet.EventData
 	}{
-		"any agent": {contract.FailoverInput{AnyTarget: true, Attempts: held},
+		"any agent": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "",
 			fleet.EventData{Outcome: "succeeded", Count: 1, Of: 2}},
-		"no agent": {contract.FailoverInput{Attempts: held},
+		"late": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "1 of 2 tasks wait for an agent",
+			fleet.EventData{Outcome: "failed", Count: 1, Of: 2, Reason: "not all work was seen to move in time: " +
+				"1 of 2 tasks wait for an agent (type: Incomplete, retryable: true)"}},
+		"no agent": {contract.FailoverInput{Attempts: held}, "",
 			fleet.EventData{Outcome: "no_target_available",
 				Reason: "no other agent can take over; the work waits in its lanes"}},
 	} {
@@ -41,7 +45,8 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 			env.RegisterActivityWithOptions(
 				func(_ context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
 					require.Equal(t, held, in.Attempts)
-					return contract.AwaitTransfersResult{ResumedAt: &resumed,
+					require.Equal(t, fleet.Duration(42*time.Second), in.Timeout)
+					return contract.AwaitTransfersResult{ResumedAt: &resumed, Incomplete: tc.late,
 						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2"}}}, nil
 				}, activity.RegisterOptions{Name: contract.AwaitTransfersActivity.Name})
 			var told []fleet.Event
@@ -52,6 +57,7 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 					return nil
 				})
 			tc.in.Cluster, tc.in.FailedAgent, tc.in.Epoch, tc.in.Announces = "c", "a", 7, true
+			tc.in.Timeout = fleet.Duration(42 * time.Second)
 			env.ExecuteWorkflow(contract.FailoverWorkflow, tc.in)
 			require.NoError(t, env.GetWorkflowError())
 			tc.want.Cluster, tc.want.AgentID, tc.want.Epoch, tc.want.ID = "c", "a", 7, "c:a:7"

@@ -227,7 +227,7 @@ func (a *healingAction) run(ctx workflow.Context) {
 	switch {
 	case ctx.Err() != nil:
 		a.end(fleet.HealingFailed, "cancelled")
-	case isType(err, contract.Refused):
+	case IsType(err, contract.Refused):
 		a.end(fleet.HealingSkipped, ReasonOf(err))
 		a.forget(ctx)
 	case err != nil:
@@ -306,7 +306,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	moved, err := contract.AwaitFailoverActivity.Execute(watchCtx, contract.AwaitFailoverInput{
 		Cluster: d.Cluster, AgentID: d.TargetID, Epoch: d.Facts.Epoch, After: a.in.DecidedAt,
 	}).Get(ctx)
-	if isType(err, contract.Refused) {
+	if IsType(err, contract.Refused) {
 		return "", err
 	}
 	outcome := moved.Moved() + " moved"

@@ -82,6 +82,7 @@ type inbound struct {
 	marked mesh.Status // the status search attribute as last set
 	over   bool        // it has been unmatched for long
 	whole  bool        // all that it asks for was started
+	late   bool        // it waits for others of its tenant
 
 	outcomes contract.Inbox[contract.EventOutcome] // of what it started
 }
@@ -199,12 +200,19 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:                "dispatch the event",
 	})
-	answer, err := contract.DispatchEventActivity.ExecuteLocal(ctx, contract.DispatchEvent{
-		ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
-	if err != nil {
-		answer.Problem = fleet.Shorten(ReasonOf(err), mesh.MaxProblem)
+	for n := 1; ; n++ {
+		answer, err := contract.DispatchEventActivity.ExecuteLocal(ctx, contract.DispatchEvent{
+			ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
+		if i.late = IsType(err, contract.NotTheirTurn) && ctx.Err() == nil; i.late {
+			i.record.Why = ReasonOf(err)
+			_ = workflow.Sleep(ctx, fleet.TurnWait(i.record.ID, n))
+			continue
+		}
+		if err != nil {
+			answer.Problem = fleet.Shorten(ReasonOf(err), mesh.MaxProblem)
+		}
+		return answer
 	}
-	return answer
 }
 
 // wait waits until a person decides, or nobody has for long.
@@ -256,7 +264,7 @@ func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (mesh.In
 		i.record.Corrected = in.Data
 	}
 	i.record.Status, i.tries = mesh.Received, 1
-	err := workflow.Await(ctx, func() bool { return i.record.Status != mesh.Received || i.tries > 1 })
+	err := workflow.Await(ctx, func() bool { return i.record.Status != mesh.Received || i.tries > 1 || i.late })
 	return i.record, err
 }
 

@@ -34,6 +34,12 @@ func ReasonOf(err error) string {
 	return err.Error()
 }
 
+// IsType reports whether an error is an application error of that type.
+func IsType(err error, kind string) bool {
+	var application *temporal.ApplicationError
+	return errors.As(err, &application) && application.Type() == kind
+}
+
 // announce publishes events of a cluster from another workflow. Losing an event changes nothing.
 func announce(ctx workflow.Context, cluster string, events ...fleet.Event) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)

@@ -12,16 +12,23 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
 
+// T is what a hub needs of a test; every testing.TB has it.
+type T interface {
+	Helper()
+	Cleanup(end func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Hub is a fake hub with at most one agent. It is safe for use by several goroutines.
 type Hub struct {
-	t       testing.TB
+	t       T
 	options Options
 	address string
 
@@ -44,6 +51,7 @@ type Hub struct {
 	polls     []protocol.Poll
 	results   []Reported
 	goodbyes  int
+	withhold  bool // of leases
 	logs      logs
 	states    []protocol.StateReport
 }
@@ -54,6 +62,8 @@ type Options struct {
 	HeartbeatInterval time.Duration
 	// Lease is the agent's lease. Default 14.25 s.
 	Lease time.Duration
+	// Patience is how long a test waits for something before it fails. Default 15 s, in memory an hour.
+	Patience time.Duration
 	// InMemory serves on pipes instead of TCP, for tests in a testing/synctest bubble. Give the agent Hub.Dial.
 	InMemory bool
 	// TLS serves https when it is not nil.
@@ -72,6 +82,7 @@ type session struct {
 	epoch, sequence        int64
 	gone                   bool
 	fenced                 bool
+	answerNow              bool // the next poll: the agent brought work, whose lease an answer renews
 }
 
 type attemptKey struct {
@@ -87,10 +98,14 @@ type attempt struct {
 }
 
 // NewHub starts a fake hub that ends with the test.
-func NewHub(t testing.TB, o Options) *Hub {
+func NewHub(t T, o Options) *Hub {
 	t.Helper()
 	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, 5*time.Second)
 	o.Lease = cmp.Or(o.Lease, 14250*time.Millisecond)
+	if o.InMemory { // time is that of a synctest bubble and costs nothing
+		o.Patience = cmp.Or(o.Patience, time.Hour)
+	}
+	o.Patience = cmp.Or(o.Patience, 15*time.Second)
 	h := &Hub{
 		t: t, options: o, address: "127.0.0.1:0", changed: make(chan struct{}), conns: map[net.Conn]bool{},
 		faults: map[Op][]Fault{}, fenced: map[string]bool{}, attempts: map[attemptKey]*attempt{},
@@ -216,6 +231,14 @@ func (h *Hub) Command(commands ...protocol.Command) {
 	h.change()
 }
 
+// WithholdLease has answers to polls renew no lease from now on, as of a hub that has lost touch with Temporal, or
+// renew it again.
+func (h *Hub) WithholdLease(withhold bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.withhold = withhold
+}
+
 // ForgetSession loses the session and all attempts, like a restart of the hub. The agent's next request gets
 // unknown_session.
 func (h *Hub) ForgetSession() {
@@ -298,6 +321,13 @@ func (h *Hub) Fail(op Op, faults ...Fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.faults[op] = append(h.faults[op], faults...)
+}
+
+// Heal makes the requests of a kind succeed again.
+func (h *Hub) Heal(op Op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults[op] = nil
 }
 
 // fault carries out the next fault of a request, if there is one.

@@ -25,6 +25,7 @@ func (h *Hub) routes() http.Handler {
 	mux.HandleFunc("POST "+protocol.StatePath, h.serveState)
 	mux.HandleFunc("POST "+protocol.SessionPath, h.serveResume)
 	mux.HandleFunc("DELETE "+protocol.SessionPath, h.serveGoodbye)
+	mux.HandleFunc("GET "+protocol.ReadyPath, h.serveReady)
 	return mux
 }
 
@@ -85,7 +86,7 @@ func (h *Hub) open(w http.ResponseWriter, reg protocol.Register) {
 	}
 	h.sessions++
 	h.session = &session{token: fmt.Sprintf("session-%d", h.sessions), agent: reg.AgentID, instance: reg.InstanceID,
-		epoch: epoch}
+		epoch: epoch, answerNow: len(reg.Running) > 0}
 	for _, running := range reg.Running {
 		key := attemptKey{running.TaskID, running.Attempt}
 		if h.attempts[key] == nil {
@@ -143,7 +144,8 @@ func (h *Hub) servePoll(w http.ResponseWriter, r *http.Request) {
 		case s.sequence != poll.Sequence: // a newer poll supersedes this one
 			answer(w, protocol.Polled{})
 			return
-		case len(h.outbox) > 0 && !poll.Stopping, len(h.commands) > 0, !held:
+		case len(h.outbox) > 0 && !poll.Stopping, len(h.commands) > 0, s.answerNow, !held:
+			s.answerNow = false
 			h.say(w, poll)
 			return
 		}
@@ -198,7 +200,7 @@ func (h *Hub) take(poll protocol.Poll) string {
 
 // say answers a poll with all assignments and commands. The mutex is held.
 func (h *Hub) say(w http.ResponseWriter, poll protocol.Poll) {
-	polled := protocol.Polled{Commands: h.commands}
+	polled := protocol.Polled{Commands: h.commands, LeaseHeld: h.withhold}
 	h.commands = nil
 	if !poll.Stopping {
 		polled.Assignments, h.outbox = h.outbox, nil
@@ -251,6 +253,17 @@ func (h *Hub) serveResult(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to close a connection without an answer
 	}
 	answer(w, protocol.ResultAccepted{Accepted: true})
+}
+
+// serveReady answers whether the hub is in touch with Temporal.
+func (h *Hub) serveReady(w http.ResponseWriter, _ *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.withhold {
+		problem(w, http.StatusServiceUnavailable, protocol.CodeUnavailable, "the hub has lost touch with Temporal")
+		return
+	}
+	answer(w, struct{}{})
 }
 
 func (h *Hub) serveGoodbye(w http.ResponseWriter, r *http.Request) {

@@ -7,20 +7,10 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// How long a test waits for something before it fails. In memory, time is that of a synctest bubble and costs nothing.
-const (
-	patience         = 15 * time.Second
-	patienceInMemory = time.Hour
-)
-
 // Until waits until condition holds. It calls condition at each change at the hub, without the hub's lock.
 func (h *Hub) Until(what string, condition func() bool) {
 	h.t.Helper()
-	limit := patience
-	if h.options.InMemory {
-		limit = patienceInMemory
-	}
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(h.options.Patience)
 	defer timer.Stop()
 	for {
 		h.mu.Lock()
@@ -32,7 +22,7 @@ func (h *Hub) Until(what string, condition func() bool) {
 		select {
 		case <-changed:
 		case <-timer.C:
-			h.t.Fatalf("agenttest: waited %s in vain for %s", limit, what)
+			h.t.Fatalf("agenttest: waited %s in vain for %s", h.options.Patience, what)
 		}
 	}
 }

@@ -33,9 +33,9 @@ func guard(agent *os.File, below string) {
 		report(agent, reportEmpty, 0)
 		return
 	}
-	children, gone := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	// It stays dumpable: its spawner reads its environment to see whether anything of the agent is left.
+	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	signal.Notify(gone, AgentGone)
 	keepOn()
 	command, err := readCommand(agent)
 	if err != nil {
@@ -50,7 +50,7 @@ func guard(agent *os.File, below string) {
 		report(agent, reportEmpty, 0)
 		return
 	}
-	t.watch(orders, children, gone)
+	t.watch(orders, children)
 	t.end()
 	report(agent, reportEmpty, 0)
 }
@@ -94,7 +94,7 @@ func (t *tree) start(c *Command, group cgroup) syscall.Errno {
 }
 
 // watch follows the agent's orders until the tree is to be killed, or nothing of it is left.
-func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
+func (t *tree) watch(orders <-chan order, children <-chan os.Signal) {
 	var lease <-chan time.Time
 	for {
 		select {
@@ -108,8 +108,6 @@ func (t *tree) watch(orders <-chan order, children, gone <-chan os.Signal) {
 				lease = time.After(o.at - Monotonic())
 			}
 		case <-lease:
-			return
-		case <-gone:
 			return
 		case <-children:
 			if t.reap() {

@@ -106,8 +106,10 @@ func TestGuardKillsTheWholeTree(t *testing.T) {
 	}
 	for cause, do := range map[string]func(*testing.T, *guarded){
 		"the agent has ended": func(t *testing.T, g *guarded) { require.NoError(t, g.socket.Close()) },
-		"the kernel tells that it has ended": func(t *testing.T, g *guarded) {
-			require.NoError(t, g.process.Process.Signal(AgentGone))
+		"it has ended while the guard was stopped": func(t *testing.T, g *guarded) {
+			require.NoError(t, g.process.Process.Signal(syscall.SIGSTOP))
+			require.NoError(t, g.socket.Close())
+			require.NoError(t, g.process.Process.Signal(AgentGone)) // as the kernel does
 		},
 		"the agent says so":   send(Kill()),
 		"the lease is over":   send(Lease(Monotonic() + 50*time.Millisecond)),

@@ -13,8 +13,9 @@ import (
 // Name is the guard's argv[0], by which the program recognises that it is a guard. It has no other arguments.
 const Name = "mainstay-exec-guard"
 
-// AgentGone is the signal that the guard gets from the kernel when the agent's thread that started it ends.
-const AgentGone = syscall.SIGUSR1
+// AgentGone is the signal that the guard gets from the kernel when the agent's thread that started it ends. The guard
+// sees the agent's end by the socket; the signal resumes a guard that its command has stopped.
+const AgentGone = syscall.SIGCONT
 
 // Socket is the guard's file descriptor of the socket to the agent. No other process has an end of it, so each side
 // notices the other's death.

@@ -20,6 +20,30 @@ func KillLeft(guard int) {
 	}
 }
 
+// KillBelow kills all descendants of a guard that does not act. It is the nearest subreaper, so they stay its
+// descendants whoever of them ends first. It returns when none is left, or after a while: what cannot be killed goes
+// on.
+func KillBelow(guard int) {
+	for range 100 {
+		below, found := map[int]bool{guard: true}, 0
+		list := processes()
+		for grown := true; grown; {
+			grown = false
+			for _, p := range list {
+				if below[p.parent] && !below[p.pid] {
+					below[p.pid], grown = true, true
+					found++
+					_ = syscall.Kill(p.pid, syscall.SIGKILL)
+				}
+			}
+		}
+		if found == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // process has facts about a process from /proc.
 type process struct{ pid, parent, group, session int }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, clitest.Root(Command, FailoverCommand, DrainCommand, func(a *app.App) *cobra.Command {
+	clitest.Main(m, clitest.Root(Command, ConformCommand, FailoverCommand, DrainCommand, func(a *app.App) *cobra.Command {
 		clusters := &cobra.Command{Use: "cluster"}
 		a.ServerFlag(clusters)
 		clusters.AddCommand(ClusterCommands(a)...)

@@ -74,7 +74,8 @@ graceful_shutdown:
 	p, _, err = fromFile(flagsOf(t), written(t, "health_check: {port: 0}"), "127.0.0.1:9091")
 	require.NoError(t, err)
 	require.Empty(t, p.address)
-	p, _, err = fromFile(flagsOf(t), written(t, "agent: {slots: 2}"), "127.0.0.1:9091")
+	c = flagsOf(t)
+	p, _, err = fromFile(c, written(t, "agent: {slots: 2}"), c.Flags().Lookup("health").Value.String())
 	require.NoError(t, err)
 	require.Equal(t, probes{"127.0.0.1:9091", "/health", false}, p)
 }

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,10 +73,22 @@ func (a *App) Print(data any, text func() error) error {
 	if !a.JSON() {
 		return text()
 	}
-	encoder := json.NewEncoder(a.Stdout)
+	return a.encode(data, "  ")
+}
+
+// PrintLine prints data as JSON in one line.
+func (a *App) PrintLine(data any) error { return a.encode(data, "") }
+
+func (a *App) encode(data any, indent string) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(data)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(data); err != nil {
+		return err
+	}
+	_, err := io.WriteString(a.Stdout, escapeUnprintable(text.String()))
+	return err
 }
 
 // Say prints a line for people.

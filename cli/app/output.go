@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 )
@@ -109,6 +110,23 @@ func Printable(s string) string {
 		}
 		return '\uFFFD'
 	}, s)
+}
+
+// escapeUnprintable writes what a terminal might obey, or would not show, as JSON escapes: it stays the same JSON.
+func escapeUnprintable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }
 
 // Ago is a time as people say it; empty for nil.

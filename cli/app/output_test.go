@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -72,4 +73,24 @@ func TestProgress(t *testing.T) {
 	tty.Step()
 	require.Equal(t, "\r["+strings.Repeat("#", 20)+strings.Repeat(".", 20)+"] 1 of 2 tasks\r["+strings.Repeat("#",
 		40)+"] 2 of 2 tasks\n", bar.String())
+}
+
+// Agents and tasks choose these texts, and a terminal must not obey them.
+func TestJSONHasOnlyWhatCanBePrinted(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"plain <b> ü 界 😀":     `"plain <b> ü 界 😀"`,
+		"a\x1b[31mb\u009b31m": `"a\u001b[31mb\u009b31m"`,
+		"\u202eabc\u2066\x7f": `"\u202eabc\u2066\u007f"`,
+		"\U000e0041":          `"\udb40\udc41"`,
+		"a\nb\tc":             `"a\nb\tc"`,
+	} {
+		var out strings.Builder
+		a := &App{Stdout: &out}
+		require.NoError(t, a.PrintLine(said))
+		require.Equal(t, want+"\n", out.String())
+		var back string
+		require.NoError(t, json.Unmarshal([]byte(out.String()), &back))
+		require.Equal(t, said, back)
+	}
 }

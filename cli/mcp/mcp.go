@@ -61,7 +61,7 @@ MAINSTAY_TOKEN. With --listen many may use it over HTTP: each sends an API token
 				}
 				return nil // it was told to stop
 			}
-			return serve(c.Context(), a, listen, func(token string) *sdk.Server { return server(api.As(token)) })
+			return serve(c.Context(), a, listen, func(token string) *client.Client { return api.As(token) }, server)
 		},
 	}
 	a.ServerFlag(command)
@@ -72,7 +72,10 @@ MAINSTAY_TOKEN. With --listen many may use it over HTTP: each sends an API token
 }
 
 // serve answers requests over HTTP until ctx ends.
-func serve(ctx context.Context, a *app.App, address string, server func(token string) *sdk.Server) error {
+func serve(
+	ctx context.Context, a *app.App, address string, as func(token string) *client.Client,
+	server func(*client.Client) *sdk.Server,
+) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return app.UsageError("--listen: %w", err)
@@ -85,7 +88,7 @@ func serve(ctx context.Context, a *app.App, address string, server func(token st
 	if err != nil {
 		return err
 	}
-	s := &http.Server{Handler: handler(server), ReadHeaderTimeout: headerLimit}
+	s := &http.Server{Handler: handler(as, server), ReadHeaderTimeout: headerLimit}
 	stop := context.AfterFunc(ctx, func() {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
@@ -103,15 +106,34 @@ func serve(ctx context.Context, a *app.App, address string, server func(token st
 	return nil
 }
 
-// handler makes a server for each request, with the token that the request brings. It refuses pages of other origins,
-// and names other than localhost's.
-func handler(server func(token string) *sdk.Server) http.Handler {
-	each := func(r *http.Request) *sdk.Server {
+// handler makes a server for each request, with the token that the request brings. It refuses whom the REST API
+// refuses, pages of other origins, and names other than localhost's.
+func handler(as func(token string) *client.Client, server func(*client.Client) *sdk.Server) http.Handler {
+	caller := func(r *http.Request) *client.Client {
 		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		return server(token)
+		return as(token)
 	}
-	return http.NewCrossOriginProtection().Handler(sdk.NewStreamableHTTPHandler(each,
-		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody}))
+	served := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server { return server(caller(r)) },
+		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody})
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := caller(r).Once().Session(r.Context()); err != nil {
+			refuse(w, err)
+			return
+		}
+		served.ServeHTTP(w, r)
+	}))
+}
+
+// refuse answers as the REST API did when it was asked who the caller is.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusBadGateway
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		status = cmp.Or(refused.Status, status)
+	}
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mainstay"`)
+	}
+	http.Error(w, err.Error(), status)
 }
 
 // instructions are for the assistant.

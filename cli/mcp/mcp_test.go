@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,10 @@ func newAPI(t *testing.T) *fakeAPI {
 		f.asked = append(f.asked, strings.Join([]string{r.Method, r.URL.RequestURI(), token, string(body)}, " "))
 		w.Header().Set("Content-Type", "application/json")
 		switch {
+		case token == "" || token == "revoked":
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"title":"Unauthorized","status":401,"code":"invalid_token","detail":"this needs a token"}`)
 		case token == "reader" && r.Method == http.MethodPost:
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusForbidden)
@@ -137,20 +142,56 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// overHTTP serves MCP over HTTP.
+func overHTTP(t *testing.T, api *fakeAPI) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler(func(token string) *client.Client { return api.client(t, "").As(token) },
+		func(c *client.Client) *sdk.Server { return newServer(c, "v1", false) }))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestStrangersLearnNothingOverHTTP sends what needs no call of the API to be answered.
+func TestStrangersLearnNothingOverHTTP(t *testing.T) {
+	t.Parallel()
+	server := overHTTP(t, newAPI(t))
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "revoked": http.StatusUnauthorized,
+		"reader": http.StatusOK} {
+		for _, method := range []string{"tools/list", "initialize", "ping"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(
+				`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
+			require.NoError(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			text, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			_ = answer.Body.Close()
+			require.Equal(t, want, answer.StatusCode, "%s of %q: %s", method, token, text)
+			require.Equal(t, want == http.StatusUnauthorized, answer.Header.Get("WWW-Authenticate") != "")
+			require.Equal(t, want == http.StatusOK && method == "tools/list", strings.Contains(string(text), "cancel_task"))
+		}
+	}
+}
+
 func TestEachHTTPRequestBringsItsToken(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
-	server := httptest.NewServer(handler(func(token string) *sdk.Server {
-		return newServer(api.client(t, "").As(token), "v1", false)
-	}))
-	t.Cleanup(server.Close)
+	server := overHTTP(t, api)
 	for _, token := range []string{"alice", "bob"} {
 		session := connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL,
 			HTTPClient: &http.Client{Transport: bearer(token)}})
 		_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "overview"})
 		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"GET /api/v1/agents/overview alice ", "GET /api/v1/agents/overview bob "}, api.asked)
+	asked := slices.DeleteFunc(slices.Clone(api.asked), func(s string) bool {
+		return strings.HasPrefix(s, "GET /api/v1/session ")
+	})
+	require.Equal(t, []string{"GET /api/v1/agents/overview alice ", "GET /api/v1/agents/overview bob "}, asked)
 
 	for name, change := range map[string]func(*http.Request){
 		"a page of another origin": func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
@@ -161,6 +202,7 @@ func TestEachHTTPRequestBringsItsToken(t *testing.T) {
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Authorization", "Bearer alice")
 		change(r)
 		answer, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)

@@ -39,6 +39,32 @@ ATTEMPT  AGENT    EPOCH  STARTED               TOOK  OUTCOME  PROGRESS  REASON
 `, "\n"), got.Stdout)
 }
 
+// What people asked for is told with who asked and why, and so is a cancellation that the agent has not confirmed.
+func TestTaskHistoryNamesPeople(t *testing.T) {
+	t.Parallel()
+	const task = `{"id":"t-1","type":"render","cluster":"studio","status":"running","cancelling":{"by":"ops (k-1)"},"history":[
+		{"at":"2026-11-21T11:00:00Z","event":"submitted","by":"ops (k-1)"},
+		{"at":"2026-11-21T11:00:01Z","event":"returned","attempt":3,"times":3,"reason":"all are busy"},
+		{"at":"2026-11-21T11:00:02Z","event":"progress","attempt":4,"agent_id":"a-1","progress":{"percent":40,"step":"half","message":"page 4"}},
+		{"at":"2026-11-21T11:00:03Z","event":"moved","attempt":4,"agent_id":"a-1","reason":"drained"},
+		{"at":"2026-11-21T11:00:04Z","event":"reviewed","by":"ann (k-3)","reason":"rerun: the printer was off"},
+		{"at":"2026-11-21T11:00:05Z","event":"cancel_asked","by":"ops (k-1)","reason":"enough"}]}`
+	f := clitest.NewAPI(t, map[string]clitest.Answer{"GET /api/v1/agents/tasks/t-1": {Status: 200, Body: task}})
+	got := f.At(t, "task", "get", "t-1")
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	require.Contains(t, got.Stdout, "\nStatus   running, being cancelled\n")
+	require.Contains(t, got.Stdout, `
+TIME                  HISTORY            ATTEMPT  AGENT  BY         WHY
+2026-11-21T11:00:00Z  submitted          -        -      ops (k-1)
+2026-11-21T11:00:01Z  returned, 3 times  3        -      -          all are busy
+2026-11-21T11:00:02Z  progress           4        a-1    -          40% half page 4
+2026-11-21T11:00:03Z  moved              4        a-1    -          drained
+2026-11-21T11:00:04Z  reviewed           -        -      ann (k-3)  rerun: the printer was off
+2026-11-21T11:00:05Z  cancel asked       -        -      ops (k-1)  enough
+`)
+	require.JSONEq(t, task, f.At(t, "task", "get", "t-1", "-o", "json").Stdout)
+}
+
 func TestLongTextsAreShortened(t *testing.T) {
 	t.Parallel()
 	lines, err := json.Marshal(strings.Repeat("line\n", 100))

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -154,7 +153,7 @@ func (v *logView) show(log *api.TaskLog) error {
 	for i := range log.Lines {
 		line := &log.Lines[i]
 		if v.app.JSON() {
-			if err := json.NewEncoder(v.app.Stdout).Encode(line); err != nil {
+			if err := v.app.PrintLine(line); err != nil {
 				return err
 			}
 			continue

@@ -238,7 +238,11 @@ func progressText(p *fleet.Progress) string {
 	if p == nil {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent, p.Step))
+	text := strings.TrimSpace(fmt.Sprintf("%d%% %s", p.Percent, p.Step))
+	if p.EstimatedDuration > 0 {
+		text += fmt.Sprintf(" (about %s in all)", p.EstimatedDuration)
+	}
+	return text
 }
 
 // sameReturns is the last attempt of a row from i on that came back for one reason without having reached an agent.

@@ -2,7 +2,10 @@ package task
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -18,7 +21,7 @@ func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(Command)) }
 
 const jSON = `{"id":"t-1","type":"exec","cluster":"default","status":"completed","priority":2,"priority_name":"high","payload":{"command":["echo","hello"]},"labels":{"b":"2","a":"1"},
 "attempts":[
-{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T11:58:00Z","ended_at":"2026-11-21T11:58:04Z","outcome":"lost","reason":"its connection\nclosed\u001b[31m","progress":{"percent":40,"step":"half"}},
+{"number":1,"agent_id":"agent-1","epoch":3,"started_at":"2026-11-21T11:58:00Z","ended_at":"2026-11-21T11:58:04Z","outcome":"lost","reason":"its connection\nclosed\u001b[31m","progress":{"percent":40,"step":"half","estimated_duration":"10s"}},
 {"number":2,"agent_id":"agent-2","epoch":1,"started_at":"2026-11-21T11:58:05Z","ended_at":"2026-11-21T11:58:05.250Z","outcome":"completed"}],
 "result":{"exit_code":0,"stdout":"hello\n\u001b[2J","stderr":""},
 "created_at":"2026-11-21T11:57:59Z","closed_at":"2026-11-21T11:58:06Z","workflow_id":"task/t-1","run_id":"r"}`
@@ -47,8 +50,8 @@ Payload:
   ]
 }
 
-ATTEMPT  AGENT    EPOCH  STARTED               TOOK   OUTCOME    PROGRESS  REASON
-1        agent-1  3      2026-11-21T11:58:00Z  4.0s   lost       40% half  its connection closed [31m
+ATTEMPT  AGENT    EPOCH  STARTED               TOOK   OUTCOME    PROGRESS                     REASON
+1        agent-1  3      2026-11-21T11:58:00Z  4.0s   lost       40% half (about 10s in all)  its connection closed [31m
 2        agent-2  1      2026-11-21T11:58:05Z  250ms  completed  -
 
 Exit code: 0
@@ -192,6 +195,37 @@ func TestTaskSubmit(t *testing.T) {
 	})
 }
 
+// The control plane breaks the connection, is busy, and is back: the task is submitted once, and the user knows why it
+// takes long.
+func TestSubmitOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	var ids []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var task struct{ ID string }
+		_ = json.NewDecoder(r.Body).Decode(&task)
+		switch ids = append(ids, task.ID); len(ids) {
+		case 1:
+			panic(http.ErrAbortHandler)
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprintf(w, `{"id":%q,"type":"exec","cluster":"default","status":"queued"}`, task.ID)
+		}
+	}))
+	defer server.Close()
+	got := clitest.Run(t.Context(), "", "task", "submit", "--server", server.URL, "--", "true")
+	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
+	require.Equal(t, []string{ids[0], ids[0], ids[0]}, ids)
+	require.Equal(t, "Task "+ids[0]+" submitted. See it with: mainstay task get "+ids[0]+" --wait\n", got.Stdout)
+	require.Contains(t, got.Stderr, "Trying again for up to 30s.\n")
+	require.Equal(t, 1, strings.Count(got.Stderr, "Trying again"), "it is said once")
+
+	server.Close()
+	got = clitest.Run(t.Context(), "", "task", "submit", "--patience", "1ms", "--server", server.URL, "--", "true")
+	require.Equal(t, app.ExitUnreachable, got.Code, got.Stderr)
+}
+
 func TestTaskActions(t *testing.T) {
 	t.Parallel()
 	after := clitest.Answer{Status: 200, Body: `{"id":"t-1","type":"x","cluster":"c","status":"queued"}`}
@@ -258,6 +292,8 @@ func TestTaskListFilters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, url.Values{"label": {"a=it's", "b:2"}, "submitted_after": {"2026-11-21T10:00:00Z"},
 		"submitted_before": {"2026-11-21T10:00:00Z"}, "page_size": {"50"}}, values)
+	require.Equal(t, app.ExitOK, f.At(t, "task", "list", "--agent", "a-1", "--id", "t-06", "--text", "it's").Code)
+	require.Equal(t, "/api/v1/agents/tasks?agent=a-1&id_prefix=t-06&page_size=50&text=it%27s", f.Requests[2].URI)
 	for _, bad := range [][]string{{"--label", "a"}, {"--submitted-after", "yesterday"},
 		{"--submitted-before", "+2h"}} {
 		got := f.At(t, append([]string{"task", "list"}, bad...)...)

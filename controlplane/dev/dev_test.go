@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"path/filepath"
@@ -77,4 +78,37 @@ func TestDevOptions(t *testing.T) {
 	require.Equal(t, "127.0.0.1:0", o.UI, "a free port")
 	require.Equal(t, "127.0.0.1", o.Temporal.Host)
 	require.Empty(t, o.dataDir)
+}
+
+// TestDataDirectoryOfOthers refuses a data directory where somebody else could have put first tokens and keys.
+func TestDataDirectoryOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode  os.FileMode
+		owner int // 0: this user
+		wants string
+	}{
+		"its owner's":          {mode: 0o700},
+		"all may look":         {mode: 0o755},
+		"all may write":        {mode: 0o777, wants: "all may write to it"},
+		"it is another user's": {mode: 0o700, owner: 65534, wants: "belongs to another user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.owner != 0 && os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			dir := t.TempDir()
+			require.NoError(t, os.Chmod(dir, c.mode))
+			require.NoError(t, os.Chown(dir, cmp.Or(c.owner, os.Geteuid()), -1))
+			d := &Run{}
+			err := d.prepareDir(dir)
+			if c.wants == "" {
+				require.NoError(t, err)
+				d.log.Close()
+				return
+			}
+			require.ErrorContains(t, err, c.wants)
+		})
+	}
 }

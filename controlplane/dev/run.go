@@ -254,6 +254,10 @@ func (d *Run) prepareDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("look at the data directory: %w", err)
 	}
+	if controlplane.Foreign(info) || info.Mode().Perm()&0o002 != 0 {
+		return app.UsageError("the data directory %s belongs to another user, or all may write to it: they could put tokens "+
+			"and keys of theirs there. Choose another with --data-dir, or chown it and chmod 700 it", d.dir)
+	}
 	d.openDir = info.Mode().Perm()&0o077 != 0
 	if d.log, err = controlplane.OpenLog(filepath.Join(d.dir, "logs", "control-plane.log")); err != nil {
 		return fmt.Errorf("open the control plane's log: %w", err)

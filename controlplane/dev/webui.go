@@ -4,14 +4,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/page"
 )
 
 // webUI serves the Web UI of the embedded Temporal behind the guard of the REST API: who can use it can start any
@@ -53,7 +51,7 @@ func (d *Run) startUI(o controlplane.Options) error {
 	d.ui.server = guarded.HTTPServer()
 	handler := d.ui.server.Handler
 	if o.Gate != nil {
-		handler = toSignIn(handler, o.Listener)
+		handler = byPassword(handler)
 	}
 	d.ui.server.Handler = controlplane.GuardBrowsers(handler, o.Hosts)
 	go func() {
@@ -64,23 +62,28 @@ func (d *Run) startUI(o controlplane.Options) error {
 	return nil
 }
 
-// toSignIn sends a person who is not signed in to the fleet page, where that is done. Cookies are the same on all ports
-// of a host.
-func toSignIn(next http.Handler, api net.Listener) http.Handler {
-	_, port, _ := net.SplitHostPort(api.Addr().String())
+// byPassword takes an admin's token as the password that a browser asks for. A browser gives a password to this port
+// alone. The Web UI does not send the key of a session, and a cookie alone counts for nothing.
+func byPassword(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, err := r.Cookie(httpapi.SessionCookie)
-		if err == nil || r.Header.Get("Authorization") != "" || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-			next.ServeHTTP(w, r)
-			return
+		if _, token, basic := r.BasicAuth(); basic {
+			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		http.Redirect(w, r, "http://"+net.JoinHostPort(strings.Trim(host, "[]"), port)+page.Path, http.StatusSeeOther)
+		next.ServeHTTP(&asking{w}, r)
 	})
 }
+
+// asking has a browser ask for a password where a token is asked for.
+type asking struct{ http.ResponseWriter }
+
+func (w *asking) WriteHeader(status int) {
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Basic realm="Temporal: any name, and an admin's API token as password", charset="UTF-8"`)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *asking) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (u *webUI) stop() {
 	switch {

@@ -27,7 +27,7 @@ import (
 const connections = 20
 
 // Open makes Temporal's two databases with their schemas on the PostgreSQL at host:port, for a user who may make them
-// and needs no password.
+// and needs no password. Of several, separated by commas, Temporal uses the one that can be written to.
 func Open(address, user string) (*devserver.Store, error) {
 	store := &devserver.Store{Shards: 4}
 	for _, database := range []struct {
@@ -41,7 +41,7 @@ func Open(address, user string) (*devserver.Store, error) {
 			PluginName: postgresql.PluginNamePGX, ConnectAddr: address, ConnectProtocol: "tcp", User: user,
 			MaxConns:          connections,
 			MaxIdleConns:      connections,
-			ConnectAttributes: map[string]string{"sslmode": "disable"},
+			ConnectAttributes: map[string]string{"sslmode": "disable", "target_session_attrs": "read-write"},
 		}
 		if err := create(*conf, database.name); err != nil {
 			return nil, fmt.Errorf("make the database %s: %w", database.name, err)

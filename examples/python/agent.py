@@ -104,8 +104,12 @@ def work(key, attempt):
     result.update(run_bundle(attempt) if "elements" in task else run(attempt, task.get("payload")))
     if attempt.why == "lease":  # another may have it
         result = {k: v for k, v in result.items() if k not in ("output", "elements")} | {"outcome": "cancelled"}
-    result["ended_at"], connection, pause = now(), connect(), 0.1
-    while attempt.why != "drop" and not 200 <= ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0] < 500:
+    result["ended_at"], connection, pause, refused = now(), connect(), 0.1, 0
+    while attempt.why != "drop" and refused < 5:
+        status = ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0]
+        if 200 <= status < 500 and status not in (401, 408, 429):
+            break
+        refused += status == 401  # the session's token: there is a new one soon
         time.sleep(pause)  # no hub, or it cannot reach Temporal: the result must not be lost
         pause = min(2 * pause, 5)
     connection.close()
@@ -144,8 +148,6 @@ def obey(answer):
             threading.Thread(target=work, args=(key, running[key]), daemon=True).start()
     for command in answer.get("commands", []):
         attempt = running.get((command.get("task_id"), command.get("attempt")))
-        if command["type"] == "stop":
-            sys.exit()
         if attempt and command["type"] in ("cancel", "drop"):
             attempt.end(command["type"])
 

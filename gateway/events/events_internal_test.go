@@ -115,7 +115,12 @@ func TestEventIDsAreSealed(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(raw), "hub-1")
 	require.Equal(t, p.String(), same.open(id))
-	require.Equal(t, p.String(), ours.open(p.String()), "of an older gateway")
+	made := positionVersion + base64.RawURLEncoding.EncodeToString([]byte(`{"t":1,"v":1,"c":{"not-mine":[1,1]}}`))
+	for name, id := range map[string]string{"made up": made, "told without a key": p.String()} {
+		request, err := readRequest(&watchInput{LastEventID: id}, ours, p.at)
+		require.NoError(t, err, name)
+		require.True(t, request.lost && request.from == nil, "%s: nothing is read for it", name)
+	}
 	require.Equal(t, p.String(), none.open(none.close(p.String())))
 	require.Equal(t, ours.name("hub-1.7"), same.name("hub-1.7"), "listeners drop what they know")
 	require.NotEqual(t, ours.name("hub-1.7"), other.name("hub-1.7"))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +197,11 @@ func (f *fakeFleet) ListWorkflow(
 		if marked && has || !marked && strings.Contains(r.GetQuery(), "'"+info.GetStatus().String()+"'") {
 			answer.Executions = append(answer.Executions, info)
 		}
+	}
+	from, _ := strconv.Atoi(string(r.GetNextPageToken()))
+	answer.Executions = answer.Executions[from:]
+	if size := int(r.GetPageSize()); size > 0 && len(answer.Executions) > size {
+		answer.Executions, answer.NextPageToken = answer.Executions[:size], []byte(strconv.Itoa(from+size))
 	}
 	return answer, nil
 }
@@ -751,6 +757,33 @@ func TestPastHasEveryMark(t *testing.T) {
 			"task.dead_letter tasks/t-1", "task.queued tasks/t-1", "task.dead_letter tasks/t-1", "task.completed tasks/t-1"},
 			l.told())
 	})
+}
+
+// TestPastOfTooManyMarksHasAGap has more tasks with marks than histories are read.
+func TestPastOfTooManyMarksHasAGap(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		t.Run(fmt.Sprint(more, " more"), func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+				at := time.Now().Add(-5 * time.Minute)
+				for i := range 200 + more {
+					f.task(fmt.Sprint("t-", i), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+						func(info *workflowpb.WorkflowExecutionInfo) {
+							info.SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
+						})
+				}
+				l := follow(t, h, "since=1h&follow=false&type=gap", "")
+				<-l.ended
+				told := l.told()
+				require.Len(t, told, more)
+				for _, line := range told {
+					require.Equal(t, "gap reviews and dead letters that were decided meanwhile are not all known", line)
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				require.Equal(t, 200, f.calls["history"])
+			})
+		})
+	}
 }
 
 // The past of a tenant costs what its own tasks cost.

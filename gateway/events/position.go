@@ -152,19 +152,23 @@ func (s seal) name(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 }
 
-// open is the position that a listener sends back. What was not sealed, as by an older gateway, it leaves as it is.
+// open is the position that a listener sends back. What no gateway has sealed is none: each cluster that a position
+// names is asked, and the answers tell which clusters and hubs there are.
 func (s seal) open(id string) string {
-	encoded, sealed := strings.CutPrefix(id, sealedVersion)
-	if !sealed || s.AEAD == nil || len(id) > 2*maxPosition {
+	if s.AEAD == nil {
 		return id
+	}
+	encoded, sealed := strings.CutPrefix(id, sealedVersion)
+	if !sealed || len(id) > 2*maxPosition {
+		return ""
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil || len(raw) < s.NonceSize() {
-		return id
+		return ""
 	}
 	position, err := s.Open(nil, raw[:s.NonceSize()], raw[s.NonceSize():], nil)
 	if err != nil {
-		return id
+		return ""
 	}
 	return string(position)
 }

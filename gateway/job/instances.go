@@ -109,6 +109,7 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 		if i.Open() {
 			task.ShowRecovery(now)
 			i.RecoveryStatus, i.PolicyState = task.RecoveryStatus, task.PolicyState
+			i.RecoveryRequiresReview = task.RecoveryRequiresReview
 			if task.NextAttemptAt != nil {
 				i.NextAt = *task.NextAttemptAt
 			}

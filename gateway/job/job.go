@@ -100,7 +100,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"apply-job",
 		"PUT /jobs/{name}",
 		"Apply a job's definition",
-		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Runs that go on keep the version that they began with."+documents,
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Answers 409 conflict when there are as many jobs as there may be, 1000 of a tenant and 10,000 of all. Runs that go on keep the version that they began with."+documents,
 	)
 	apply.Responses = map[string]*huma.Response{"201": {
 		Description: "The job is new",
@@ -337,7 +337,11 @@ func (h *Handlers) apply(ctx context.Context, name string, in contract.ApplyJob)
 		return nil, err
 	}
 	in.By = rest.Actor(ctx)
-	j, err := h.Store.Jobs().Apply(ctx, name, in)
+	j, err := h.Store.Jobs().Apply(ctx, name, in, func(tenant string) error {
+		return h.Room(ctx, tenant, "jobs", func(ctx context.Context, query string) (int64, error) {
+			return h.Store.Count(ctx, rest.AllOf(store.JobsQuery, query))
+		})
+	})
 	if store.KindOf(err) == store.Outdated {
 		return nil, httpapi.Problem(
 			protocol.CodePrecondition,
@@ -399,8 +403,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error)
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.JobWorkflow),
-		contract.Equals("ExecutionStatus", "Running"),
+	query := rest.AllOf(store.JobsQuery,
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
 	jobs, next, err := rest.PageOf(ctx, h.Core, "list jobs", h.Store.Jobs().Page, query, in.RecordPageInput)
 	if err != nil {

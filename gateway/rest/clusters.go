@@ -66,16 +66,28 @@ func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *f
 	return nil
 }
 
-// openLane opens a lane. One request at a time asks for it: a cluster takes ten updates at a time, and a batch may
-// bring many tasks for a new lane.
+// opener opens the lanes of a tenant's tasks in a cluster, one at a time: a cluster takes ten updates at a time, and a
+// batch may bring many tasks for a new lane.
+type opener struct {
+	turn      chan struct{}
+	refused   error // by the cluster, which has no more lanes for the tenant
+	refusedAt time.Time
+}
+
+// refusedFor is how long a tenant's further lanes are refused without asking the cluster again.
+const refusedFor = 5 * time.Second
+
+// openLane opens a lane for a tenant's task.
 func (c *Core) openLane(ctx context.Context, cluster string, needs fleet.LaneNeeds, tenant string) error {
 	lane := needs.Lane()
 	if c.laneOpen(cluster, lane) {
 		return nil
 	}
+	kept, _ := c.opening.LoadOrStore([2]string{cluster, tenant}, &opener{turn: make(chan struct{}, 1)})
+	o := kept.(*opener)
 	select {
-	case c.opening <- struct{}{}:
-		defer func() { <-c.opening }()
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
 	case <-ctx.Done():
 		return c.Answer(ctx.Err(), "open a lane", protocol.CodeUnknownCluster)
 	}
@@ -86,7 +98,14 @@ func (c *Core) openLane(ctx context.Context, cluster string, needs fleet.LaneNee
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Clusters().OpenLane(ctx, &view, needs, tenant); err != nil {
+	err = o.refused
+	if view.LaneOpen(lane) || time.Since(o.refusedAt) >= refusedFor {
+		err = c.Store.Clusters().OpenLane(ctx, &view, needs, tenant)
+	}
+	if err != nil {
+		if err != o.refused && store.KindOf(err) == store.Refused { //nolint:errorlint // the very error that is kept
+			o.refused, o.refusedAt = err, time.Now()
+		}
 		return c.Answer(err, "open a lane", protocol.CodeUnknownCluster)
 	}
 	if known, ok := c.clusters.get(cluster); ok {

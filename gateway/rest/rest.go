@@ -5,6 +5,7 @@ package rest
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -32,14 +33,14 @@ type Core struct {
 	Logger   *zap.Logger
 	clusters cache[knownCluster]
 	runs     cache[diagnosis.ScheduleRun] // of healing and scaling
-	opening  chan struct{}                // held while a lane is opened
+	opening  sync.Map                     // by cluster and tenant, an opener of lanes
 	ends     endPolls
 }
 
 // New makes a core. It calls nothing until it is asked.
 func New(s store.Store, logger *zap.Logger) *Core {
 	return &Core{
-		Store: s, Logger: logger, opening: make(chan struct{}, 1),
+		Store: s, Logger: logger,
 		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}},
 	}

@@ -177,6 +177,7 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run
 			return false, err
 		}
 		_, err = h.complete(ctx, &run)
+		run.Show(time.Now())
 		return true, err
 	})
 	return run, err
@@ -252,6 +253,7 @@ func act[In any](
 	}
 	run.Ledger = ledger.Ledger
 	offer(&run)
+	run.Show(time.Now())
 	return run, h.Answer(err, "update a run", protocol.CodeUnknownRun)
 }
 

@@ -46,9 +46,19 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_
 	return out, nil
 }
 
-// scheduleQuery finds Mainstay's schedules: each has the type of its tasks as a search attribute.
+// countSchedules counts Mainstay's schedules, all or those of a query.
+func (h *Handlers) countSchedules(ctx context.Context, query string) (int64, error) {
+	answer, err := h.Store.Client.WorkflowService().CountSchedules(ctx, &workflowservice.CountSchedulesRequest{
+		Namespace: h.Store.Namespace, Query: rest.AllOf(ofTasks, query),
+	})
+	return answer.GetCount(), err
+}
+
+// ofTasks finds Mainstay's schedules: each has the type of its tasks as a search attribute.
+var ofTasks = contract.AttrTaskType.GetName() + " IS NOT NULL"
+
 func scheduleQuery(in *listSchedulesInput) string {
-	return rest.AllOf(contract.AttrTaskType.GetName()+" IS NOT NULL",
+	return rest.AllOf(ofTasks,
 		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
 		rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
 }

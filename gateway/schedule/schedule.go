@@ -42,6 +42,9 @@ func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) 
 	if err != nil {
 		return api.Schedule{}, err
 	}
+	if err := h.Room(ctx, spec.Tenant, "schedules", h.countSchedules); err != nil {
+		return api.Schedule{}, err
+	}
 	attributes, err := scheduleAttributes(&spec)
 	if err != nil {
 		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
@@ -339,7 +342,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"create-schedule",
 		"POST /schedules",
 		"Submit a task again and again",
-		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name.",
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name, and 409 conflict when there are as many schedules as there may be, 1000 of a tenant and 10,000 of all.",
 	))), h.createSchedule)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
 		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)

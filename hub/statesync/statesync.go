@@ -3,6 +3,7 @@ package statesync
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -29,6 +31,9 @@ const (
 	// maxMerged bounds the merged manifest of a cluster's agents here, in about the bytes that it has as JSON, because
 	// it is in one answer to Temporal. An agent with more counts as silent.
 	maxMerged, lineOverhead = 3 << 19, 200
+	// epochSlack is how far an entry's epoch may lie above the newest that the hub knows: it may know of a role late,
+	// or of a new cluster with an old one's name.
+	epochSlack = 1 << 20
 )
 
 // Facts are what the states need of the hub.
@@ -40,6 +45,8 @@ type Facts interface {
 	Digests() map[string][]string
 	// CommandKeeper sends an agent a command. It reports false when the agent has no session here or keeps no state.
 	CommandKeeper(agent string, c protocol.Command) bool
+	// EpochOf returns the newest epoch that the hub knows for an agent's cluster; 0 without a session.
+	EpochOf(agent string) int64
 }
 
 // States reads and writes the states of a hub's agents. Its methods may be called from any goroutine.
@@ -132,7 +139,8 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	all := merged{first: in.First, lines: map[fleet.StateRef]fleet.HeldLine{}}
 	eachKeeper(result.Agents, func(i int, agent string) {
 		lines, ok := s.readManifest(ctx, agent)
-		if !ok || !all.take(agent, lines) {
+		counted := s.within(agent, lines)
+		if !ok || !all.take(agent, counted) {
 			result.Agents[i].Silent = true
 			return
 		}
@@ -144,8 +152,51 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 	return result, nil
 }
 
-// merged has the newest write of each key in the manifests that it took. Of equal writes the first agent's counts, or
-// else that of the agent with the lowest id.
+// within returns those of the lines that an agent told whose versions can be. Numbers count writes: one above the
+// milliseconds since 1970 was invented. A bound that grows with time leaves a next number after each that was taken,
+// for this process and the next one.
+func (s *States) within(agent string, lines []fleet.StateLine) []fleet.StateLine {
+	return sift(s, agent, lines, func(l fleet.StateLine) fleet.StateLine { return l }, s.refuses(agent))
+}
+
+// refuses returns a function that says why a line is refused; empty when it is not.
+func (s *States) refuses(agent string) func(fleet.StateLine) string {
+	epoch, number := s.facts.EpochOf(agent)+epochSlack, time.Now().UnixMilli()
+	return func(l fleet.StateLine) string {
+		switch {
+		case l.Epoch > epoch:
+			return fmt.Sprintf("%s %q has the epoch %d, far above the cluster's newest", l.Section, l.Key, l.Epoch)
+		case l.Number > number:
+			return fmt.Sprintf("%s %q has the number %d, above that of milliseconds since 1970", l.Section, l.Key,
+				l.Number)
+		}
+		return ""
+	}
+}
+
+// sift returns what is not refused of an agent's lines or entries.
+func sift[T any](
+	s *States, agent string, all []T, line func(T) fleet.StateLine, refuses func(fleet.StateLine) string,
+) []T {
+	first := ""
+	left := make([]T, 0, len(all))
+	for _, one := range all {
+		why := refuses(line(one))
+		if why == "" {
+			left = append(left, one)
+		} else if first == "" {
+			first = why
+		}
+	}
+	if first != "" {
+		s.hub.Logger.Warn("Entries of a cluster's state are left out", zap.String("agent", agent),
+			zap.Int("entries", len(all)-len(left)), zap.String("why", first))
+	}
+	return left
+}
+
+// merged has the newest write of each key in the manifests that it took. Of an agent's own entry its own word counts.
+// Of equal writes the first agent's counts, or else that of the agent with the lowest id.
 type merged struct {
 	first string
 	mu    sync.Mutex
@@ -160,7 +211,7 @@ func (m *merged) take(agent string, lines []fleet.StateLine) bool {
 	size := m.size
 	for _, l := range lines {
 		if _, known := m.lines[l.StateRef]; !known {
-			size += len(l.Key) + len(l.Digest) + lineOverhead
+			size += fleet.JSONSize(l.Key) + len(l.Digest) + lineOverhead
 		}
 	}
 	if size > maxMerged {
@@ -169,9 +220,12 @@ func (m *merged) take(agent string, lines []fleet.StateLine) bool {
 	m.size = size
 	for _, l := range lines {
 		old, known := m.lines[l.StateRef]
+		next := fleet.HeldLine{StateLine: l, Holder: agent}
 		preferred := agent == m.first || old.Holder != m.first && agent < old.Holder
-		if !known || l.Newer(old.StateLine) || preferred && !old.Newer(l) {
-			m.lines[l.StateRef] = fleet.HeldLine{StateLine: l, Holder: agent}
+		switch {
+		case known && old.ByOwner():
+		case !known, next.ByOwner(), l.Newer(old.StateLine), preferred && !old.Newer(l):
+			m.lines[l.StateRef] = next
 		}
 	}
 	return true
@@ -232,7 +286,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 			missing[ref] = true
 		}
 		for _, ref := range d.Extra {
-			if need := len(ref.Key) + lineOverhead; !extra[ref] && need <= room {
+			if need := fleet.JSONSize(ref.Key) + lineOverhead; !extra[ref] && need <= room {
 				extra[ref] = true
 				room -= need
 			}
@@ -247,18 +301,36 @@ func sortedRefs(set map[fleet.StateRef]bool) []fleet.StateRef {
 	return slices.SortedFunc(maps.Keys(set), fleet.StateRef.Compare)
 }
 
-// ReadEntries reads entries from one agent.
+// ReadEntries reads entries from one agent. It passes on only what was asked for.
 func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
 	report, ok := s.ask(ctx, in.AgentID, protocol.Command{Type: protocol.CommandState, Refs: in.Refs})
-	return contract.ReadEntriesResult{Entries: report.Entries, Silent: !ok}, nil
+	asked := map[fleet.StateRef]bool{}
+	for _, ref := range in.Refs {
+		asked[ref] = true
+	}
+	refuses := s.refuses(in.AgentID)
+	entries := sift(s, in.AgentID, report.Entries, fleet.StateEntry.Line, func(l fleet.StateLine) string {
+		if !asked[l.StateRef] {
+			return fmt.Sprintf("%s %q was not asked for", l.Section, l.Key)
+		}
+		delete(asked, l.StateRef) // once
+		return refuses(l)
+	})
+	return contract.ReadEntriesResult{Entries: entries, Silent: !ok}, nil
 }
 
-// Apply hands entries to agents and waits until each has taken them.
+// Apply hands entries to agents and waits until each has taken them. They may come from a hub that refuses nothing.
+// No agent is told to forget its own entry.
 func (s *States) Apply(ctx context.Context, in contract.ApplyStateInput) (contract.ApplyStateResult, error) {
 	failed := make([]string, len(in.Agents))
-	command := protocol.Command{Type: protocol.CommandSync, Entries: in.Entries, Refs: in.Forget}
 	parallel.Each(len(in.Agents), len(in.Agents), func(i int) {
-		report, ok := s.ask(ctx, in.Agents[i], command)
+		agent := in.Agents[i]
+		report, ok := s.ask(ctx, agent, protocol.Command{
+			Type:    protocol.CommandSync,
+			Entries: sift(s, agent, in.Entries, fleet.StateEntry.Line, s.refuses(agent)),
+			Refs: slices.DeleteFunc(slices.Clone(in.Forget),
+				func(ref fleet.StateRef) bool { return ref.Key == agent }),
+		})
 		if failed[i] = report.Error; !ok {
 			failed[i] = "the agent did not answer"
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -23,23 +24,24 @@ type keepers struct {
 
 func (k *keepers) States(string) []contract.AgentState { return k.agents }
 func (k *keepers) Digests() map[string][]string        { return nil }
+func (k *keepers) EpochOf(string) int64                { return 7 }
 func (k *keepers) CommandKeeper(agent string, c protocol.Command) bool {
 	return k.states.Answer(agent, protocol.StateReport{Request: c.Request, Manifest: k.manifests[agent]})
 }
 
 func newKeepers() *keepers {
 	k := &keepers{manifests: map[string][]fleet.StateLine{}}
-	k.states = New(part.Hub{}, k, 0)
+	k.states = New(part.Hub{Logger: zap.NewNop()}, k, 0)
 	return k
 }
 
-// add adds an agent with the largest manifest, whose keys begin with a word.
-func (k *keepers) add(agent, keys string) {
+// add adds an agent with the largest manifest, whose keys begin with a word and are filled up.
+func (k *keepers) add(agent, keys, fill string) {
 	k.agents = append(k.agents, contract.AgentState{AgentID: agent, State: &fleet.StateSummary{}})
 	for n := range 2000 {
 		key := fmt.Sprintf("%s-%d-", keys, n)
 		k.manifests[agent] = append(k.manifests[agent], fleet.StateLine{
-			StateRef:     fleet.StateRef{Section: fleet.StateTasks, Key: key + strings.Repeat("k", 255-len(key))},
+			StateRef:     fleet.StateRef{Section: fleet.StateTasks, Key: key + strings.Repeat(fill, 255-len(key))},
 			StateVersion: fleet.StateVersion{Number: 1}, Digest: strings.Repeat("d", 64)})
 	}
 }
@@ -69,9 +71,9 @@ func TestManifestsHaveABound(t *testing.T) {
 	t.Parallel()
 	each, same := newKeepers(), newKeepers()
 	for _, agent := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
-		each.add(agent, agent)
+		each.add(agent, agent, "k")
 		for n := range 2 {
-			same.add(agent+strings.Repeat("2", n), "shared")
+			same.add(agent+strings.Repeat("2", n), "shared", "k")
 		}
 	}
 	silent, merged := each.read(t)
@@ -87,4 +89,9 @@ func TestManifestsHaveABound(t *testing.T) {
 	require.Zero(t, silent, "those who have the same have it once")
 	require.Len(t, merged, 2000)
 	require.Equal(t, "m", merged[0].Holder, "the first")
+	long := newKeepers() // JSON has six bytes for each <
+	long.add("a", "a", "<")
+	silent, merged = long.read(t)
+	require.Equal(t, 1, silent)
+	require.Empty(t, merged)
 }

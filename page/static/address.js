@@ -4,6 +4,21 @@ export const base = "/api/v1/agents";
 
 export const seg = encodeURIComponent;
 
+const keyName = "mainstay-session-key";
+
+/** keepKey keeps the key of a session. It throws where storage is blocked. */
+export const keepKey = (key) => localStorage.setItem(keyName, key);
+
+/** proof is the header without which the session's cookie is worth nothing. Each port has storage of its own. */
+export function proof() {
+  try {
+    const key = localStorage.getItem(keyName);
+    return key ? { "X-Mainstay-Session-Key": key } : {};
+  } catch {
+    return {};
+  }
+}
+
 /** query makes ?a=b of what is set. */
 export function query(values) {
   const q = new URLSearchParams();

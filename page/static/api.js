@@ -1,6 +1,6 @@
 // Calls of the REST API.
 
-import { base } from "./address.js";
+import { base, proof } from "./address.js";
 
 /** Problem is an answer that refuses, or none at all (status 0). */
 export class Problem extends Error {
@@ -25,7 +25,7 @@ const limit = 20000; // ms that a call may take
 export async function call(method, path, body, signal) {
   const signals = [AbortSignal.timeout(limit)];
   if (signal) signals.push(signal);
-  const request = { method, signal: AbortSignal.any(signals), headers: {}, credentials: "same-origin", cache: "no-store" };
+  const request = { method, signal: AbortSignal.any(signals), headers: proof(), credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
     request.body = JSON.stringify(body);

@@ -1,7 +1,7 @@
 // The frame of the page: which view is shown, when it is read again, keys, search, theme and signing in.
 
 import { h, patch } from "./dom.js";
-import { base, query, route, seg } from "./address.js";
+import { base, keepKey, query, route, seg } from "./address.js";
 import { call, get, whenUnauthorized, Problem } from "./api.js";
 import { lists } from "./reads.js";
 import { setClock, tick, clockTime } from "./format.js";
@@ -313,9 +313,11 @@ function signIn() {
     e.preventDefault();
     try {
       session = await call("POST", "/api/v1/session", { token: form.token.value.trim() });
+      keepKey(session.session_key);
       location.reload();
     } catch (error) {
-      problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer." : error.message;
+      problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer."
+        : error instanceof DOMException ? "This browser keeps nothing for this page, and a session needs that: allow storage for it." : error.message;
       problem_.hidden = false;
       form.token.select();
     }

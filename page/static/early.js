@@ -1,6 +1,6 @@
 // Stands in the page itself, and so runs before anything else is there.
 
-import { base, route } from "./address.js";
+import { base, proof, route } from "./address.js";
 import { lists, single } from "./reads.js";
 
 // A chosen theme must not flash.
@@ -13,7 +13,7 @@ try {
 globalThis.early = new Map();
 const { name, id, params } = route(location.hash);
 for (const path of (id ? single : lists)[name]?.(params, true) ?? []) {
-  const answer = fetch(base + path, { credentials: "same-origin", cache: "no-store" });
+  const answer = fetch(base + path, { headers: proof(), credentials: "same-origin", cache: "no-store" });
   answer.catch(() => {}); // whoever takes it says so
   globalThis.early.set(path, answer);
 }

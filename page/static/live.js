@@ -1,6 +1,8 @@
 // The stream of events. It tells what changed; what is shown is always read from the API. fetch is used and not
 // EventSource, because it tells why it failed, and goes on where another stream ended.
 
+import { proof } from "./address.js";
+
 const retryFirst = 1000, retryLast = 15000; // ms
 const silence = 45000; // ms without a word, not even a comment, after which the stream counts as lost
 
@@ -20,7 +22,7 @@ export function follow(url, on) {
       };
       try {
         alive();
-        const headers = { Accept: "text/event-stream" };
+        const headers = { ...proof(), Accept: "text/event-stream" };
         if (lastID) headers["Last-Event-ID"] = lastID;
         const response = await fetch(url, { headers, signal: controller.signal, credentials: "same-origin", cache: "no-store" });
         status = response.status;

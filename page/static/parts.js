@@ -142,7 +142,7 @@ export function attemptRow(a, what, from) {
 function progress(a) {
   const p = a.progress;
   if (!p) return null;
-  const text = [p.percent && `${p.percent} %`, p.step, p.message].filter(Boolean).join(" · ");
+  const text = [p.percent && `${p.percent} %`, p.step, p.message, p.estimated_duration && `about ${p.estimated_duration} in all`].filter(Boolean).join(" · ");
   return text ? h("span.quiet", null, ` ${text}`) : null;
 }
 

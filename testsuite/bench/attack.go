@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/page"
 )
 
 // attack is something that one address sends without end, to use up the control plane.
@@ -30,12 +32,18 @@ type attack struct {
 	body         func() []byte // nil: none
 	atOnce       int           // requests at a time
 	hold         bool          // the answer is read to its end, which may take a minute
+	// unread says that answers over HTTP/2 are not read, and how many bytes of headers each request has; 0: it is none
+	// of these. atOnce are then connections: with https to a `mainstay serve`, else to the control plane's Temporal.
+	unread int
+	https  bool
 }
 
 // attacked is what came of an attack.
 type attacked struct {
-	Name        string         `json:"name"`
-	Answers     map[string]int `json:"answers"` // how many, by status; "cut": the connection ended without one
+	Name string `json:"name"`
+	// Answers are how many there were, by status; "cut": the connection ended without one; "reset": the request did;
+	// "unread": it may have had one.
+	Answers     map[string]int `json:"answers"`
 	Honest      Times          `json:"honest_clients"`
 	P99Ratio    float64        `json:"p99_ratio"` // to the idle control plane's
 	Memory      int64          `json:"peak_memory_bytes"`
@@ -51,6 +59,7 @@ type attackReport struct {
 	report
 	Seconds float64    `json:"seconds"` // of each attack
 	Idle    attacked   `json:"idle"`
+	Serve   *attacked  `json:"idle_serve,omitempty"` // what attacks over https compare with
 	Attacks []attacked `json:"attacks"`
 }
 
@@ -69,8 +78,9 @@ func attackBenchmark() benchmark {
 			Use:   "attack",
 			Short: "Measure what attacks from one address cost the control plane and its honest clients",
 			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a token, and with all
-that the token of a viewer or an operator of one tenant may send. Beside it two honest clients submit tasks. Printed are
-how long these wait, beside an idle control plane's, its memory, and its processor time.`,
+that the token of a viewer or an operator of one tenant may send; and over HTTP/2, without a token and without reading
+answers, a "mainstay serve" and the control plane's Temporal. Beside it two honest clients submit tasks. Printed are how
+long these wait, beside an idle control plane's, its memory, and its processor time.`,
 			Example: "  mainstay bench attack\n  mainstay bench attack --for 10s --only batches,waits",
 		},
 		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
@@ -102,6 +112,11 @@ func attacks(task string) []attack {
 			role: access.Viewer, atOnce: 300, hold: true},
 		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
 			hold: true},
+		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 50, unread: 30 << 10, https: true},
+		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 50, unread: 30 << 10,
+			https: true},
+		{name: "unread refusals", method: http.MethodPost,
+			path: workflowservice.WorkflowService_GetSystemInfo_FullMethodName, atOnce: 10, unread: 14 << 10},
 	}
 }
 
@@ -128,27 +143,36 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 	if err != nil {
 		return err
 	}
-	nothing := attack{name: "idle"}
-	if _, err := i.endure(ctx, &nothing, "", 2*honestExpiry); err != nil {
-		return err
-	}
 	result := attackReport{report: r.report, Seconds: d.Seconds()}
-	if result.Idle, err = i.endure(ctx, &nothing, "", d); err != nil {
+	if result.Idle, err = i.idle(ctx, "idle", d); err != nil {
 		return err
 	}
-	result.Idle.P99Ratio = 1
 	for _, a := range attacks(task.ID) {
 		if !wanted(only, a.name) {
 			continue
 		}
-		under, err := i.endure(ctx, &a, tokens[a.role], d)
+		target, idle := i, &result.Idle
+		if a.https {
+			if target, err = i.overHTTPS(ctx); err != nil {
+				return err
+			}
+			if result.Serve == nil {
+				quiet, err := target.idle(ctx, "idle serve", d)
+				if err != nil {
+					return err
+				}
+				result.Serve = &quiet
+			}
+			idle = result.Serve
+		}
+		under, err := target.endure(ctx, &a, tokens[a.role], d)
 		if err != nil {
 			return err
 		}
-		under.P99Ratio = under.Honest.P99 / result.Idle.Honest.P99
-		under.MemoryExtra = under.Memory - result.Idle.Memory
+		under.P99Ratio = under.Honest.P99 / idle.Honest.P99
+		under.MemoryExtra = under.Memory - idle.Memory
 		result.Attacks = append(result.Attacks, under)
-		fmt.Fprintf(r.story, "%-14s p99 %6.1f ms (%.1f × idle)  memory %5d MiB  %s\n", a.name, under.Honest.P99,
+		fmt.Fprintf(r.story, "%-16s p99 %6.1f ms (%.1f × idle)  memory %5d MiB  %s\n", a.name, under.Honest.P99,
 			under.P99Ratio, under.Memory>>20, ofACore(under.CPU))
 		if err := pause(ctx, settle); err != nil {
 			return err
@@ -160,7 +184,11 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 func writeAttacks(w io.Writer, r *attackReport) {
 	t := newTable(w, fmt.Sprintf("attack, %.0f s each", r.Seconds), "answers", "honest p50", "honest p99", "p99 / idle",
 		"peak memory", "above idle", "processor")
-	for _, a := range slices.Concat([]attacked{r.Idle}, r.Attacks) {
+	rows := append([]attacked{r.Idle}, r.Attacks...)
+	if r.Serve != nil {
+		rows = slices.Insert(rows, 1, *r.Serve)
+	}
+	for _, a := range rows {
 		var answers []string
 		for status, n := range a.Answers {
 			answers = append(answers, fmt.Sprintf("%d × %s", n, status))
@@ -171,6 +199,17 @@ func writeAttacks(w io.Writer, r *attackReport) {
 			fmt.Sprintf("%d MiB", a.Memory>>20), fmt.Sprintf("%d MiB", a.MemoryExtra>>20), ofACore(a.CPU))
 	}
 	t.flush()
+}
+
+// idle watches the control plane and its honest clients without an attack.
+func (i *Installation) idle(ctx context.Context, name string, d time.Duration) (attacked, error) {
+	nothing := attack{name: name}
+	if _, err := i.endure(ctx, &nothing, "", 2*honestExpiry); err != nil {
+		return attacked{}, err
+	}
+	result, err := i.endure(ctx, &nothing, "", d)
+	result.P99Ratio = 1
+	return result, err
 }
 
 // endure attacks for a time, and watches the control plane and its honest clients.
@@ -184,16 +223,23 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 	}
 	began, before := time.Now(), cpuTimes(i.plane.PID())
 	var mu sync.Mutex
+	count := func(status string) {
+		mu.Lock()
+		result.Answers[status]++
+		mu.Unlock()
+		if status == "429" || status == "reset" { // as a client does that is no better than it must be
+			_ = pause(ctx, 50*time.Millisecond)
+		}
+	}
 	var attackers sync.WaitGroup
 	for range a.atOnce {
 		attackers.Go(func() {
 			for ctx.Err() == nil {
-				status := a.send(ctx, i.url, token, body)
-				mu.Lock()
-				result.Answers[status]++
-				mu.Unlock()
-				if status == "429" { // as a client does that is no better than it must be
-					_ = pause(ctx, 50*time.Millisecond)
+				if a.unread == 0 {
+					count(a.send(ctx, i.url, token, body))
+				} else {
+					a.withhold(ctx, i, count)
+					count("cut")
 				}
 			}
 		})
@@ -241,12 +287,8 @@ func (i *Installation) honest(ctx context.Context) ([]time.Duration, error) {
 	return slices.Concat(times...), err
 }
 
-// attackClient keeps as many connections as there are attackers.
-var attackClient = sync.OnceValue(func() *http.Client {
-	transport := client.NewTransport()
-	transport.MaxIdleConnsPerHost = 1000
-	return &http.Client{Transport: transport}
-})
+// attackClient is that of all attackers.
+var attackClient = sync.OnceValue(func() *http.Client { return newHTTPClient(nil) })
 
 // send sends one request and returns the status of the answer.
 func (a *attack) send(ctx context.Context, url, token string, body []byte) string {

@@ -35,6 +35,7 @@ type crew struct {
 	led        bool   // only a leader works
 	setup      string // of the fault that it is for
 	relay      *relay // between the agents and the hub; nil: nothing is
+	store      *relay // between Temporal and the hub of its own; nil: nothing is
 	cables     map[string]*cable
 	ids        []string
 	processes  map[string]*Process
@@ -78,8 +79,11 @@ func (c *crew) begin(ctx context.Context, mode fleet.ReplicationMode) error {
 func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
 		url, under := c.agentsURL(), []string(nil)
-		if c.relay != nil {
+		switch {
+		case c.relay != nil:
 			url = c.relay.url()
+		case c.store != nil:
+			url += "," + c.url
 		}
 		if cable := c.cables[id]; cable != nil {
 			url, under = strings.Replace(url, c.hubHost, cable.address, 1), cable.under()

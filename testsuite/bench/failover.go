@@ -111,6 +111,8 @@ var faults = []faultRow{
 	{Name: "hub", Fault: "hub process killed and restarted", Target: "0 run again, 0 lost"},
 	{Name: "temporal", Fault: "embedded Temporal, gateway and worker killed, restarted on their file",
 		Target: "0 run again, 0 lost"},
+	{Name: "cut-off", Fault: "hub cut off from Temporal for a minute, another lives (fenced)",
+		Target: "at the other hub ≤ 10 s, 0 run again, 0 lost", limit: 10 * time.Second},
 	{Name: "all", Fault: "whole control plane killed in one, restarted at once", Target: "0 run again, 0 lost"},
 }
 
@@ -288,8 +290,10 @@ func (c *crew) enterNetwork(ctx context.Context, row *faultRow) (err error) {
 }
 
 func (c *crew) leaveNetwork() {
-	if c.relay != nil {
-		c.relay.stop()
+	for _, relay := range []*relay{c.relay, c.store} {
+		if relay != nil {
+			relay.stop()
+		}
 	}
 	for _, cable := range c.cables {
 		if cable != nil {
@@ -371,6 +375,14 @@ const outageWork = 100 * time.Second
 // again and tasks that did not complete. The agents' hub is a process of its own, but where all dies together.
 func (p *failoverPlan) outage(ctx context.Context, c *crew, row *faultRow, progress io.Writer) error {
 	fault := func(ctx context.Context) error { return c.away(ctx, 0) }
+	if row.Name == "cut-off" {
+		var err error
+		if c.store, err = newRelay(c.temporal, 0); err != nil {
+			return err
+		}
+		c.safety, c.temporal = fleet.Fenced, strings.TrimPrefix(c.store.url(), "http://")
+		fault = func(ctx context.Context) error { return c.cutOffHub(ctx, row) }
+	}
 	if row.Name != "all" {
 		if err := c.startServe(ctx, "hub"); err != nil {
 			return err
@@ -405,6 +417,32 @@ func (p *failoverPlan) outage(ctx context.Context, c *crew, row *faultRow, progr
 	row.Faults, row.Tasks = 1, len(tasks)
 	row.Lost, row.Rerun, err = c.outcome(ctx, tasks, outageWork+2*moveLimit)
 	return err
+}
+
+// cutOffHub cuts the agents' hub off from Temporal until a minute after they have moved to the other hub, and takes the
+// time of each move.
+func (c *crew) cutOffHub(ctx context.Context, row *faultRow) error {
+	if err := c.ledger.more(); err != nil {
+		return err
+	}
+	before := len(c.ledger.entries)
+	c.store.held.Lock()
+	defer c.store.held.Unlock()
+	cut := time.Now()
+	err := c.ledger.await(ctx, "all agents at the other hub", moveLimit, func(entries []ledgerEntry) bool {
+		moves := map[int]time.Duration{}
+		for _, e := range entries[before:] {
+			if _, again := moves[e.PID]; e.Event == ledgerOnline && !again {
+				moves[e.PID] = e.time().Sub(cut)
+			}
+		}
+		row.times = slices.Collect(maps.Values(moves))
+		return len(moves) == len(c.ids)
+	})
+	if err != nil {
+		return err
+	}
+	return pause(ctx, time.Minute)
 }
 
 // writeFaults prints the rows.

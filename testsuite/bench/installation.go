@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type Installation struct {
 	hubURL string
 	// hubHost is the address that a hub of its own listens on; empty: only this machine reaches it.
 	hubHost string
+	https   *tls.Config // of clients of startServe's process; nil: it speaks http
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -146,9 +148,15 @@ func (i *Installation) useAPI(url string) (err error) {
 
 // newClient repeats nothing, for that would hide what is measured.
 func newClient(url string) (*client.Client, error) {
+	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: newHTTPClient(nil)})
+}
+
+// newHTTPClient keeps its connections. https is as in Installation.
+func newHTTPClient(https *tls.Config) *http.Client {
 	transport := client.NewTransport()
 	transport.MaxIdleConnsPerHost = 1000 // as many as a benchmark has clients at the most
-	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: &http.Client{Transport: transport}})
+	transport.TLSClientConfig = https.Clone()
+	return &http.Client{Transport: transport}
 }
 
 // said is the end of what a process has written to its standard error.
@@ -231,17 +239,35 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		if err != nil {
 			return err
 		}
-		i.hubURL = "http://" + strings.Replace(address, "127.0.0.1", cmp.Or(i.hubHost, "127.0.0.1"), 1)
+		scheme := "http://"
+		if i.https != nil {
+			scheme = "https://"
+		}
+		i.hubURL = scheme + strings.Replace(address, "127.0.0.1", cmp.Or(i.hubHost, "127.0.0.1"), 1)
 	}
 	var err error
-	// The key protects nothing: the hub is reachable from this machine only and lives for minutes.
-	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace,
-		"MAINSTAY_TOKEN_KEY=a-key-for-benchmarks-that-protects-nothing"}
-	args := []string{i.program, "serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
-		"--hub-id", "bench-hub", "--log-level", "warn"}
-	if i.hubHost == "" {
+	// One key for all hubs, so that agents can take their work from one to another. Where there is no other, the key
+	// protects nothing: the hub is reachable from this machine only and lives for minutes.
+	key := "a-key-for-benchmarks-that-protects-nothing"
+	if data, err := os.ReadFile(filepath.Join(i.dir, "data", "token-key")); err == nil {
+		key = strings.TrimSpace(string(data))
+	}
+	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace, "MAINSTAY_TOKEN_KEY=" + key}
+	_, address, _ := strings.Cut(i.hubURL, "://")
+	args := []string{i.program, "serve", "--roles", roles, "--http", address, "--hub-id", "bench-hub",
+		"--log-level", "warn"}
+	switch {
+	case i.https != nil:
+		temporalKey, err := os.ReadFile(filepath.Join(i.dir, "data", "temporal-key"))
+		if err != nil {
+			return err
+		}
+		env = append(env, "TEMPORAL_API_KEY="+strings.TrimSpace(string(temporalKey)), "TEMPORAL_TLS=false")
+		env = append(env, i.env...)
+		args = append(args, "--tls-cert", i.certificate(), "--tls-key", i.certificate())
+	case i.hubHost == "":
 		args = append(args, "--insecure")
-	} else {
+	default:
 		env = append(env, "MAINSTAY_ADMIN_TOKEN="+cableToken, "MAINSTAY_JOIN_TOKEN="+cableToken+"-join")
 	}
 	if i.hub, err = i.launch("hub", env, nil, args); err != nil {
@@ -265,6 +291,8 @@ func freeAddress() (string, error) {
 
 // awaitReady returns when the process of the hub says that it is ready.
 func (i *Installation) awaitReady(ctx context.Context) error {
+	asking := newHTTPClient(i.https)
+	defer asking.CloseIdleConnections()
 	err := eventually(
 		ctx,
 		"the hub's readiness",
@@ -276,7 +304,7 @@ func (i *Installation) awaitReady(ctx context.Context) error {
 				return false, errors.New("the hub has ended")
 			default:
 			}
-			answer, err := ask(ctx, i.hubURL+"/readyz")
+			answer, err := ask(ctx, asking, i.hubURL+"/readyz")
 			if err != nil {
 				return false, nil //nolint:nilerr // not yet
 			}
@@ -290,12 +318,12 @@ func (i *Installation) awaitReady(ctx context.Context) error {
 }
 
 // ask sends a GET and returns the body of the answer, which must be 200.
-func ask(ctx context.Context, url string) (io.ReadCloser, error) {
+func ask(ctx context.Context, c *http.Client, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := c.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -156,8 +156,8 @@ func TestWriteFailovers(t *testing.T) {
 
 func TestFaultsHaveNames(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"kill", "freeze", "stop", "kill-30ms", "kill-100ms", "flap", "healthy", "host", "both", "leader", "proof",
-		"hub", "temporal", "all"}, faultNames())
+	require.Equal(t, []string{"kill", "freeze", "stop", "kill-30ms", "kill-100ms", "flap", "healthy", "host", "both",
+		"leader", "proof", "hub", "temporal", "cut-off", "all"}, faultNames())
 }
 
 func TestPlanMeasuresOnlyWhatIsAskedFor(t *testing.T) {

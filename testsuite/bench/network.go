@@ -15,6 +15,7 @@ type relay struct {
 	listener net.Listener
 	to       string
 	delay    time.Duration // in one direction
+	held     sync.RWMutex  // while it is locked, nothing passes and nobody is told
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -76,6 +77,8 @@ func (r *relay) carry(from, to net.Conn) {
 	}()
 	for p := range pieces {
 		time.Sleep(time.Until(p.at))
+		r.held.RLock()
+		r.held.RUnlock()        //nolint:staticcheck // it only waits
 		_, _ = to.Write(p.data) // an end that is gone closes the other half too
 	}
 	r.mu.Lock()

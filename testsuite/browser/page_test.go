@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"mainstay.dev/mainstay/testsuite/slow"
@@ -126,12 +127,53 @@ func TestReviewIsDecided(t *testing.T) {
 	p.keys("{not json")
 	p.press("It was done")
 	p.until("the mistake is said", `document.querySelector("dialog [role=alert]").innerText.includes("not JSON")`)
-	p.keys(strings.Repeat(kb.Backspace, len("{not json")) + `{"receipt": 7}`)
+	p.keys(strings.Repeat(kb.Backspace, len("{not json")) + `{"receipt": 7}` + kb.Tab + "the bank has it")
 	p.press("It was done")
 	f.becomes(task, "completed")
 	p.shows("Nothing waits for a decision.")
 	p.goTo("#/tasks/" + task)
 	p.shows(`"receipt": 7`)
+	p.shows("completed: the bank has it")
+}
+
+// TestAgentsBetweenOnlineAndLost has an agent stop with work. The other two statuses last for seconds, so they are put
+// into the API's answers.
+func TestAgentsBetweenOnlineAndLost(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "suspect", "silent")
+	f.agent("stops", "--stop-timeout", "10m")
+	f.becomes(f.submit("long", "sleep 300", map[string]any{"agent": f.name("stops")}), "running")
+	require.NoError(t, syscall.Kill(f.pids["stops"], syscall.SIGTERM))
+	require.True(t, eventually(func() bool { return f.status("stops") == "stopping" }))
+	others := onLoad(`
+		const get = window.fetch, others = {
+			"` + f.name("suspect") + `": ["suspect", "its connection closed"],
+			"` + f.name("silent") + `": ["warning", "silent for longer"],
+		};
+		window.fetch = async (url, options) => {
+			const answer = await get(url, options);
+			if (!answer.ok || !/\/agents(\?|\/web-|$)/.test(url)) return answer;
+			const body = await answer.json();
+			for (const a of body.agents ?? [body])
+				if (others[a.id]) [a.status, a.status_reason] = others[a.id];
+			return Response.json(body);
+		};`)
+	for _, scheme := range []string{"light", "dark"} {
+		p := openTab(t, f.URL, "#/agents?cluster="+f.cluster, colours(scheme), others)
+		for agent, words := range map[string][2]string{
+			"stops":   {"stopping", "it finishes what it has, and then leaves"},
+			"suspect": {"not answering", "its connection closed"},
+			"silent":  {"warning", "silent for longer"},
+		} {
+			p.until(agent+" is "+words[0], `[...document.querySelectorAll("main tr")].some((row) =>
+				row.querySelector("a")?.innerText === "`+f.name(agent)+`" &&
+				row.querySelector(".badge").innerText.endsWith("`+words[0]+`") && row.innerText.includes("`+words[1]+`"))`)
+		}
+		require.Empty(t, eval[[]string](p, accessible), scheme)
+		p.shoot("between-" + scheme)
+		p.goTo("#/agents/" + f.name("stops"))
+		p.until("it says so by itself", `document.querySelector("main header .badge").innerText.endsWith("stopping")`)
+	}
 }
 
 func TestRefusalIsShown(t *testing.T) {
@@ -172,6 +214,9 @@ func TestPauseAndMaintenance(t *testing.T) {
 	p.press("End maintenance…")
 	p.press("End maintenance")
 	p.until("it is online again", `document.querySelector("main header .badge").innerText.includes("online")`)
+	f.call(http.MethodPost, "/"+f.name("a")+"/drain", map[string]any{"dry_run": true}, nil)
+	p.goTo("#/drains?cluster=" + f.cluster)
+	p.until("a dry run is no plan", `document.querySelector("main .badge")?.innerText.includes("dry run")`)
 }
 
 // TestKeyboard does without a pointer.

@@ -96,14 +96,20 @@ func TestFailedDeploymentShowsUp(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, nil, "a")
 	job := f.cluster + "-ranker"
-	for _, command := range []string{"sleep 300", "exit 3"} {
+	for i, version := range [][2]string{{"sleep 300", "30s"}, {"exit 3", "2s"}} {
+		command, within := version[0], version[1]
 		f.call(http.MethodPut, "/jobs/"+job, jsonText(`{"job": "`+job+`", "type": "service", "cluster": "`+f.cluster+`",
 			"instances": {"task": {"type": "exec", "payload": {"command": ["sh", "-c", "`+command+`"]}}},
-			"update": {"healthy_after": "300ms", "healthy_within": "2s"}}`), nil)
+			"update": {"healthy_after": "300ms", "healthy_within": "`+within+`"}}`), nil)
 		require.True(t, eventually(func() bool {
-			var got struct{ Deployments []struct{ Status string } }
+			var got struct {
+				Deployments []struct {
+					Version int
+					Status  string
+				}
+			}
 			f.call(http.MethodGet, "/jobs/"+job, nil, &got)
-			return got.Deployments[len(got.Deployments)-1].Status != "running"
+			return len(got.Deployments) == i+1 && got.Deployments[i].Version == i+1 && got.Deployments[i].Status != "running"
 		}), command)
 	}
 	p := openTab(t, f.URL, "#/")

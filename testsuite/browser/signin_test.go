@@ -39,6 +39,11 @@ func TestSigningIn(t *testing.T) {
 	p.shows(task)
 	p.until("the stream is there", `document.querySelector("#live").innerText === "Live"`)
 	require.Empty(t, p.text("document.cookie"), "no script can read the session")
+	const look = `fetch("/api/v1/agents/overview",
+		{headers: {"X-Mainstay-Session-Key": localStorage.getItem("mainstay-session-key")}}).then((r) => r.status)`
+	require.EqualValues(t, http.StatusOK, eval[int](p, look))
+	require.EqualValues(t, http.StatusUnauthorized, eval[int](p,
+		`fetch("/api/v1/agents/overview").then((r) => r.status)`), "a cookie alone is no session")
 
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	p.press("Retry " + task)
@@ -52,8 +57,7 @@ func TestSigningIn(t *testing.T) {
 
 	p.press("Sign out")
 	p.until("the form is back", `document.querySelector("main > .signin") !== null`)
-	require.EqualValues(t, http.StatusUnauthorized, eval[int](p,
-		`fetch("/api/v1/agents/overview").then((r) => r.status)`), "the session is over")
+	require.EqualValues(t, http.StatusUnauthorized, eval[int](p, look), "the session is over")
 }
 
 // TestRevokedSession takes the token away from somebody who looks at the page.
@@ -93,6 +97,34 @@ func TestViewerIsToldWhyNot(t *testing.T) {
 	f.becomes(task, "dead_letter")
 }
 
+// TestCancelUnderWayIsShown has a command that does not stop when it is asked to. That it is under way lasts for seconds, so
+// the page goes on hearing what the API said of it.
+func TestCancelUnderWayIsShown(t *testing.T) {
+	t.Parallel()
+	f := newFleetOf(t, theSecuredDev, nil, "a")
+	task := f.submit("stubborn", "trap '' TERM; sleep 300", nil)
+	f.becomes(task, "running")
+	p := openTab(t, f.URL, "#/tasks/"+task, onLoad(`
+		const get = window.fetch;
+		let cancelling;
+		window.fetch = async (url, options) => {
+			const answer = await get(url, options);
+			if (!answer.ok || !String(url).includes("/tasks/`+task+`")) return answer;
+			const body = await answer.json();
+			if (String(url).endsWith("/cancel")) cancelling = body.cancelling;
+			return Response.json({ ...body, cancelling });
+		};`))
+	p.expects("status of 401")
+	p.signIn(f.newToken(map[string]any{"role": "operator"}).Secret)
+	p.press("Cancel…")
+	p.keys("too dear")
+	p.press("Cancel the task")
+	p.until("it says that it is under way, and who asked",
+		`/being cancelled by `+f.cluster+` \(.+\): too dear/.test(document.querySelector("main").innerText)`)
+	p.until("the history has it", `[...document.querySelectorAll("tr")].some((row) =>
+		["cancel asked", "`+f.cluster+` (", "too dear"].every((word) => row.innerText.includes(word)))`)
+}
+
 // TestOneTenantsPage: views of the whole fleet say why they are not for a tenant's token; its tasks are shown.
 func TestOneTenantsPage(t *testing.T) {
 	t.Parallel()
@@ -110,18 +142,28 @@ func TestOneTenantsPage(t *testing.T) {
 	p.until("the stream is there", `document.querySelector("#live").innerText === "Live"`)
 }
 
-// TestWebUIAsksForAnAdmin opens the Web UI as nobody, who is sent to sign in, and then with that session on another
-// port.
+// TestWebUIAsksForAnAdmin opens the Web UI with the fleet page's session, which is not good there, then with an
+// operator's token and an admin's as password.
 func TestWebUIAsksForAnAdmin(t *testing.T) {
 	t.Parallel()
 	f := newFleetOf(t, theSecuredDev, nil)
-	p := openTab(t, f.UIURL, "")
+	p := openTab(t, f.URL, "#/clusters/"+f.cluster)
 	p.expects("status of 401")
+	p.expects("status of 403")
 	p.expects(strings.TrimPrefix(f.UIURL, "http://")) // the Web UI's own complaints are not ours
-	require.Equal(t, f.URL+"/", p.text("location.href"))
 	p.signIn(f.token)
-	p.shows(f.cluster)
-	p.do(chromedp.Navigate(f.UIURL + "/namespaces/default/workflows"))
+	p.shows("No agent yet.")
+	response, err := http.Get(f.UIURL)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	require.Contains(t, response.Header.Get("WWW-Authenticate"), "an admin's API token as password")
+	open := func(token string) {
+		p.do(chromedp.Navigate(strings.Replace(f.UIURL, "://", "://me:"+token+"@", 1) + "/namespaces/default/workflows"))
+	}
+	open(f.newToken(map[string]any{"role": "operator"}).Secret)
+	p.until("an operator is refused", `document.body.innerText.includes("this needs the role admin")`)
+	open(f.token)
 	p.until("its workflows are there", `document.body.innerText.includes("cluster/`+f.cluster+`")`)
 	p.shoot("web-ui-secured")
 }

@@ -130,6 +130,20 @@ var plantedBugs = map[string][]edit{
 	// An agent that is offline gets an instance of a system job.
 	"offline-counted": {{"job/instances.go", `case m.Serving() && c.Cordons`,
 		`case (m.Serving() || plants("offline-counted")) && c.Cordons`}},
+	// A service ends when one of its instances does.
+	"service-ends": {{"workflows/delivery/attempt.go", `case how == attemptCompleted && d.task.Spec.KeepRunning:`,
+		`case how == attemptCompleted && d.task.Spec.KeepRunning && !plants("service-ends"):`}},
+	// An instance of a sysbatch job that has ended begins again on its agent.
+	"sysbatch-again": {{"job/instances.go", `if d.Type == Sysbatch && i.Stopping == "" {`,
+		`if d.Type == Sysbatch && i.Stopping == "" && !plants("sysbatch-again") {`}},
+	// The id of an instance on an agent does not tell its job.
+	"source-id-lost": {{"job/instances.go", `	return job, rest[:end], true`, `	if plants("source-id-lost") {
+		job = rest[:end]
+	}
+	return job, rest[:end], true`}},
+	// Work that begins again does not get what it has saved.
+	"state-not-restored": {{"workflows/delivery/attempt.go", `	if report.Checkpoint != nil {`,
+		`	if report.Checkpoint != nil && !plants("state-not-restored") {`}},
 	// Work is moved off a lost agent that it is to wait for.
 	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == LocalRestart || r.spec.Agent != "")`,
 		`(r.Mode == LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},

@@ -35,7 +35,9 @@ func (b *bench) drained(t *testing.T, id string, is func(*fleet.DrainRecord) boo
 
 func ended(r *fleet.DrainRecord) bool { return r.CompletedAt != nil }
 
-func acknowledged(r *fleet.DrainRecord) bool { return r.Agents[0].AcknowledgedAt != nil }
+func acknowledged(r *fleet.DrainRecord) bool {
+	return len(r.Agents) > 0 && r.Agents[0].AcknowledgedAt != nil
+}
 
 func (b *bench) agentIs(t *testing.T, agentID string, status fleet.AgentStatus) {
 	t.Helper()
@@ -126,6 +128,7 @@ func TestDrainMovesWhatIsLeftAtTheDeadline(t *testing.T) {
 		begins, ends := b.waitBegins(t, id, 2), b.of(&b.ended, id)
 		require.Equal(t, second, begins[1].agent)
 		require.False(t, ends[0].at.After(begins[1].at), "%s ran in two places at once", id)
+		require.Equal(t, fleet.AttemptMoved, getTask(t, b.node.URL, id, "0s").Attempts[0].Outcome, "it was not lost")
 	}
 	require.Contains(t, waitTask(t, b.node.URL, once, fleet.TaskReview).Why, "taken off its agent")
 

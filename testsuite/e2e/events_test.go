@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
@@ -127,7 +129,7 @@ func waitsEvery(t *testing.T, interval time.Duration, ok func() bool) bool {
 	t.Helper()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for over := time.After(20 * time.Second); ; {
+	for over := time.After(time.Minute); ; {
 		if ok() {
 			return true
 		}
@@ -247,6 +249,62 @@ func TestEventsOfDecidedTasks(t *testing.T) {
 	l.inOrder(t, "task.queued tasks/"+waiting, "task.cancelled tasks/"+waiting)
 	for _, e := range l.list() {
 		require.NotEqual(t, "tasks/"+other, e.Subject, "another tenant's")
+	}
+}
+
+// TestOtherNamesOfEvents reads the past by each of the other names: it is what happened, and nothing else.
+func TestOtherNamesOfEvents(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster, id := node.EnsureCluster(t, fleet.ClusterConfig{}), plane.UniqueID("a")
+	c, err := client.New(client.Options{URL: node.URL})
+	require.NoError(t, err)
+	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8},
+		map[string]agent.Handler{"echo": echo, "model": echo, "mcp-tool": echo,
+			"fails": func(context.Context, *agent.Task) (any, error) {
+				return nil, agent.NonRetryable(errors.New("disk full"))
+			},
+			"dies": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") }})
+	subject := map[string]string{}
+	for _, kind := range []string{"echo", "model", "mcp-tool", "fails", "dies"} {
+		task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: kind, Cluster: cluster,
+			Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
+		require.NoError(t, err)
+		subject[kind] = " tasks/" + task.ID
+	}
+	run := (&runsOf{Client: c, cluster: cluster}).start(t, "", "  a: {task: {type: echo, payload: {}}, "+
+		"check: {schema: {required: [text]}, correct: {attempts: 1}, exhausted: fail}}")
+	a.own.ReportHealth(0, "the disk is full")
+	for kind := range subject {
+		_, err := c.Tasks.Wait(t.Context(), strings.TrimPrefix(subject[kind], " tasks/"), patience)
+		require.NoError(t, err)
+	}
+	for name, want := range map[string][]string{
+		"AgentExecutionStarted": {"task.running" + subject["echo"], "task.running" + subject["dies"]},
+		"AgentTaskFailed":       {"task.failed" + subject["fails"], "task.dead_letter" + subject["dies"]},
+		"CorrectionAttempted":   {"step.corrected "},
+		"ModelInvoked":          {"task.completed" + subject["model"]},
+		"ToolInvoked":           {"task.completed" + subject["mcp-tool"]},
+		"AgentHealthChanged":    {"agent.health agents/" + id},
+	} {
+		var heard *listening
+		told := func() bool {
+			heard = listen(t, node, url.Values{"cluster": {cluster}, "type": {name}, "since": {"15m"}, "follow": {"false"}}, "")
+			<-heard.ended
+			return !slices.ContainsFunc(want, func(line string) bool { return len(heard.all(line)) == 0 })
+		}
+		// Where many hubs are gone, as of other tests, or the machine is busy, one read takes a while.
+		require.True(t, waitsEvery(t, time.Second, told), "%s: %q", name, want)
+		for _, e := range heard.all("step.corrected ") {
+			require.Equal(t, run.ID+"~a", e.Data.TaskID)
+		}
+		others := slices.DeleteFunc(heard.lines(), func(line string) bool {
+			return slices.Contains(want, line) || strings.HasPrefix(line, "gap ")
+		})
+		if name == "AgentExecutionStarted" { // of the others, too
+			others = slices.DeleteFunc(others, func(line string) bool { return strings.HasPrefix(line, "task.running ") })
+		}
+		require.Empty(t, others, name)
 	}
 }
 

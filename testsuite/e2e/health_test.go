@@ -69,7 +69,7 @@ func TestHealthIsToldOnce(t *testing.T) {
 	t.Parallel()
 	node := plane.NewNode(t, plane.NodeOptions{})
 	cluster, id := node.EnsureCluster(t, fleet.ClusterConfig{}), plane.UniqueID("a")
-	l := listen(t, node, url.Values{"cluster": {cluster}, "type": {"AgentHealthChanged"}}, "")
+	l := listen(t, node, url.Values{"cluster": {cluster}, "type": {"agent.health"}}, "")
 	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 1},
 		map[string]agent.Handler{"work": echo})
 	a.own.ReportHealth(0, "the disk is full")

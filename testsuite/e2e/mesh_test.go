@@ -237,6 +237,54 @@ func TestEventsAssignTasks(t *testing.T) {
 	require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "tenant_mismatch")
 }
 
+// TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one that
+// the task prefers, as one that has loaded what the task needs. That counts for more than what the machine is busy with.
+func TestEventsGoToWarmAgents(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	c, kind := s.of[s.acme], plane.UniqueID("kind")
+	join := s.token(t, api.TokenRequest{Name: "more-agents", Kind: access.JoinToken, Cluster: s.cluster})
+	first, full, warm := plane.UniqueID("a"), plane.UniqueID("b"), plane.UniqueID("c")
+	free := make(chan struct{})
+	defer close(free)
+	for id, handler := range map[string]agent.Handler{first: echo, warm: echo,
+		full: func(context.Context, *agent.Task) (any, error) { <-free; return "done", nil }} {
+		startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: s.cluster, ID: id, Slots: 1,
+			Capabilities: []string{id, "warm." + id}, JoinToken: join.Secret}, map[string]agent.Handler{kind: handler})
+	}
+	assign := func(id, more string) string {
+		t.Helper()
+		sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", id,
+			fmt.Sprintf(`,"data":{"type":%q,"cluster":%q,%s}`, kind, s.cluster, more)))
+		require.NoError(t, err)
+		return s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0].ID
+	}
+	onAgent := func(id, status string) *fleet.Attempt {
+		t.Helper()
+		var task *api.Task
+		require.Eventually(t, func() bool {
+			var err error
+			task, err = c.Tasks.Get(t.Context(), id)
+			return err == nil && string(task.Status) == status
+		}, patience, 20*time.Millisecond, "%s is %s", id, status)
+		require.Len(t, task.Attempts, 1)
+		return &task.Attempts[0]
+	}
+	for _, id := range []string{first, warm} { // which waits until it is there
+		onAgent(assign("to-"+id, fmt.Sprintf(`"agent":%q`, id)), "completed")
+	}
+	onAgent(assign("fill", fmt.Sprintf(`"agent":%q`, full)), "running")
+	for n, prefers := range []string{warm, first, full, warm} {
+		ran := onAgent(assign(fmt.Sprint("n-", n), fmt.Sprintf(`"affinity":%q,"preferred_capabilities":[%[1]q,"warm.%[1]s"]`,
+			prefers)), "completed")
+		if prefers == full {
+			require.NotEqual(t, full, ran.AgentID, "it has no slot")
+			continue
+		}
+		require.Equal(t, prefers, ran.AgentID)
+	}
+}
+
 // TestSilentTasksRunAgain: an attempt without a sign of life ends, and the next is of the same task, under the same key.
 // One with signs of life goes on for longer than that.
 func TestSilentTasksRunAgain(t *testing.T) {
@@ -308,15 +356,19 @@ func TestQuarantine(t *testing.T) {
 	require.Equal(t, string(odd), string(held.Event.Body))
 	require.Eventually(t, func() bool { return metric(t, s.Registry, "mainstay_events_quarantined", nil) >= 1 }, patience,
 		50*time.Millisecond)
-	listed, err := c.Inbound.Quarantine(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
+	same, err := c.Inbound.Send(t.Context(), odd)
 	require.NoError(t, err)
-	require.Len(t, listed, 1)
-	require.Equal(t, sent.ID, listed[0].ID)
+	require.True(t, same.Duplicate)
+	require.Equal(t, sent.ID, same.ID)
 
 	again, err := c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "perhaps it works now"})
 	require.NoError(t, err)
 	require.Equal(t, mesh.Received, again.Status, "it is being tried again")
 	s.become(t, s.acme, sent.ID, mesh.Quarantined)
+	listed, err := c.Inbound.Quarantine(client.InboundQuery{Type: kind}).Take(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, listed, 1, "one event is one record")
+	require.Equal(t, sent.ID, listed[0].ID)
 	s.apply(t, s.acme, "poisoned", trigger, "")
 	again, err = c.Inbound.Replay(t.Context(), sent.ID, api.ReplayRequest{Reason: "the job is mended"})
 	require.NoError(t, err)

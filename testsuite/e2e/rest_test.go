@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -24,6 +25,7 @@ type task struct {
 }
 
 // call sends JSON and decodes the answer into out, which may be nil. It returns the status and, of a problem, the body.
+// It tries again when the API asks for that, as where many tests keep Temporal busy.
 func call(t testing.TB, method, url string, body, out any) (int, protocol.Problem) {
 	t.Helper()
 	return callAs(t, http.DefaultClient, "", method, url, body, out)
@@ -31,6 +33,17 @@ func call(t testing.TB, method, url string, body, out any) (int, protocol.Proble
 
 // callAs is call with a token, over a client.
 func callAs(t testing.TB, via *http.Client, token, method, url string, body, out any) (int, protocol.Problem) {
+	t.Helper()
+	for begun := time.Now(); ; {
+		status, problem := callOnce(t, via, token, method, url, body, out)
+		if problem.Code != protocol.CodeUnavailable || time.Since(begun) > patience {
+			return status, problem
+		}
+		backoff.Pause(t.Context(), 100*time.Millisecond)
+	}
+}
+
+func callOnce(t testing.TB, via *http.Client, token, method, url string, body, out any) (int, protocol.Problem) {
 	t.Helper()
 	var reader io.Reader
 	if body != nil {

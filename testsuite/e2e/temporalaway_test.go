@@ -34,11 +34,11 @@ func TestTemporalAway(t *testing.T) {
 	a := w.take(t)
 
 	require.Eventually(t, func() bool {
-		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+		status, _ := ready(t, node.URL)
 		return status == http.StatusOK
 	}, patience, 20*time.Millisecond)
 	way.cut()
-	unready, why := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+	unready, why := ready(t, node.URL)
 	require.Equal(t, http.StatusServiceUnavailable, unready)
 	require.Contains(t, why.Detail, "hub, gateway cannot reach Temporal")
 	stranger := newWireAgent(t, node.URL, cluster)
@@ -78,7 +78,7 @@ func TestTemporalAway(t *testing.T) {
 
 	way.heal()
 	require.Eventually(t, func() bool { // the hub's lease too
-		status, _ := call(t, http.MethodGet, node.URL+"/readyz", nil, nil)
+		status, _ := ready(t, node.URL)
 		return status == http.StatusOK
 	}, patience, 100*time.Millisecond)
 	require.Eventually(t, func() bool {
@@ -98,4 +98,9 @@ func TestTemporalAway(t *testing.T) {
 	status, text = w.report(t, w.session, a.TaskID, a.Attempt, a.Token)
 	require.Equal(t, http.StatusOK, status, text)
 	require.Equal(t, fleet.TaskCompleted, getTask(t, node.URL, submitted.ID, "20s").Status)
+}
+
+func ready(t *testing.T, url string) (int, protocol.Problem) {
+	t.Helper()
+	return callOnce(t, http.DefaultClient, "", http.MethodGet, url+"/readyz", nil, nil)
 }

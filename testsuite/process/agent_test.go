@@ -1,7 +1,10 @@
 package process
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +29,13 @@ func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
 	patient := runAgent(t, nowhere, "default", "patient")
 	patient.says(t, "The hub cannot be used; trying again, work goes on meanwhile")
 	patient.says(t, "connection refused")
+	require.Eventually(t, func() bool { // its probes are at 127.0.0.1:9091, unless something else is there
+		return probed(t, "127.0.0.1:9091", "patient") ||
+			strings.Contains(patient.stderr.String(), "There are no health probes of this agent")
+	}, patience, tick)
+	address := freeAddress(t)
+	runAgent(t, nowhere, "default", "probed", "--health", address)
+	require.Eventually(t, func() bool { return probed(t, address, "probed") }, patience, tick)
 
 	begun := time.Now()
 	fails(t, nil, 4, []string{"gave up: no hub has answered for too long"}, "agent", "run", "--hub", nowhere,
@@ -35,6 +45,21 @@ func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
 	require.True(t, alive(patient.pid()), "without --give-up-after it never gives up")
 	patient.signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, patient.exit(t), "%s", &patient.stderr)
+}
+
+// probed reports whether the probes of an agent that no hub has are at an address.
+func probed(t *testing.T, address, id string) bool {
+	t.Helper()
+	response, err := http.Get("http://" + address + "/health")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	var status struct {
+		AgentID string `json:"agent_id"`
+	}
+	return json.NewDecoder(response.Body).Decode(&status) == nil && status.AgentID == id &&
+		response.StatusCode == http.StatusServiceUnavailable
 }
 
 func TestAgentIsRefused(t *testing.T) {

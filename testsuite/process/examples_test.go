@@ -17,7 +17,9 @@ func TestExamplesAgainstTheRealControlPlane(t *testing.T) {
 		needs   []string
 		command []string
 	}{
+		"node":   {[]string{"node"}, []string{"node", "../../examples/javascript/agent.mjs"}},
 		"python": {[]string{"python3"}, []string{"python3", "../../examples/python/agent.py"}},
+		"small":  {[]string{"python3"}, []string{"python3", "../../examples/python/small.py"}},
 		"shell":  {[]string{"sh", "curl"}, []string{"sh", "../../examples/shell/agent.sh"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -101,35 +102,35 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 	}
 	require.Contains(t, run("agent", "list"), "agent-1")
 	require.Contains(t, run("token", "whoami"), "first admin (token), admin of all tenants")
-	ui := func(token, accept string) (int, string) {
+	ui := func(authorization string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, report.UIURL+"/api/v1/namespaces", nil)
 		require.NoError(t, err)
-		request.Header.Set("Accept", accept)
-		if token != "" {
-			request.Header.Set("Authorization", "Bearer "+token)
+		if authorization != "" {
+			request.Header.Set("Authorization", authorization)
 		}
 		response, err := http.DefaultTransport.RoundTrip(request)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
-		return response.StatusCode, response.Header.Get("Location")
+		return response.StatusCode, response.Header.Get("WWW-Authenticate")
 	}
 	var made struct{ Token string }
 	require.NoError(t, json.Unmarshal([]byte(run("token", "create", "looker", "--role", "operator", "-o", "json")),
 		&made))
-	for _, c := range []struct {
-		token, accept string
-		status        int
-		location      string
-	}{
-		{"", "application/json", http.StatusUnauthorized, ""},
-		{"", "text/html,*/*", http.StatusSeeOther, report.URL + "/"},
-		{"wrong", "text/html,*/*", http.StatusUnauthorized, ""},
-		{made.Token, "application/json", http.StatusForbidden, ""},
-		{strings.TrimSpace(string(admin)), "application/json", http.StatusOK, ""},
+	password := func(token string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+token))
+	}
+	first := strings.TrimSpace(string(admin))
+	for authorization, want := range map[string]int{
+		"":                     http.StatusUnauthorized,
+		password("wrong"):      http.StatusUnauthorized,
+		password(made.Token):   http.StatusForbidden,
+		password(first):        http.StatusOK,
+		"Bearer " + made.Token: http.StatusForbidden,
+		"Bearer " + first:      http.StatusOK,
 	} {
-		status, location := ui(c.token, c.accept)
-		require.Equal(t, c.status, status, "the Web UI for %+v", c)
-		require.Equal(t, c.location, location)
+		status, asks := ui(authorization)
+		require.Equal(t, want, status, "the Web UI for %q", authorization)
+		require.Equal(t, status == http.StatusUnauthorized, strings.HasPrefix(asks, "Basic "), asks)
 	}
 	join, err := os.ReadFile(report.JoinToken)
 	require.NoError(t, err)

@@ -63,6 +63,7 @@ func TestSupervisorEndsAsItsAgent(t *testing.T) {
 	_, url := serve(t, "hub-supervisor")
 	c := cluster(t, url, "supervisor")
 	p := runAgent(t, url, c, "supervisor-1", "--supervise")
+	p.says(t, "Registered") // the supervisor has its session
 	require.NoError(t, syscall.Kill(online(t, url, "supervisor-1"), syscall.SIGKILL))
 	require.Equal(t, 128+int(syscall.SIGKILL), p.exit(t))
 	p.says(t, "The agent has died; its hub knows")

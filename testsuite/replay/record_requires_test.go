@@ -30,7 +30,8 @@ func TestRecordRequires(t *testing.T) {
 	apply := func(name, more string) string {
 		definition, _, err := flow.Read("job.yaml", []byte("job: "+name+"\ntype: service\ncluster: requires\n"+more))
 		require.NoError(t, err)
-		_, err = jobs.Apply(t.Context(), name, contract.ApplyJob{Definition: *definition, By: "ada"})
+		_, err = jobs.Apply(t.Context(), name, contract.ApplyJob{Definition: *definition, By: "ada"},
+			func(string) error { return nil })
 		require.NoError(t, err)
 		return contract.JobWorkflowID(name)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -26,6 +25,8 @@ import (
 type clusterRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	loads map[string]int
+	// failover is what a Failover workflow does; nil: it succeeds at once.
+	failover func(workflow.Context, contract.FailoverInput) (fleet.FailoverRecord, error)
 
 	mu        sync.Mutex // several hubs are told at once, and failovers run side by side
 	sent      []contract.Directive
@@ -51,13 +52,15 @@ func newCluster(t *testing.T) *clusterRun {
 	}, activity.RegisterOptions{Name: contract.DirectActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) { return run.loads, nil },
 		activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name})
-	run.OnWorkflow(contract.FailoverWorkflow, mock.Anything,
-		mock.Anything).Return(func(_ workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+	run.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 		run.mu.Lock()
-		defer run.mu.Unlock()
 		run.failovers = append(run.failovers, in)
+		run.mu.Unlock()
+		if run.failover != nil {
+			return run.failover(ctx, in)
+		}
 		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, nil
-	})
+	}, workflow.RegisterOptions{Name: contract.FailoverWorkflow, DisableAlreadyRegisteredCheck: true})
 	return run
 }
 

@@ -1,16 +1,20 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/workflows"
 )
 
 // told returns the cluster's events, in short.
@@ -102,5 +106,51 @@ func TestClusterKeepsItsEventsOverContinueAsNew(t *testing.T) {
 		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	again.ExecuteWorkflow(contract.ClusterWorkflow, input)
+	require.NoError(t, again.GetWorkflowError())
+}
+
+// A failover goes on when its cluster continues as new. The next run hears of its end.
+func TestFailoverThatOutlivesARunIsHeardToEnd(t *testing.T) {
+	t.Parallel()
+	r := newCluster(t)
+	r.failover = func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+		if err := workflow.Sleep(ctx, time.Minute); err != nil {
+			return fleet.FailoverRecord{}, err
+		}
+		return workflows.Failover(ctx, in)
+	}
+	r.RegisterActivityWithOptions(func(context.Context, fleet.FailoverRecord) error { return nil },
+		activity.RegisterOptions{Name: contract.CountFailoverActivity.Name})
+	var announced []any
+	r.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), "", contract.AnnounceSignal.Name,
+		mock.Anything).Return(func(_, _, _, _ string, arg any) error {
+		require.True(t, r.IsWorkflowCompleted(), "the run has ended before")
+		announced = append(announced, arg)
+		return nil
+	})
+	r.at(time.Second, func() { r.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+	r.at(2*time.Second, func() {
+		r.SignalWorkflow(contract.MembersChangedSignal.Name,
+			contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+				{AgentID: "a", Instance: "a-1", Epoch: 1, Status: fleet.AgentOffline, Reason: "gone", At: r.Now()}}})
+	})
+	r.at(3*time.Second, func() {
+		r.SetContinueAsNewSuggested(true)
+		r.SignalWorkflow(contract.AnnounceSignal.Name, contract.Announcement{})
+	})
+	r.start(fleet.ClusterConfig{})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, r.GetWorkflowError(), &next)
+	require.Len(t, announced, 1)
+
+	again := newCluster(t)
+	again.at(time.Second, func() { again.SignalWorkflow(contract.AnnounceSignal.Name, announced[0]) })
+	again.at(2*time.Second, func() {
+		lines, answer := again.told(t, contract.EventsSince{})
+		require.Equal(t, []string{"failover.started a", "failover.ended a succeeded"}, lines[len(lines)-2:])
+		require.Zero(t, answer.Missing)
+		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
 }

@@ -55,11 +55,12 @@ func TestClusterElection(t *testing.T) {
 			"after a goodbye nothing needs to wait")
 	})
 	run.deleteAt(30 * time.Second)
-	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, TransferTimeout: fleet.Duration(7 * time.Minute)})
 	require.NoError(t, run.GetWorkflowError())
 
 	require.Len(t, run.failovers, 1, "a goodbye without work under way is no failover")
 	failed := run.failovers[0]
+	require.Equal(t, fleet.Duration(7*time.Minute), failed.Timeout, "the cluster's task_transfer_timeout")
 	require.Equal(t, "a", failed.FailedAgent)
 	require.Equal(t, "c", failed.Target)
 	require.True(t, failed.WasLeader)

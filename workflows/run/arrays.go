@@ -28,6 +28,7 @@ type stepArray struct {
 // beginArray starts the array of a step.
 func (r *run) beginArray(ctx workflow.Context, e *job.Entry, in *contract.ArrayInput) {
 	a := &stepArray{step: e.Step, id: job.TaskID(r.id, e.Step)}
+	e.SetPolicy(&in.Spec, r.in.Plan.Step(e.Step))
 	e.Array, e.Counts = a.id, &job.Counts{Total: in.Total(), Running: in.Total()}
 	r.turn, r.bytes = r.turn+in.Bytes(), r.bytes+in.Bytes()
 	start := contract.StartOfArray(a.id, in, 0)

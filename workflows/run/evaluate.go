@@ -31,6 +31,9 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 		}
 		r.turn += answer.Bytes()
 	}
+	if r.notTheTurn(ctx, err) {
+		return
+	}
 	if err != nil {
 		r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
 		_ = workflow.Sleep(ctx, time.Second)
@@ -106,8 +109,9 @@ func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Eval
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: evaluateTimeout,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: 200 * time.Millisecond,
-			MaximumInterval: 5 * time.Second,
+			InitialInterval:        200 * time.Millisecond,
+			MaximumInterval:        5 * time.Second,
+			NonRetryableErrorTypes: []string{contract.NotTheirTurn},
 		},
 		Summary: "evaluate expressions",
 	})
@@ -121,9 +125,30 @@ func (r *run) concurrencyKey(ctx workflow.Context) (string, error) {
 	if expression == "" {
 		return "", nil
 	}
-	answer, err := evaluation(ctx, contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs,
-		Key: expression})
-	return answer.Key, err
+	for {
+		answer, err := evaluation(ctx, contract.EvaluateInput{Run: r.id, Plan: &r.in.Plan, Inputs: r.in.Inputs,
+			Key: expression})
+		switch {
+		case !r.notTheTurn(ctx, err):
+			return answer.Key, err
+		case r.ledger.Cancel != nil || ctx.Err() != nil:
+			return "", nil //nolint:nilerr // it begins nothing any more
+		}
+	}
+}
+
+// notTheTurn reports whether an evaluation waits for others of its tenant, after a wait that grows each time.
+func (r *run) notTheTurn(ctx workflow.Context, err error) bool {
+	if !workflows.IsType(err, contract.NotTheirTurn) {
+		r.turnless = 0
+		return false
+	}
+	r.turnless++
+	cancelled := r.ledger.Cancel != nil // then the outputs of what has ended still wait
+	r.ledger.Why = "its expressions cannot be evaluated yet: " + workflows.ReasonOf(err)
+	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(fleet.TurnWait(r.id, r.turnless), "until it is its turn"),
+		func() bool { return !cancelled && r.ledger.Cancel != nil })
+	return true
 }
 
 func (r *run) endedStep(step string) contract.EndedStep {

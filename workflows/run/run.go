@@ -66,6 +66,7 @@ type run struct {
 	defaultsUntil time.Time
 
 	admission *contract.Admission
+	turnless  int  // how often in a row it was not the turn of its evaluations
 	changed   bool // something happened that the loop has not looked at
 	quiet     bool // nothing new begins, so that the run can continue as new
 }

@@ -48,6 +48,7 @@ type harness struct {
 	results  map[int]json.RawMessage // of these
 
 	evaluations int
+	turnless    int // how many of them are refused, since it is not their turn
 }
 
 const head = "job: build\ncluster: default\nsafety: idempotent\n"
@@ -76,7 +77,11 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 		h.mu.Lock()
 		h.evaluations++
+		refused := h.evaluations <= h.turnless
 		h.mu.Unlock()
+		if refused {
+			return contract.Evaluated{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
+		}
 		answer, err := evaluator.Evaluate(ctx, in)
 		assert.LessOrEqual(t, answer.Bytes(), job.MaxBeginBytes, "more than a message of Temporal's may have")
 		return answer, err
@@ -387,6 +392,25 @@ func TestEnds(t *testing.T) {
 				"b": lasts(time.Second, nil)},
 			status: job.RunCompleted, want: "a completed, b failed",
 		},
+		"a sink completes the run once what it needs has ended": {
+			steps: `  a: {task: {type: echo}, terminal_sink: true}
+  b: {task: {type: echo}}`,
+			agents: map[string]agent{"a": returns(`{"complete_run": 1}`), "b": lasts(100*time.Millisecond, nil)},
+			status: job.RunCompleted, want: "a completed, b completed",
+		},
+		"a sink does not complete a run that fails": {
+			steps: `  a: {task: {type: echo}, terminal_sink: true}
+  b: {task: {type: echo}}`,
+			agents: map[string]agent{"a": returns(`{"complete_run": 1}`), "b": fails(9)},
+			status: job.RunFailed, want: "a completed, b failed",
+			why: "step b failed: 2 of 2 attempts failed; last: disk full",
+		},
+		"an old name completes nothing": {
+			steps:  "  a: {task: {type: echo}, terminal_sink: true}",
+			agents: map[string]agent{"a": returns(`{"stdout":"log\n{\"complete_job\": 1}\n"}`)},
+			status: job.RunFailed, want: "a failed",
+			why: "step a failed: legacy_name: complete_job is the old name: return complete_step, or, of a step with terminal_sink: true, complete_run",
+		},
 		"only a sink may complete the run": {
 			steps:  "  a: {task: {type: echo}}",
 			agents: map[string]agent{"a": returns(`{"complete_run": 1}`)},
@@ -436,6 +460,40 @@ func TestEnds(t *testing.T) {
 			require.Equal(t, c.why, l.Why)
 		})
 	}
+}
+
+// The ledger says what is in force for the attempts of a step; shown, it says until when they may run.
+func TestPoliciesInForce(t *testing.T) {
+	t.Parallel()
+	begun := time.Date(2026, 11, 25, 2, 0, 0, 0, time.UTC)
+	timed := func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		report, err := returns(`1`)(ctx, in)
+		report.StartedAt = &begun
+		return report, err
+	}
+	h := newHarness(t, map[string]agent{"a": timed, "b.0": timed})
+	h.start(t, head+`steps:
+  a: {task: {type: echo}, timeout: 5m, beacon: {timeout: 30s}, retry: {max_attempts: 7, initial_interval: 1s}}
+  b: {for_each: {count: 1}, task: {type: echo}, on_failure: skip, recovery: {mode: local_restart, restart: {attempts: 4}}}
+  c: {after: [a, b], for_each: {count: 200}, task: {type: echo}, timeout: 1m}
+  d: {wait: {for: 1s}}
+`, `{}`)
+	l := h.outcome(t)
+	l.Show(begun)
+	a, b := l.Entry("a"), l.Entry("b")
+	require.Equal(t, &job.StepPolicy{Timeout: fleet.Duration(5 * time.Minute), BeaconTimeout: fleet.Duration(30 * time.Second),
+		Retry: &fleet.RetryPolicy{MaxAttempts: 7, MaxTransfers: fleet.DefaultMaxTransfers, InitialInterval: fleet.Duration(time.Second),
+			MaxInterval: fleet.Duration(fleet.DefaultMaxInterval)}, OnFailure: job.FailRun}, a.Policy)
+	require.Equal(t, begun.Add(5*time.Minute), *a.Attempts[0].DeadlineAt)
+	require.Empty(t, a.RecoveryStatus, "it has no recovery")
+	require.Nil(t, b.Policy.Retry)
+	require.Equal(t, 4, *b.Policy.Recovery.Restart.Attempts)
+	require.Equal(t, 24*time.Hour, b.Policy.Recovery.Restart.Interval.Std(), "a default")
+	require.Equal(t, job.FailSkip, b.Policy.OnFailure)
+	require.Equal(t, begun.Add(fleet.DefaultTaskTimeout), *b.Elements[0].Attempts[0].DeadlineAt)
+	require.Equal(t, "ok", b.Elements[0].RecoveryStatus)
+	require.Equal(t, time.Minute, l.Entry("c").Policy.Timeout.Std())
+	require.Nil(t, l.Entry("d").Policy)
 }
 
 // Each limit of what a run holds, just kept and just passed; the run says what to do.
@@ -855,4 +913,46 @@ func TestRoutesOfAStep(t *testing.T) {
 	require.Equal(t, job.RunCompleted, l.Status, l.Why)
 	require.Equal(t, []string{"north", "south", "south", "north", "south"}, asked)
 	require.Equal(t, "south", l.Entry("a").Attempts[4].Route.Provider)
+}
+
+// A run whose tenant's other runs go first asks ever more rarely, by timers: a local activity that waits holds a place of
+// the worker. A person can still cancel it.
+func TestARunWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	const definition = head + "steps:\n  a: {if: 1 == 1, task: {type: echo, payload: {}}}\n"
+	t.Run("it comes", func(t *testing.T) {
+		t.Parallel()
+		h := newHarness(t, nil)
+		h.turnless = 10
+		began := h.Now()
+		h.start(t, definition, "")
+		require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+		require.Equal(t, 11, h.evaluations)
+		require.Greater(t, h.Now().Sub(began), 2*time.Minute)
+	})
+	t.Run("cancelled with an output that waits", func(t *testing.T) {
+		t.Parallel()
+		h := newHarness(t, nil)
+		h.turnless = 1000
+		h.RegisterDelayedCallback(func() {
+			h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"})
+		}, time.Minute)
+		h.start(t, head+"steps:\n  a: {task: {type: echo, payload: {}}, output: {x: result}}\n", "")
+		require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+		require.Less(t, h.evaluations, 10, "it does not ask again and again")
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		t.Parallel()
+		h := newHarness(t, nil)
+		h.turnless = 1000
+		h.RegisterDelayedCallback(func() {
+			require.Contains(t, h.view(t).Why, "others go first")
+			h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"})
+		}, 10*time.Minute)
+		began := h.Now()
+		h.start(t, definition, "")
+		require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+		require.Less(t, h.evaluations, 30)
+		require.Less(t, h.Now().Sub(began), 10*time.Minute+time.Second)
+	})
 }

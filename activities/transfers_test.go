@@ -1,0 +1,98 @@
+package activities_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	sdktestsuite "go.temporal.io/sdk/testsuite"
+
+	"mainstay.dev/mainstay/activities"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// movingTask is a Temporal with one open task, which moves after a time.
+type movingTask struct {
+	client.Client
+	attempts []fleet.Attempt
+	moves    time.Time
+}
+
+func (f *movingTask) DescribeWorkflowExecution(
+	context.Context, string, string,
+) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: contract.TaskWorkflowID("t")},
+		Status:    enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}}, nil
+}
+
+func (f *movingTask) QueryWorkflow(
+	context.Context, string, string, string, ...any,
+) (converter.EncodedValue, error) {
+	state := contract.TaskState{Status: fleet.TaskQueued, Attempts: f.attempts}
+	if !time.Now().Before(f.moves) {
+		state.Attempts = append(slices.Clip(f.attempts),
+			fleet.Attempt{Number: 9, AgentID: "b", Epoch: 8, StartedAt: &f.moves})
+	}
+	text, err := converter.GetDefaultDataConverter().ToPayloads(state)
+	return client.NewValue(text), err
+}
+
+// A transfer counts the attempts that began, and is watched for as long as the cluster's configuration says.
+func TestAwaitTransfers(t *testing.T) {
+	t.Parallel()
+	returned := func(number int) fleet.Attempt {
+		return fleet.Attempt{Number: number, Outcome: fleet.AttemptReturned}
+	}
+	lost := func(number int) fleet.Attempt {
+		return fleet.Attempt{Number: number, AgentID: "a", Outcome: fleet.AttemptLost}
+	}
+	for name, c := range map[string]struct {
+		attempts []fleet.Attempt
+		held     int
+		moves    time.Duration // when it begins elsewhere
+		takes    time.Duration // at most
+		retries  int
+		missing  string
+	}{
+		"the first":                     {[]fleet.Attempt{lost(1)}, 1, 0, 0, 1, ""},
+		"after two that nobody began":   {[]fleet.Attempt{returned(1), returned(2), lost(3)}, 3, 0, 0, 1, ""},
+		"after another lost one":        {[]fleet.Attempt{lost(1), returned(2), lost(3)}, 3, 0, 0, 2, ""},
+		"it was on its way, not begun":  {[]fleet.Attempt{lost(1), returned(2)}, 2, 0, 0, 1, ""},
+		"later deliveries do not count": {[]fleet.Attempt{lost(1), returned(2)}, 1, 0, 0, 1, ""},
+		"it moves in time":              {[]fleet.Attempt{lost(1)}, 1, 50 * time.Second, time.Minute, 1, ""},
+		"it moves too late": {[]fleet.Attempt{lost(1)}, 1, 70 * time.Second, 62 * time.Second, 1,
+			"1 of 1 tasks wait for an agent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				a := &activities.Control{Client: &movingTask{attempts: c.attempts, moves: began.Add(c.moves)}}
+				var suite sdktestsuite.WorkflowTestSuite
+				env := suite.NewTestActivityEnvironment()
+				env.RegisterActivity(a.AwaitTransfers)
+				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
+					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: c.held}}, Timeout: fleet.Duration(time.Minute)})
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(began), c.takes)
+				var result contract.AwaitTransfersResult
+				require.NoError(t, value.Get(&result))
+				require.Equal(t, c.missing, result.Incomplete)
+				require.Len(t, result.Transfers, 1)
+				require.Equal(t, c.retries, result.Transfers[0].RetryCount)
+				require.Equal(t, c.missing == "", result.Transfers[0].To == "b")
+			})
+		})
+	}
+}
