@@ -228,8 +228,8 @@ func (w *worker) watchIllness(a *agent.Agent, ended <-chan struct{}) {
 	}
 }
 
-// watchRole notes from when to when the agent takes itself for the leader. The end is the last time that it did, so the
-// ledger never makes a leadership longer than it was.
+// watchRole notes from when to when the agent takes itself for the leader. The begin is read after the role and the end
+// before it, so the ledger never makes a leadership longer than it was, however long this goroutine waits in between.
 func (w *worker) watchRole(a *agent.Agent, ended <-chan struct{}) {
 	tick := time.NewTicker(leadLook)
 	defer tick.Stop()
@@ -254,7 +254,7 @@ func (w *worker) watchRole(a *agent.Agent, ended <-chan struct{}) {
 		if leads != epoch {
 			finish()
 			if leads != 0 {
-				w.out.write(line{Kind: lineLead, Agent: w.spec.ID, Epoch: leads, NS: now})
+				w.out.write(line{Kind: lineLead, Agent: w.spec.ID, Epoch: leads, NS: monotonic()})
 			}
 			epoch = leads
 		}

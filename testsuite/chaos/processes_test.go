@@ -34,7 +34,7 @@ type process struct {
 
 	mu       sync.Mutex
 	killedAt int64 // when SIGKILL was sent; 0: never
-	goneAt   int64
+	goneAt   int64 // when SIGKILL was sent, or when its end was seen
 	code     int
 	frozen   []span // SIGSTOP to SIGCONT; to is 0 while stopped
 }
@@ -73,7 +73,10 @@ func startProcess(
 	go func() {
 		_ = p.cmd.Wait()
 		p.mu.Lock()
-		p.goneAt, p.code = monotonic(), p.cmd.ProcessState.ExitCode()
+		p.code = p.cmd.ProcessState.ExitCode()
+		if p.goneAt == 0 {
+			p.goneAt = monotonic()
+		}
 		p.mu.Unlock()
 		close(p.gone)
 	}()
@@ -109,14 +112,19 @@ func (p *process) alive() bool {
 	}
 }
 
-// kill sends SIGKILL and waits for the end.
+// kill sends SIGKILL and waits for the end. The process does nothing more once the signal is sent, however late this
+// driver sees its end.
 func (p *process) kill() {
 	p.mu.Lock()
-	if p.killedAt == 0 && p.alive() {
+	first := p.killedAt == 0 && p.alive()
+	if first {
 		p.killedAt = monotonic()
 	}
-	p.mu.Unlock()
 	_ = p.cmd.Process.Kill()
+	if first && p.goneAt == 0 {
+		p.goneAt = monotonic()
+	}
+	p.mu.Unlock()
 	<-p.gone
 }
 
