@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/control"
 )
@@ -84,6 +85,10 @@ func (h *Hub) serveLocked(s *session) {
 		l.fillLocked()
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
+	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
+		return a.lane != contract.LaneQueue(s.cluster, fleet.AgentLane(s.agent)) &&
+			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.lane })
+	})
 }
 
 // endLocked releases the polls of a lane if no session serves it any more.

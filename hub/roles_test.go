@@ -73,6 +73,31 @@ func TestNewerDirectiveMovesLanes(t *testing.T) {
 	})
 }
 
+// What a leader was assigned and no answer has carried does not begin after it has ceased to lead.
+func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		lead := func(version int64, leader string) contract.Directive {
+			return contract.Directive{Cluster: "c", Version: version, Mode: fleet.ActivePassive, Leader: leader,
+				LeaderEpoch: 9 + version, Standbys: []string{"a", "b"}}
+		}
+		b.temporal.direct["c"] = lead(1, "a")
+		a := b.register("a", 2)
+		b.queue("lane/c", task("led"))
+		b.queue("lane/agent/a", task("its own"))
+		require.Len(t, a.session().outbox, 2)
+
+		require.NoError(t, b.direct(t.Context(), lead(2, "b")))
+		b.pass(0)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, "led/1", b.reported()[0].token)
+		require.Equal(t, fleet.AttemptReturned, b.reported()[0].Outcome)
+		require.Equal(t, "the agent does not serve the lane any more", b.reported()[0].Reason)
+		got := <-a.poll()
+		require.Len(t, got.Assignments, 1)
+		require.Equal(t, "its own", got.Assignments[0].TaskID)
+	})
+}
+
 func TestFenceEndsOlderSessions(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a, other := b.register("a", 1), b.register("b", 1)
