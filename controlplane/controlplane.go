@@ -23,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/guard"
@@ -32,7 +33,6 @@ import (
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
-	"mainstay.dev/mainstay/unread"
 	"mainstay.dev/mainstay/worker"
 )
 
@@ -186,7 +186,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		return nil, err
 	}
 	p.http = api.HTTPServer()
-	p.http.Handler = unread.New().Bound(GuardBrowsers(p.http.Handler, o.Hosts))
+	p.http.Handler = GuardBrowsers(p.http.Handler, o.Hosts)
 	p.http.BaseContext = func(net.Listener) context.Context { return requests }
 	if o.Roles.hub {
 		if err := p.startHub(ctx, o, api, registry); err != nil {
@@ -199,7 +199,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 			zap.Error(err),
 		)
 	}
-	guard.NewConnections(o.Gate != nil, o.Logger).Bound(p.http)
+	LimitConnections(p.http, o)
 	p.http.TLSConfig = o.tls
 	p.audit = o.Audit
 	listener := o.Listener
@@ -213,6 +213,20 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		}
 	}
 	return p, nil
+}
+
+// maxStrangers is how many connections one address may have on which nobody has proven yet who they are. An agent proves
+// it with its first request, so that thousands may have one address.
+const maxStrangers = 2048
+
+// LimitConnections bounds a server's connections. While security is off, only this machine can reach it, and an address
+// has no bound of its own.
+func LimitConnections(s *http.Server, o Options) {
+	strangers := maxStrangers
+	if o.Gate == nil {
+		strangers = 0
+	}
+	connlimit.New(strangers, o.Logger).Apply(s)
 }
 
 func (p *Plane) serve(listener net.Listener) error {

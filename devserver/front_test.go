@@ -1,12 +1,17 @@
 package devserver
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,10 +22,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// TestErrorsOfTemporalStayErrors: gRPC answers an error with headers that end the stream. A client does not see the
-// error where the end comes later.
-func TestErrorsOfTemporalStayErrors(t *testing.T) {
-	t.Parallel()
+// startFront starts a front with the key "key" before a Temporal that knows nothing, and returns its address.
+func startFront(t *testing.T) string {
+	t.Helper()
 	certified := httptest.NewTLSServer(nil)
 	t.Cleanup(certified.Close)
 	temporal := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])),
@@ -36,7 +40,15 @@ func TestErrorsOfTemporalStayErrors(t *testing.T) {
 	own := &tls.Config{InsecureSkipVerify: true}
 	server := front(listeners[1], listeners[0].Addr().String(), "key", own)
 	t.Cleanup(func() { _ = server.Close() })
-	c, err := grpc.NewClient(listeners[1].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return listeners[1].Addr().String()
+}
+
+// TestErrorsOfTemporalStayErrors: gRPC answers an error with headers that end the stream. A client does not see the
+// error where the end comes later.
+func TestErrorsOfTemporalStayErrors(t *testing.T) {
+	t.Parallel()
+	address := startFront(t)
+	c, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer key")
@@ -53,4 +65,71 @@ func TestErrorsOfTemporalStayErrors(t *testing.T) {
 		})
 	}
 	require.NoError(t, callers.Wait())
+}
+
+// stranger opens a connection that asks so many times without the key.
+func stranger(t *testing.T, address string, requests int) *http2.Framer {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	var asks bytes.Buffer
+	asks.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&asks, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4<<10, nil)
+	require.NoError(t, framer.WriteSettings())
+	for n := range requests {
+		var block bytes.Buffer
+		encoder := hpack.NewEncoder(&block)
+		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/a/b"}, {":authority", "a"},
+			{"authorization", "Bearer wrong"}} {
+			require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}))
+		}
+		require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1),
+			BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+	}
+	_, err = conn.Write(asks.Bytes()) // in one piece: the front closes the connection soon
+	require.NoError(t, err)
+	return framer
+}
+
+// refusalsOf reads to the end of the connection and returns how many requests were answered with "permission denied".
+func refusalsOf(framer *http2.Framer) (refused int) {
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return refused
+		}
+		if h, ok := frame.(*http2.MetaHeadersFrame); ok && slices.ContainsFunc(h.Fields, func(f hpack.HeaderField) bool {
+			return f.Name == "grpc-status" && f.Value == "7"
+		}) {
+			refused++
+		}
+	}
+}
+
+// TestWithoutTheKeyAConnectionEnds: who has no key hears so, and keeps no connection.
+func TestWithoutTheKeyAConnectionEnds(t *testing.T) {
+	t.Parallel()
+	address := startFront(t)
+	require.Equal(t, 1, refusalsOf(stranger(t, address, 1)))
+	require.Less(t, refusalsOf(stranger(t, address, 2000)), 20)
+}
+
+// TestStrangersHaveFewConnections: those who have not shown the key have a bound, and it is counted until they end.
+func TestStrangersHaveFewConnections(t *testing.T) {
+	t.Parallel()
+	address := startFront(t)
+	settings := func(f *http2.Framer) error { // the first frame of a server that takes the connection
+		_, err := f.ReadFrame()
+		return err
+	}
+	for range maxStrangers - 1 {
+		require.NoError(t, settings(stranger(t, address, 0)))
+	}
+	require.Equal(t, 1, refusalsOf(stranger(t, address, 1)))
+	require.Error(t, settings(stranger(t, address, 0)), "one that was refused counts for a while")
+	require.Eventually(t, func() bool { return settings(stranger(t, address, 0)) == nil }, time.Minute,
+		10*time.Millisecond)
 }

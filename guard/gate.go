@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/ratelimit"
-	"mainstay.dev/mainstay/unread"
 )
 
 // Defaults of the rate limits, in requests.
@@ -168,15 +168,14 @@ func (g *Gate) admit(
 	case id.Known():
 		client, group = string(id.Kind)+" "+id.ID, id.Tenant
 	case client == "":
-		client, most = addressKey(httpapi.ClientOf(r).Address), maxStrangerBytes
+		client, most = connlimit.AddressKey(httpapi.ClientOf(r).Address), maxStrangerBytes
 	}
 	ctx, landed, err := g.inFlight.begin(ctx, client, group, r, route, maxHeld, most)
 	if err != nil {
 		return ctx, nil, err
 	}
 	if id.Known() || route.Policy.IsSession() {
-		unread.Known(ctx)
-		proven(ctx)
+		connlimit.Proven(ctx)
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
@@ -191,7 +190,7 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	if code, _ := httpapi.Code(err); code != protocol.CodeUnauthorized {
 		return err
 	}
-	if wait := g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, g.now()); wait > 0 {
+	if wait := g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now()); wait > 0 {
 		return tooMany(wait)
 	}
 	return err
@@ -208,7 +207,7 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 		wait = g.callers.Take(string(id.Kind)+" "+id.ID, 1+int(bodySize(r, route)/bodyPart), g.now())
 	case route.Policy.IsOpen() && !mutates(r.Method):
 	default:
-		wait = g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, g.now())
+		wait = g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now())
 	}
 	if wait > 0 {
 		return tooMany(wait)
@@ -266,7 +265,7 @@ func (g *Gate) finish(
 		return
 	}
 	if status == http.StatusForbidden && route.Policy.IsSession() &&
-		g.strangers.Take(addressKey(httpapi.ClientOf(r).Address), 1, at) > 0 {
+		g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, at) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status, begun)
@@ -321,7 +320,7 @@ func NewUnlocked(sessions Sessions) *Unlocked {
 func (u *Unlocked) Admit(
 	r *http.Request, route httpapi.Route, params map[string]string,
 ) (context.Context, func(int), error) {
-	ctx, client, group, most := r.Context(), addressKey(httpapi.ClientOf(r).Address), "", int64(maxBytes)
+	ctx, client, group, most := r.Context(), connlimit.AddressKey(httpapi.ClientOf(r).Address), "", int64(maxBytes)
 	if route.Policy.IsSession() {
 		cluster, err := checkSession(u.sessions, r, params["id"])
 		if err != nil {

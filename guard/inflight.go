@@ -3,13 +3,12 @@ package guard
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/ratelimit"
@@ -192,25 +191,6 @@ func bodySize(r *http.Request, route httpapi.Route) int64 {
 	return min(r.ContentLength, route.MaxBody)
 }
 
-// addressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
-func addressKey(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	address, err := netip.ParseAddr(host)
-	if err != nil {
-		return "address " + host
-	}
-	address = address.Unmap().WithZone("")
-	if address.Is6() {
-		if prefix, err := address.Prefix(64); err == nil {
-			return "address " + prefix.String()
-		}
-	}
-	return "address " + address.String()
-}
-
 const (
 	// refusedRate and refusedBurst bound the refusals that one address gets at once, a second and in a burst.
 	refusedRate  = 20.0
@@ -237,7 +217,7 @@ func (s slower) refuse(r *http.Request, err error, now time.Time) {
 	if code, _ := httpapi.Code(err); code != protocol.CodeRateLimited {
 		return
 	}
-	if s.refused.Take(addressKey(httpapi.ClientOf(r).Address), 1, now) == 0 {
+	if s.refused.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, now) == 0 {
 		return
 	}
 	select {

@@ -1,14 +1,21 @@
 package guard
 
 import (
+	"bufio"
+	"context"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -76,15 +83,35 @@ func TestGuessingIsSlow(t *testing.T) {
 	require.Empty(t, code, "who has a token is not punished for neighbours behind one address")
 }
 
-func TestAddressKey(t *testing.T) {
+// TestAServerClosesConnectionsBeyondTheBound has one request on each of some connections, which then stay open.
+func TestAServerClosesConnectionsBeyondTheBound(t *testing.T) {
 	t.Parallel()
-	for remote, want := range map[string]string{
-		"10.1.2.3:999":               "address 10.1.2.3",
-		"[::ffff:10.1.2.3]:999":      "address 10.1.2.3",
-		"[2001:db8:1:2:3:4:5:6]:999": "address 2001:db8:1:2::/64",
-		"[fe80::1%eth0]:9":           "address fe80::/64",
-		"@":                          "address @",
-	} {
-		require.Equal(t, want, addressKey(remote))
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
+	api := httpapi.New(httpapi.Options{Gate: s.gate(Options{})})
+	server := httptest.NewUnstartedServer(api.Handler())
+	hooks := make(chan http.ConnState, 100)
+	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return ctx }
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { hooks <- state }
+	connlimit.New(2, zap.NewNop()).Apply(server.Config)
+	server.Start()
+	t.Cleanup(server.Close)
+	ask := func(token string) error {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return err
 	}
+	for range 3 {
+		require.NoError(t, ask(token), "who is known does not count")
+	}
+	require.NoError(t, ask("wrong"))
+	require.NoError(t, ask("wrong"))
+	require.Error(t, ask(token), "nobody knows yet whose it is")
+	require.NotEmpty(t, hooks, "the hooks of others are called too")
 }

@@ -78,7 +78,7 @@ func (r *tlsReload) load() error {
 		return fmt.Errorf("read the TLS certificate and key: %w", err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
-		NextProtos: []string{"h2", "http/1.1"}}
+		NextProtos: []string{"http/1.1"}}
 	if r.files.ClientCA != "" {
 		if config.ClientCAs, err = pki.Authorities(r.files.ClientCA); err != nil {
 			return err

@@ -114,6 +114,7 @@ func get(t *testing.T, url string, config *tls.Config) (status int, body string,
 		return 0, "", 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	require.Equal(t, "HTTP/1.1", response.Proto, "over HTTP/2 one connection carries many requests")
 	text := make([]byte, 4096)
 	n, _ := response.Body.Read(text)
 	return response.StatusCode, string(text[:n]), response.TLS.PeerCertificates[0].SerialNumber.Int64(), nil

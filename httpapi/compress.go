@@ -65,8 +65,7 @@ func compressing(next http.Handler) http.Handler {
 
 // mayCompress leaves out what is not read by people and their tools: the agents' own exchanges are all POST, and small.
 // It leaves out streams too, which would be held back until there is enough to compress, and what does it itself:
-// /metrics, pages.
+// /metrics, pages, /openapi.json.
 func (s *Server) mayCompress(r *http.Request) bool {
-	return r.Method == http.MethodGet && !s.streams[r.URL.Path] &&
-		(strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Path == "/openapi.json")
+	return r.Method == http.MethodGet && !s.streams[r.URL.Path] && strings.HasPrefix(r.URL.Path, "/api/")
 }

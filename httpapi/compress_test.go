@@ -83,7 +83,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 		method, path, accept string
 		status               int
 		compressed           bool
-		tag                  string
+		tag                  string // "any": there is one
 	}{
 		"large":              {http.MethodGet, large, "gzip", 200, true, `"r1-gzip"`},
 		"a browser's":        {http.MethodGet, large, "gzip, deflate, br, zstd", 200, true, `"r1-gzip"`},
@@ -96,7 +96,8 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 		"a problem":          {http.MethodGet, "/api/text?size=-5000", "gzip", 409, true, ""},
 		"a small problem":    {http.MethodGet, "/api/text?size=-1", "gzip", 409, false, ""},
 		"an agent's poll":    {http.MethodPost, large, "gzip", 200, false, `"r1"`},
-		"the document":       {http.MethodGet, "/openapi.json", "gzip", 200, true, ""},
+		"the document":       {http.MethodGet, "/openapi.json", "gzip", 200, true, "any"},
+		"the page of it":     {http.MethodGet, "/docs", "gzip", 200, true, "any"},
 		"no such path":       {http.MethodGet, "/api/nothing", "gzip", 404, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +112,11 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 			defer func() { require.NoError(t, answer.Body.Close()) }()
 			require.Equal(t, c.status, answer.StatusCode)
 			require.Equal(t, c.compressed, answer.Header.Get("Content-Encoding") == "gzip")
-			require.Equal(t, c.tag, answer.Header.Get("ETag"))
+			if tag := answer.Header.Get("ETag"); c.tag == "any" {
+				require.NotEmpty(t, tag)
+			} else {
+				require.Equal(t, c.tag, tag)
+			}
 			if c.method != http.MethodPost {
 				require.Contains(t, answer.Header.Values("Vary"), "Accept-Encoding")
 			}
@@ -122,6 +127,9 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 			if c.compressed {
 				body, err = gzip.NewReader(answer.Body)
 				require.NoError(t, err)
+			}
+			if c.path == "/docs" {
+				return
 			}
 			var read map[string]any
 			require.NoError(t, json.NewDecoder(body).Decode(&read))

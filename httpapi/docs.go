@@ -14,6 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/static"
 )
 
 //go:embed docs.html
@@ -36,14 +37,22 @@ func (s *Server) registerDocs() {
 
 // serveDocs renders the operations on the server: no script, no CDN.
 func (s *Server) serveDocs(c *gin.Context) {
-	var page bytes.Buffer
-	if err := docsPage.Execute(&page, describeAPI(s.api.OpenAPI())); err != nil {
+	page, err := s.docs()
+	if err != nil {
 		s.logger.Error("docs page", zap.Error(err))
 		writeProblem(c, Problem(protocol.CodeInternal, "the page cannot be written; /openapi.json has the same facts"))
 		return
 	}
 	c.Header("Content-Security-Policy", docsPolicy)
-	c.Data(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
+	page.ServeHTTP(c.Writer, c.Request)
+}
+
+func (s *Server) makeDocs() (*static.Text, error) {
+	var page bytes.Buffer
+	if err := docsPage.Execute(&page, describeAPI(s.api.OpenAPI())); err != nil {
+		return nil, err
+	}
+	return static.New("text/html; charset=utf-8", page.Bytes())
 }
 
 // docsView is what the page shows.

@@ -19,6 +19,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/static"
 )
 
 // DefaultMaxBody is how many bytes a request body may have unless its operation sets MaxBodyBytes.
@@ -33,10 +34,7 @@ const (
 	bodyReadTimeout   = 30 * time.Second
 	writeTimeout      = 3 * time.Minute
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 32 << 10
-	// maxStreams bounds the requests of one HTTP/2 connection, and writeByteTimeout how long it may read nothing.
-	maxStreams       = 100
-	writeByteTimeout = 20 * time.Second
+	maxHeaderBytes    = 16 << 10
 )
 
 // Options are what a server needs. All are optional.
@@ -73,9 +71,7 @@ type Server struct {
 	// streams are the paths that answer without end.
 	streams map[string]bool
 
-	specOnce sync.Once
-	spec     []byte
-	specErr  error
+	spec, docs func() (*static.Text, error) // made when they are first asked for
 }
 
 var releaseMode = sync.OnceFunc(func() { gin.SetMode(gin.ReleaseMode) })
@@ -100,6 +96,7 @@ func New(o Options) *Server {
 	engine := gin.New()
 	s := &Server{logger: o.Logger, engine: engine, compressed: compressing(engine), gate: o.Gate,
 		routes: map[string]Route{}, streams: map[string]bool{}}
+	s.spec, s.docs = sync.OnceValues(s.makeSpec), sync.OnceValues(s.makeDocs)
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
 	engine.Use(identify, locate(o.Proxies), observe(newMetrics(o.Registry), o.Logger), recovery(), limitUnreadBody,
@@ -168,14 +165,19 @@ func (s *Server) API() huma.API { return s.api }
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // HTTPServer is an http.Server for Handler with timeouts against slow clients. Set its Addr or give it a listener.
+//
+// It speaks HTTP/1.1 only. Over HTTP/2 a connection carries many requests, and a client that reads none of the answers
+// has all of them kept, with the headers of what it asked: the number of connections would bound no memory.
 func (s *Server) HTTPServer() *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeByteTimeout},
 		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
+		Protocols:         new(http.Protocols),
 	}
+	server.Protocols.SetHTTP1(true)
+	return server
 }

@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/static"
 )
 
 // readyTimeout bounds one /readyz check.
@@ -87,13 +88,21 @@ func (s *Server) unready(ctx context.Context, o Options) string {
 
 // serveOpenAPI answers with the document as it stands at the first request; operations are registered before.
 func (s *Server) serveOpenAPI(c *gin.Context) {
-	s.specOnce.Do(func() { s.spec, s.specErr = json.Marshal(s.api.OpenAPI()) })
-	if s.specErr != nil {
-		s.logger.Error("OpenAPI document", zap.Error(s.specErr))
+	document, err := s.spec()
+	if err != nil {
+		s.logger.Error("OpenAPI document", zap.Error(err))
 		writeProblem(c, Problem(protocol.CodeInternal, "the OpenAPI document cannot be written"))
 		return
 	}
-	c.Data(http.StatusOK, "application/json", s.spec)
+	document.ServeHTTP(c.Writer, c.Request)
+}
+
+func (s *Server) makeSpec() (*static.Text, error) {
+	document, err := json.Marshal(s.api.OpenAPI())
+	if err != nil {
+		return nil, err
+	}
+	return static.New("application/json", document)
 }
 
 type healthOutput struct {

@@ -5,17 +5,16 @@ package page
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"net/http"
 	"path"
 	"strings"
-	"time"
+
+	"mainstay.dev/mainstay/static"
 )
 
 // The page, and what stands in it, so that it comes with one request: the style; the script that runs before there is
@@ -52,14 +51,7 @@ type Options struct {
 // Page serves the fleet page.
 type Page struct {
 	base        string // /page/<digest>/
-	index, icon file
-}
-
-// file is one file as it is sent.
-type file struct {
-	kind       string
-	plain, zip []byte
-	etag       string
+	index, icon *static.Text
 }
 
 // iconName is the icon's name below Assets.
@@ -68,11 +60,11 @@ const iconName = "icon.svg"
 // New prepares the page.
 func New(o Options) (*Page, error) {
 	o.Namespace = cmp.Or(o.Namespace, "default")
-	image, err := newFile("image/svg+xml", icon)
+	image, err := static.New("image/svg+xml", icon)
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{base: Assets + image.etag + "/", icon: image}
+	p := &Page{base: Assets + image.Digest + "/", icon: image}
 	t, err := template.New("index").Parse(index)
 	if err != nil {
 		return nil, fmt.Errorf("parse the page: %w", err)
@@ -87,24 +79,8 @@ func New(o Options) (*Page, error) {
 	}{o, p.base, template.CSS(style), template.JS(early), template.JS(app)}); err != nil {
 		return nil, fmt.Errorf("make the page: %w", err)
 	}
-	p.index, err = newFile("text/html; charset=utf-8", page.Bytes())
+	p.index, err = static.New("text/html; charset=utf-8", page.Bytes())
 	return p, err
-}
-
-func newFile(kind string, data []byte) (file, error) {
-	var zipped bytes.Buffer
-	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	if err != nil {
-		return file{}, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return file{}, err
-	}
-	if err := w.Close(); err != nil {
-		return file{}, err
-	}
-	sum := sha256.Sum256(data)
-	return file{kind: kind, plain: data, zip: zipped.Bytes(), etag: hex.EncodeToString(sum[:8])}, nil
 }
 
 // policy lets the page run the scripts that stand in it, call its own API, and nothing else; no text can become markup
@@ -127,7 +103,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == Path {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Cache-Control", "no-cache")
-		p.index.serve(w, r)
+		p.index.ServeHTTP(w, r)
 		return
 	}
 	// Whatever its version, a page asks for the icon two levels below the root.
@@ -139,29 +115,5 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Set("Cache-Control", "no-store"); strings.HasPrefix(r.URL.Path, p.base) {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	p.icon.serve(w, r)
-}
-
-func (f *file) serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", f.kind)
-	h.Set("Vary", "Accept-Encoding")
-	body, etag := f.plain, `"`+f.etag+`"`
-	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
-		body, etag = f.zip, `"`+f.etag+`-gz"`
-		h.Set("Content-Encoding", "gzip")
-	}
-	h.Set("ETag", etag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-}
-
-func acceptsGzip(header string) bool {
-	for part := range strings.SplitSeq(header, ",") {
-		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
-		if strings.TrimSpace(name) == "gzip" {
-			q := strings.TrimSpace(quality)
-			return q != "q=0" && q != "q=0.0"
-		}
-	}
-	return false
+	p.icon.ServeHTTP(w, r)
 }

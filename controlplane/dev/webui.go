@@ -54,6 +54,7 @@ func (d *Run) startUI(o controlplane.Options) error {
 		handler = byPassword(handler)
 	}
 	d.ui.server.Handler = controlplane.GuardBrowsers(handler, o.Hosts)
+	controlplane.LimitConnections(d.ui.server, o)
 	go func() {
 		if err := d.ui.server.Serve(d.ui.listener); !errors.Is(err, http.ErrServerClosed) {
 			o.Logger.Error("The Web UI stopped", zap.Error(err))

@@ -32,17 +32,17 @@ type attack struct {
 	body         func() []byte // nil: none
 	atOnce       int           // requests at a time
 	hold         bool          // the answer is read to its end, which may take a minute
-	// unread says that answers over HTTP/2 are not read, and how many bytes of headers each request has; 0: it is none
-	// of these. atOnce are then connections: with https to a `mainstay serve`, else to the control plane's Temporal.
-	unread int
-	https  bool
+	// unread says that answers are not read, and how many bytes of headers each request has; 0: they are read. atOnce
+	// are then connections, on each of which requests follow each other without end.
+	unread   int
+	temporal bool // over HTTP/2, to the control plane's Temporal
 }
 
 // attacked is what came of an attack.
 type attacked struct {
 	Name string `json:"name"`
-	// Answers are how many there were, by status; "cut": the connection ended without one; "reset": the request did;
-	// "unread": it may have had one.
+	// Answers are how many there were, by status; "cut": the connection ended without one; "unread": it may have
+	// had one.
 	Answers     map[string]int `json:"answers"`
 	Honest      Times          `json:"honest_clients"`
 	P99Ratio    float64        `json:"p99_ratio"` // to the idle control plane's
@@ -59,7 +59,6 @@ type attackReport struct {
 	report
 	Seconds float64    `json:"seconds"` // of each attack
 	Idle    attacked   `json:"idle"`
-	Serve   *attacked  `json:"idle_serve,omitempty"` // what attacks over https compare with
 	Attacks []attacked `json:"attacks"`
 }
 
@@ -78,9 +77,9 @@ func attackBenchmark() benchmark {
 			Use:   "attack",
 			Short: "Measure what attacks from one address cost the control plane and its honest clients",
 			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a token, and with all
-that the token of a viewer or an operator of one tenant may send; and over HTTP/2, without a token and without reading
-answers, a "mainstay serve" and the control plane's Temporal. Beside it two honest clients submit tasks. Printed are how
-long these wait, beside an idle control plane's, its memory, and its processor time.`,
+that the token of a viewer or an operator of one tenant may send; and without a token and without reading the answers,
+on many connections to it and to its Temporal. Beside it two honest clients submit tasks. Printed are how long these
+wait, beside an idle control plane's, its memory, and its processor time.`,
 			Example: "  mainstay bench attack\n  mainstay bench attack --for 10s --only batches,waits",
 		},
 		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
@@ -112,11 +111,11 @@ func attacks(task string) []attack {
 			role: access.Viewer, atOnce: 300, hold: true},
 		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
 			hold: true},
-		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 50, unread: 30 << 10, https: true},
-		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 50, unread: 30 << 10,
-			https: true},
+		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 1000, unread: 14 << 10},
+		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 1000, unread: 14 << 10},
 		{name: "unread refusals", method: http.MethodPost,
-			path: workflowservice.WorkflowService_GetSystemInfo_FullMethodName, atOnce: 10, unread: 14 << 10},
+			path: workflowservice.WorkflowService_GetSystemInfo_FullMethodName, atOnce: 50, unread: 14 << 10,
+			temporal: true},
 	}
 }
 
@@ -144,33 +143,19 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 		return err
 	}
 	result := attackReport{report: r.report, Seconds: d.Seconds()}
-	if result.Idle, err = i.idle(ctx, "idle", d); err != nil {
+	if result.Idle, err = i.idle(ctx, d); err != nil {
 		return err
 	}
 	for _, a := range attacks(task.ID) {
 		if !wanted(only, a.name) {
 			continue
 		}
-		target, idle := i, &result.Idle
-		if a.https {
-			if target, err = i.overHTTPS(ctx); err != nil {
-				return err
-			}
-			if result.Serve == nil {
-				quiet, err := target.idle(ctx, "idle serve", d)
-				if err != nil {
-					return err
-				}
-				result.Serve = &quiet
-			}
-			idle = result.Serve
-		}
-		under, err := target.endure(ctx, &a, tokens[a.role], d)
+		under, err := i.endure(ctx, &a, tokens[a.role], d)
 		if err != nil {
 			return err
 		}
-		under.P99Ratio = under.Honest.P99 / idle.Honest.P99
-		under.MemoryExtra = under.Memory - idle.Memory
+		under.P99Ratio = under.Honest.P99 / result.Idle.Honest.P99
+		under.MemoryExtra = under.Memory - result.Idle.Memory
 		result.Attacks = append(result.Attacks, under)
 		fmt.Fprintf(r.story, "%-16s p99 %6.1f ms (%.1f × idle)  memory %5d MiB  %s\n", a.name, under.Honest.P99,
 			under.P99Ratio, under.Memory>>20, ofACore(under.CPU))
@@ -184,11 +169,7 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 func writeAttacks(w io.Writer, r *attackReport) {
 	t := newTable(w, fmt.Sprintf("attack, %.0f s each", r.Seconds), "answers", "honest p50", "honest p99", "p99 / idle",
 		"peak memory", "above idle", "processor")
-	rows := append([]attacked{r.Idle}, r.Attacks...)
-	if r.Serve != nil {
-		rows = slices.Insert(rows, 1, *r.Serve)
-	}
-	for _, a := range rows {
+	for _, a := range append([]attacked{r.Idle}, r.Attacks...) {
 		var answers []string
 		for status, n := range a.Answers {
 			answers = append(answers, fmt.Sprintf("%d × %s", n, status))
@@ -202,8 +183,8 @@ func writeAttacks(w io.Writer, r *attackReport) {
 }
 
 // idle watches the control plane and its honest clients without an attack.
-func (i *Installation) idle(ctx context.Context, name string, d time.Duration) (attacked, error) {
-	nothing := attack{name: name}
+func (i *Installation) idle(ctx context.Context, d time.Duration) (attacked, error) {
+	nothing := attack{name: "idle"}
 	if _, err := i.endure(ctx, &nothing, "", 2*honestExpiry); err != nil {
 		return attacked{}, err
 	}
@@ -227,7 +208,7 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 		mu.Lock()
 		result.Answers[status]++
 		mu.Unlock()
-		if status == "429" || status == "reset" { // as a client does that is no better than it must be
+		if status == "429" || status == "cut" { // as a client does that is no better than it must be
 			_ = pause(ctx, 50*time.Millisecond)
 		}
 	}
@@ -288,7 +269,7 @@ func (i *Installation) honest(ctx context.Context) ([]time.Duration, error) {
 }
 
 // attackClient is that of all attackers.
-var attackClient = sync.OnceValue(func() *http.Client { return newHTTPClient(nil) })
+var attackClient = sync.OnceValue(func() *http.Client { return newHTTPClient() })
 
 // send sends one request and returns the status of the answer.
 func (a *attack) send(ctx context.Context, url, token string, body []byte) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -202,7 +201,7 @@ func (f *fleetRun) ask(ctx context.Context) error {
 		times := make([]time.Duration, fleetLooks)
 		for n := range times {
 			began := time.Now()
-			body, err := ask(ctx, http.DefaultClient, f.url+a.path)
+			body, err := ask(ctx, f.url+a.path)
 			if err != nil {
 				return err
 			}

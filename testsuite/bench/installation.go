@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +50,6 @@ type Installation struct {
 	hubURL string
 	// hubHost is the address that a hub of its own listens on; empty: only this machine reaches it.
 	hubHost string
-	https   *tls.Config // of clients of startServe's process; nil: it speaks http
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
@@ -148,14 +146,13 @@ func (i *Installation) useAPI(url string) (err error) {
 
 // newClient repeats nothing, for that would hide what is measured.
 func newClient(url string) (*client.Client, error) {
-	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: newHTTPClient(nil)})
+	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: newHTTPClient()})
 }
 
-// newHTTPClient keeps its connections. https is as in Installation.
-func newHTTPClient(https *tls.Config) *http.Client {
+// newHTTPClient keeps its connections.
+func newHTTPClient() *http.Client {
 	transport := client.NewTransport()
 	transport.MaxIdleConnsPerHost = 1000 // as many as a benchmark has clients at the most
-	transport.TLSClientConfig = https.Clone()
 	return &http.Client{Transport: transport}
 }
 
@@ -239,11 +236,7 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		if err != nil {
 			return err
 		}
-		scheme := "http://"
-		if i.https != nil {
-			scheme = "https://"
-		}
-		i.hubURL = scheme + strings.Replace(address, "127.0.0.1", cmp.Or(i.hubHost, "127.0.0.1"), 1)
+		i.hubURL = "http://" + strings.Replace(address, "127.0.0.1", cmp.Or(i.hubHost, "127.0.0.1"), 1)
 	}
 	var err error
 	// One key for all hubs, so that agents can take their work from one to another. Where there is no other, the key
@@ -253,21 +246,11 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		key = strings.TrimSpace(string(data))
 	}
 	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace, "MAINSTAY_TOKEN_KEY=" + key}
-	_, address, _ := strings.Cut(i.hubURL, "://")
-	args := []string{i.program, "serve", "--roles", roles, "--http", address, "--hub-id", "bench-hub",
-		"--log-level", "warn"}
-	switch {
-	case i.https != nil:
-		temporalKey, err := os.ReadFile(filepath.Join(i.dir, "data", "temporal-key"))
-		if err != nil {
-			return err
-		}
-		env = append(env, "TEMPORAL_API_KEY="+strings.TrimSpace(string(temporalKey)), "TEMPORAL_TLS=false")
-		env = append(env, i.env...)
-		args = append(args, "--tls-cert", i.certificate(), "--tls-key", i.certificate())
-	case i.hubHost == "":
+	args := []string{i.program, "serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
+		"--hub-id", "bench-hub", "--log-level", "warn"}
+	if i.hubHost == "" {
 		args = append(args, "--insecure")
-	default:
+	} else {
 		env = append(env, "MAINSTAY_ADMIN_TOKEN="+cableToken, "MAINSTAY_JOIN_TOKEN="+cableToken+"-join")
 	}
 	if i.hub, err = i.launch("hub", env, nil, args); err != nil {
@@ -291,8 +274,6 @@ func freeAddress() (string, error) {
 
 // awaitReady returns when the process of the hub says that it is ready.
 func (i *Installation) awaitReady(ctx context.Context) error {
-	asking := newHTTPClient(i.https)
-	defer asking.CloseIdleConnections()
 	err := eventually(
 		ctx,
 		"the hub's readiness",
@@ -304,7 +285,7 @@ func (i *Installation) awaitReady(ctx context.Context) error {
 				return false, errors.New("the hub has ended")
 			default:
 			}
-			answer, err := ask(ctx, asking, i.hubURL+"/readyz")
+			answer, err := ask(ctx, i.hubURL+"/readyz")
 			if err != nil {
 				return false, nil //nolint:nilerr // not yet
 			}
@@ -318,12 +299,12 @@ func (i *Installation) awaitReady(ctx context.Context) error {
 }
 
 // ask sends a GET and returns the body of the answer, which must be 200.
-func ask(ctx context.Context, c *http.Client, url string) (io.ReadCloser, error) {
+func ask(ctx context.Context, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -152,7 +151,7 @@ func processMemory(ctx context.Context, url string, pid int) (resident, heap int
 
 // metric reads /metrics and adds up the samples of a metric that have a label.
 func metric(ctx context.Context, url, name, label string) (float64, error) {
-	text, err := ask(ctx, http.DefaultClient, url+"/metrics")
+	text, err := ask(ctx, url+"/metrics")
 	if err != nil {
 		return 0, fmt.Errorf("read the hub's metrics: %w", err)
 	}

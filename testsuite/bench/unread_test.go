@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,51 +14,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithholdLeavesAnswersUnread attacks servers that wait until their answers are read: many are soon under way, and
-// none ends.
+// TestWithholdLeavesAnswersUnread attacks servers whose answers nobody reads: of HTTP/1.1 the first that does not fit
+// into the buffers stays under way, and over HTTP/2 many do.
 func TestWithholdLeavesAnswersUnread(t *testing.T) {
 	t.Parallel()
-	for name, https := range map[string]bool{"a body, over https": true, "headers, at Temporal's port": false} {
+	for name, tt := range map[string]struct {
+		temporal bool
+		body     string
+		waiting  int64
+	}{
+		"a body":                      {false, strings.Repeat("no", 4<<20), 1},
+		"headers, at Temporal's port": {true, "", 100},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var waiting, ended atomic.Int64
-			many := make(chan int64, 1)
-			reached := sync.OnceFunc(func() { many <- ended.Load() })
+			var waiting atomic.Int64
+			many := make(chan struct{})
+			reached := sync.OnceFunc(func() { close(many) })
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if waiting.Add(1) >= serveStreams {
+				if waiting.Add(1) >= tt.waiting {
 					reached()
 				}
 				defer waiting.Add(-1)
-				defer ended.Add(1)
-				w.Header().Set("Content-Type", "text/plain")
-				if https {
-					_, _ = io.WriteString(w, "no")
-				}
+				_, _ = io.WriteString(w, tt.body)
 				_ = http.NewResponseController(w).Flush()
 			}))
 			server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: temporalStreams}
-			i := &Installation{temporal: server.Listener.Addr().String()}
-			if https {
-				server.EnableHTTP2 = true
-				server.StartTLS()
-				i.url, i.https = server.URL, server.Client().Transport.(*http.Transport).TLSClientConfig
-			} else {
-				server.Config.Protocols = new(http.Protocols)
-				server.Config.Protocols.SetUnencryptedHTTP2(true)
-				server.Start()
-			}
+			server.Config.Protocols = new(http.Protocols)
+			server.Config.Protocols.SetHTTP1(true)
+			server.Config.Protocols.SetUnencryptedHTTP2(tt.temporal)
+			server.Start()
 			t.Cleanup(server.Close)
+			i := &Installation{temporal: server.Listener.Addr().String(), url: server.URL}
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 			defer stop()
-			a := attack{method: http.MethodGet, path: "/", unread: 1 << 10, https: https}
+			a := attack{method: http.MethodGet, path: "/", unread: 1 << 10, temporal: tt.temporal}
 			attacked := make(chan struct{})
 			go func() {
 				defer close(attacked)
 				a.withhold(ctx, i, func(string) {})
 			}()
 			select {
-			case n := <-many:
-				require.Zero(t, n)
+			case <-many:
 			case <-attacked:
 				t.Errorf("only %d answers are under way", waiting.Load())
 			}

@@ -1,5 +1,5 @@
 //go:build !unix
 
-package guard
+package connlimit
 
 func mostConnections() int { return maxConnections }

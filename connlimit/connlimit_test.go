@@ -1,20 +1,12 @@
-package guard
+package connlimit
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/httpapi"
 )
 
 // dialled is a connection from an address.
@@ -58,8 +50,8 @@ func TestConnectionsHaveABound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			core, logs := observer.New(zap.WarnLevel)
-			c := NewConnections(true, zap.New(core))
-			c.most, c.mostStrangers = 8, 3
+			c := New(3, zap.New(core))
+			c.most = 8
 			refused := 0
 			var open []net.Conn
 			for i, s := range steps {
@@ -67,8 +59,8 @@ func TestConnectionsHaveABound(t *testing.T) {
 				ctx := c.begin(t.Context(), conn)
 				require.Equal(t, s.refused, conn.closed, "connection %d", i+1)
 				if s.proven {
-					proven(ctx)
-					proven(ctx)
+					Proven(ctx)
+					Proven(ctx)
 				}
 				if s.refused {
 					refused++
@@ -81,14 +73,14 @@ func TestConnectionsHaveABound(t *testing.T) {
 				c.end(conn)
 			}
 			require.Empty(t, c.open)
-			require.Empty(t, c.strangers, "nothing is kept of who has gone")
+			require.Empty(t, c.of, "nothing is kept of who has gone")
 		})
 	}
 }
 
 func TestWithoutSecurityAnAddressHasNoBoundOfItsOwn(t *testing.T) {
 	t.Parallel()
-	c := NewConnections(false, zap.NewNop())
+	c := New(0, zap.NewNop())
 	require.Positive(t, c.most)
 	require.LessOrEqual(t, c.most, maxConnections)
 	c.most = 8
@@ -99,37 +91,15 @@ func TestWithoutSecurityAnAddressHasNoBoundOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAServerClosesConnectionsBeyondTheBound has one request on each of some connections, which then stay open.
-func TestAServerClosesConnectionsBeyondTheBound(t *testing.T) {
+func TestAddressKey(t *testing.T) {
 	t.Parallel()
-	s := newShelf()
-	token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
-	api := httpapi.New(httpapi.Options{Gate: s.gate(Options{})})
-	server := httptest.NewUnstartedServer(api.Handler())
-	hooks := make(chan http.ConnState, 100)
-	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return ctx }
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { hooks <- state }
-	c := NewConnections(true, zap.NewNop())
-	c.mostStrangers = 2
-	c.Bound(server.Config)
-	server.Start()
-	t.Cleanup(server.Close)
-	ask := func(token string) error {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\n\r\n")
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err == nil {
-			_ = answer.Body.Close()
-		}
-		return err
+	for remote, want := range map[string]string{
+		"10.1.2.3:999":               "address 10.1.2.3",
+		"[::ffff:10.1.2.3]:999":      "address 10.1.2.3",
+		"[2001:db8:1:2:3:4:5:6]:999": "address 2001:db8:1:2::/64",
+		"[fe80::1%eth0]:9":           "address fe80::/64",
+		"@":                          "address @",
+	} {
+		require.Equal(t, want, AddressKey(remote))
 	}
-	for range 3 {
-		require.NoError(t, ask(token), "who is known does not count")
-	}
-	require.NoError(t, ask("wrong"))
-	require.NoError(t, ask("wrong"))
-	require.Error(t, ask(token), "nobody knows yet whose it is")
-	require.NotEmpty(t, hooks, "the hooks of others are called too")
 }

@@ -1,0 +1,175 @@
+// Package connlimit bounds the connections of a server, and above all those on which nobody has proven who they are.
+package connlimit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// maxConnections bounds the connections of a server; a low limit of open files bounds them further.
+	maxConnections = 65_536
+	// fullLogged spaces the lines of the log about connections that were refused.
+	fullLogged = time.Minute
+	// refusals is how many refusals a connection gets, and refusedFor how long after the first it is open. refusedRest is
+	// how long after its end it counts for its address, so that connections which are refused cost little.
+	refusals    = 16
+	refusedFor  = time.Second
+	refusedRest = 10 * time.Second
+)
+
+// Limit bounds the connections of a server. Those beyond are closed at once: so those that agents have stay, and the
+// process has files for its own work.
+type Limit struct {
+	most      int
+	strangers int // of one address; 0: no bound
+	logger    *zap.Logger
+
+	mu     sync.Mutex
+	open   map[net.Conn]*connection
+	of     map[string]int // strangers' connections by address
+	logged time.Time
+}
+
+// connection is one that counts.
+type connection struct {
+	limit   *Limit
+	conn    net.Conn
+	address string
+	proven  bool
+	refused int
+}
+
+type connectionKey struct{}
+
+// New makes the limit of one server. strangers is how many connections one address may have on which nobody has proven
+// yet who they are; 0: it has no bound of its own, as where only this machine can reach the server.
+func New(strangers int, logger *zap.Logger) *Limit {
+	return &Limit{most: mostConnections(), strangers: strangers, logger: logger, open: map[net.Conn]*connection{},
+		of: map[string]int{}}
+}
+
+// Apply counts a server's connections. The server's own hooks must be set before.
+func (l *Limit) Apply(s *http.Server) {
+	begun, changed := s.ConnContext, s.ConnState
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if begun != nil {
+			ctx = begun(ctx, conn)
+		}
+		return l.begin(ctx, conn)
+	}
+	s.ConnState = func(conn net.Conn, state http.ConnState) {
+		if changed != nil {
+			changed(conn, state)
+		}
+		if state == http.StateClosed || state == http.StateHijacked {
+			l.end(conn)
+		}
+	}
+}
+
+// begin counts a connection, or closes it. An address may have as many as are then still free, so that there is always
+// one for the next address.
+func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
+	c := &connection{limit: l, conn: conn, address: AddressKey(conn.RemoteAddr().String())}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, own := l.most-len(l.open), l.of[c.address]
+	if free <= 0 || l.strangers > 0 && own >= min(l.strangers, free) {
+		_ = conn.Close()
+		if now := time.Now(); now.Sub(l.logged) >= fullLogged {
+			l.logged = now
+			l.logger.Warn("Connections are refused: there are too many, of this address or of all",
+				zap.String("client", c.address), zap.Int("of_address", own), zap.Int("open", len(l.open)),
+				zap.Int("most", l.most))
+		}
+		return ctx
+	}
+	l.open[conn] = c
+	l.of[c.address]++
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+func (l *Limit) end(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.open[conn]
+	delete(l.open, conn)
+	switch {
+	case c == nil:
+	case c.refused > 0 && !c.proven:
+		time.AfterFunc(refusedRest, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			c.proveLocked()
+		})
+	default:
+		c.proveLocked()
+	}
+}
+
+// Proven says that the caller of a request has proven who they are: its connection no longer counts for its address.
+func Proven(ctx context.Context) {
+	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		c.limit.mu.Lock()
+		defer c.limit.mu.Unlock()
+		c.proveLocked()
+	}
+}
+
+// proveLocked ends that the connection counts for its address.
+func (c *connection) proveLocked() {
+	if c.proven {
+		return
+	}
+	c.proven = true
+	if c.limit.of[c.address]--; c.limit.of[c.address] == 0 {
+		delete(c.limit.of, c.address)
+	}
+}
+
+// Refused says that a request on a connection of many requests at a time was refused, and that the connection is to be
+// closed soon. It reports whether the caller gets an answer: after too many refusals the connection is closed at once.
+func Refused(ctx context.Context) bool {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok {
+		return false
+	}
+	c.limit.mu.Lock()
+	c.refused++
+	refused := c.refused
+	c.limit.mu.Unlock()
+	switch {
+	case refused > refusals:
+		_ = c.conn.Close()
+		return false
+	case refused == 1:
+		time.AfterFunc(refusedFor, func() { _ = c.conn.Close() })
+	}
+	return true
+}
+
+// AddressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
+func AddressKey(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return "address " + host
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is6() {
+		if prefix, err := address.Prefix(64); err == nil {
+			return "address " + prefix.String()
+		}
+	}
+	return "address " + address.String()
+}
