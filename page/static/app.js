@@ -182,8 +182,10 @@ const always = "agent,leader,shard,failover,drain,healing,scaling,state_sync,sch
 const opened = Date.now() - afterwards;
 let stream = { types: "", stop() {} };
 
-/** listen follows the events that the view needs: those of all tasks only where tasks are shown. */
+/** listen follows the events that the view needs: those of all tasks only where tasks are shown. A tab that nobody sees
+follows none: a browser has six connections to a host, for all of its tabs. */
 function listen() {
+  if (document.hidden) return;
   const types = shown?.view?.everyTask ? always + ",task" : always;
   if (types === stream.types) return;
   stream.stop();
@@ -210,6 +212,14 @@ function listen() {
       if (now && !was && shown?.data) changed(); // what happened while there was no stream
     },
   }) };
+}
+
+/** unlisten ends the stream until listen() begins another. */
+function unlisten() {
+  stream.stop();
+  stream = { types: "", stop() {} };
+  up = false;
+  since = Date.now();
 }
 
 /** announce has a sentence read out. It is added to the last ones, because several may come in one turn. */
@@ -335,7 +345,12 @@ function signIn() {
 whenUnauthorized(signIn);
 whenChanged(changed);
 addEventListener("hashchange", () => { if (!signingIn) show(); });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) read(); });
+document.addEventListener("visibilitychange", () => {
+  if (signingIn) return;
+  if (document.hidden) return unlisten();
+  listen();
+  read();
+});
 document.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); $("main").focus(); });
 setInterval(() => { tick(); if (!up) drawLive(); }, 1000);
 

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -269,6 +270,24 @@ func TestStreamIsLost(t *testing.T) {
 	wire.cut(false)
 	p.until("it is live again",
 		`document.querySelector("#live").innerText === "Live" && document.querySelector("#trouble").innerText === ""`)
+	p.shows(f.name("late"))
+}
+
+// TestHiddenTabFollowsNothing hides the tab and shows it again.
+func TestHiddenTabFollowsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, nil, "a")
+	p := openTab(t, f.URL, "#/clusters/"+f.cluster)
+	p.until("it is live", `document.querySelector("#live").innerText === "Live"`)
+	hide := func(hidden bool) {
+		p.run(fmt.Sprintf(`Object.defineProperty(document, "hidden", { value: %t, configurable: true });
+			document.dispatchEvent(new Event("visibilitychange"))`, hidden))
+	}
+	hide(true)
+	p.until("it is not live", `document.querySelector("#live").innerText !== "Live"`)
+	f.agent("late")
+	hide(false)
+	p.until("it is live again", `document.querySelector("#live").innerText === "Live"`)
 	p.shows(f.name("late"))
 }
 
