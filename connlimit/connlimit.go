@@ -17,8 +17,8 @@ const (
 	maxConnections = 65_536
 	// fullLogged spaces the lines of the log about connections that were refused.
 	fullLogged = time.Minute
-	// refusals is how many refusals a connection gets, and refusedFor how long after the first it is open. refusedRest is
-	// how long after its end it counts for its address, so that connections which are refused cost little.
+	// refusals is how many refusals a connection gets, and refusedFor how long after the first it is open.
+	// refusedRest is how long after its end it counts for its address: so refusals cost little.
 	refusals    = 16
 	refusedFor  = time.Second
 	refusedRest = 10 * time.Second

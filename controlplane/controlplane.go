@@ -215,8 +215,8 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 	return p, nil
 }
 
-// maxStrangers is how many connections one address may have on which nobody has proven yet who they are. An agent proves
-// it with its first request, so that thousands may have one address.
+// maxStrangers is how many connections one address may have on which nobody has proven yet who they are. An agent
+// proves it with its first request, so that thousands may have one address.
 const maxStrangers = 2048
 
 // LimitConnections bounds a server's connections. While security is off, only this machine can reach it, and an address

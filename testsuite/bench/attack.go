@@ -269,7 +269,7 @@ func (i *Installation) honest(ctx context.Context) ([]time.Duration, error) {
 }
 
 // attackClient is that of all attackers.
-var attackClient = sync.OnceValue(func() *http.Client { return newHTTPClient() })
+var attackClient = sync.OnceValue(newHTTPClient)
 
 // send sends one request and returns the status of the answer.
 func (a *attack) send(ctx context.Context, url, token string, body []byte) string {
