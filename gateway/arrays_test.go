@@ -230,11 +230,14 @@ func TestLargeReadsAreCountedFirst(t *testing.T) {
 	do(h, http.MethodPost, "/api/v1/agents/tasks", `{"id":"t-1","type":"x","cluster":"default"}`)
 	f.executions[contract.TaskWorkflowID("t-1")].info.HistorySizeBytes = 3 << 20
 	for path, want := range map[string]int64{
-		arraysPath + "/a-1/elements":       store.ResultsTake,
-		"/api/v1/agents/tasks/a-1~.1":      2 << 20,
-		arraysPath + "/a-1/results":        store.ResultsTake,
-		arraysPath + "/a-1/results.ndjson": store.ResultsTake,
-		"/api/v1/agents/tasks/t-1":         2 << 20,
+		arraysPath + "/a-1/elements":             store.ResultsTake,
+		"/api/v1/agents/tasks/a-1~.1":            2 << 20,
+		arraysPath + "/a-1/results":              store.ResultsTake,
+		arraysPath + "/a-1/results.ndjson":       store.ResultsTake,
+		"/api/v1/agents/tasks/t-1":               2 << 20,
+		"/api/v1/agents/tasks?page_size=200":     200 * 16 << 10,
+		"/api/v1/agents/tasks?text=t":            1000 * 16 << 10,
+		"/api/v1/agents/failovers?page_size=100": 100 * 16 << 10,
 		// the task itself comes first
 		"/api/v1/agents/tasks/t-1?include=history": 3 << 20,
 		"/api/v1/agents/tasks/t-1/log":             3 << 20,

@@ -233,12 +233,26 @@ func (c *connection) transport() mcp.Transport {
 		command.Env = agent.CommandEnvironment(c.Env...)
 		return &mcp.CommandTransport{Command: command}
 	}
-	client := &http.Client{}
+	client := &http.Client{Transport: bounded{http.DefaultTransport}}
 	if c.TokenEnv != "" {
 		own, _ := url.Parse(c.URL) // Read has checked it
-		client.Transport = bearer{own.Scheme, own.Host, os.Getenv(c.TokenEnv)}
+		client.Transport = bounded{bearer{own.Scheme, own.Host, os.Getenv(c.TokenEnv)}}
 	}
 	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: client, DisableStandaloneSSE: true}
+}
+
+// maxHTTPAnswer bounds what a server answers to one request, in bytes. The SDK reads all of it before a result counts.
+const maxHTTPAnswer = 4 << 20
+
+// bounded ends answers that are too long.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxHTTPAnswer)
+	}
+	return response, err
 }
 
 // bearer sends a token with each request to a host, and not where that may redirect it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -221,4 +222,23 @@ func TestATokenGoesToItsServerOnly(t *testing.T) {
 	_ = answer.Body.Close()
 	require.Equal(t, "Bearer secret", own.Load())
 	require.Equal(t, "", elsewhere.Load())
+}
+
+// A server that answers without end does not fill the agent's memory.
+func TestAnswersHaveABound(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	answer, err := (&http.Client{Transport: bounded{http.DefaultTransport}}).Get(server.URL)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	read, err := io.Copy(io.Discard, answer.Body)
+	require.ErrorAs(t, err, new(*http.MaxBytesError))
+	require.EqualValues(t, maxHTTPAnswer, read)
 }

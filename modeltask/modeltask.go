@@ -223,14 +223,14 @@ func (m *Models) send(ctx context.Context, p *Provider, name string, body []byte
 
 // retryAfter reads the header Retry-After: seconds, or a time.
 func retryAfter(header string, now time.Time) time.Time {
-	if at, err := http.ParseTime(header); err == nil {
-		return at
-	}
+	const longest = 24 * time.Hour
 	wait := mesh.Cooldown
-	if seconds, err := strconv.Atoi(header); err == nil {
-		wait = time.Duration(min(max(seconds, 1), 86400)) * time.Second
+	if at, err := http.ParseTime(header); err == nil {
+		wait = at.Sub(now)
+	} else if seconds, err := strconv.Atoi(header); err == nil {
+		wait = time.Duration(min(max(seconds, 1), int(longest/time.Second))) * time.Second
 	}
-	return now.Add(wait)
+	return now.Add(min(wait, longest))
 }
 
 // unreachable is the error of a call without an answer. Its text names neither URL nor header.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -226,5 +227,21 @@ func TestFilesAreChecked(t *testing.T) {
 	} {
 		_, err := read(text)
 		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestRetryAfterHasABound(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"":                              mesh.Cooldown,
+		"soon":                          mesh.Cooldown,
+		"-5":                            time.Second,
+		"60":                            time.Minute,
+		"999999":                        24 * time.Hour,
+		"Wed, 25 Nov 2026 12:05:00 GMT": 5 * time.Minute,
+		"Fri, 31 Dec 9999 23:59:59 GMT": 24 * time.Hour,
+	} {
+		require.Equal(t, now.Add(want), retryAfter(header, now), header)
 	}
 }

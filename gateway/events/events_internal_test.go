@@ -278,3 +278,14 @@ func TestFewReadThePastAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	end()
 }
+
+// A gap tells a tenant that something is missing, and nothing of the fleet.
+func TestGapTellsATenantNothingOfTheFleet(t *testing.T) {
+	t.Parallel()
+	e := gap(time.Now(), "c", "hub h-1 did not answer", 7)
+	require.Same(t, &e, (&eventFilter{}).shown(&e))
+	shown := (&eventFilter{tenant: "film"}).shown(&e)
+	require.Equal(t, fleet.EventData{Reason: "some events are not known"}, shown.EventData)
+	require.Equal(t, e.id, shown.id, "it is the same event")
+	require.Equal(t, e.Time, shown.Time)
+}

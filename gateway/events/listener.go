@@ -110,6 +110,17 @@ func (f *eventFilter) allows(e *fleet.Event) bool {
 	})
 }
 
+// shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor how
+// much happened in them.
+func (f *eventFilter) shown(e *told) *told {
+	if f.tenant == "" || e.Type != fleet.EventGap {
+		return e
+	}
+	g := gap(e.Time, "", "some events are not known", 0)
+	g.id = e.id
+	return &g
+}
+
 // ofType reports whether a type is the named one, or below it.
 func ofType(t fleet.EventType, prefix string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimPrefix(string(t), fleet.EventPrefix), prefix)

@@ -249,7 +249,7 @@ func (s *streamWriter) send(filter eventFilter, events []told, position string) 
 			if i == len(events)-1 {
 				s.id(position)
 			}
-			e := &events[i]
+			e := filter.shown(&events[i])
 			e.encode(s.seal)
 			_, _ = s.w.WriteString("data: ")
 			_, _ = s.w.Write(e.json) // JSON has no line ends

@@ -85,6 +85,14 @@ func Page[T any](items []T, token string, size int, key func(*T) string) (page [
 	return items[:size], SealToken(ByKey, []byte(key(&items[size-1]))), nil
 }
 
+// recordTakes is the memory that reading one record of a page takes, about: lists read more than they answer.
+const recordTakes = 16 << 10
+
+// ReservePage counts a page of records before it is read; see httpapi.Reserve.
+func ReservePage(ctx context.Context, size int) error {
+	return httpapi.Reserve(ctx, int64(size)*recordTakes)
+}
+
 // PageOf reads one page of what a visibility query finds. A page token belongs to its query.
 func PageOf[T any](
 	ctx context.Context, c *Core, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
@@ -92,6 +100,9 @@ func PageOf[T any](
 ) (page []T, next string, err error) {
 	token, err := OpenToken(query, p.PageToken)
 	if err != nil {
+		return nil, "", err
+	}
+	if err := ReservePage(ctx, p.PageSize); err != nil {
 		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)

@@ -116,12 +116,15 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
+	read, looks := h.Store.Tasks().Newest, in.PageSize
+	if in.Text != "" {
+		read, looks = h.searched(in.Text), 2*searchedPage // Newest looks at twice as many
+	}
+	if err := rest.ReservePage(ctx, looks); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	read := h.Store.Tasks().Newest
-	if in.Text != "" {
-		read = h.searched(in.Text)
-	}
 	of := *in
 	of.After = time.Time{} // a page token fits however far back the list goes: "the last hour" goes on
 	list := of.query(ctx, labels)
