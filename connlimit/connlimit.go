@@ -2,6 +2,7 @@
 package connlimit
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"net/http"
@@ -18,14 +19,12 @@ const (
 	// fullLogged spaces the lines of the log about connections that were refused.
 	fullLogged = time.Minute
 	// refusals is how many refusals a connection gets, and refusedFor how long after the first it is open.
-	// refusedRest is how long after its end it counts for its address: so refusals cost little.
-	refusals    = 16
-	refusedFor  = time.Second
-	refusedRest = 10 * time.Second
+	refusals   = 16
+	refusedFor = time.Second
 )
 
-// Limit bounds the connections of a server. Those beyond are closed at once: so those that agents have stay, and the
-// process has files for its own work.
+// Limit bounds the connections of a server. Those beyond are closed: so those that agents have stay, and the process has
+// files for its own work.
 type Limit struct {
 	most      int
 	strangers int // of one address; 0: no bound
@@ -33,7 +32,7 @@ type Limit struct {
 
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
-	of     map[string]int // strangers' connections by address
+	of     map[string]*list.List // strangers' connections by address, the oldest first
 	logged time.Time
 }
 
@@ -42,7 +41,7 @@ type connection struct {
 	limit   *Limit
 	conn    net.Conn
 	address string
-	proven  bool
+	among   *list.Element // of the strangers' connections of its address; nil: it no longer counts there
 	refused int
 }
 
@@ -52,7 +51,7 @@ type connectionKey struct{}
 // yet who they are; 0: it has no bound of its own, as where only this machine can reach the server.
 func New(strangers int, logger *zap.Logger) *Limit {
 	return &Limit{most: mostConnections(), strangers: strangers, logger: logger, open: map[net.Conn]*connection{},
-		of: map[string]int{}}
+		of: map[string]*list.List{}}
 }
 
 // Apply counts a server's connections. The server's own hooks must be set before.
@@ -74,42 +73,47 @@ func (l *Limit) Apply(s *http.Server) {
 	}
 }
 
-// begin counts a connection, or closes it. An address may have as many as are then still free, so that there is always
-// one for the next address.
+// begin counts a connection, or closes it where all have no room. An address may have as many as are then still free, so
+// that there is always one for the next address; beyond that its oldest connection makes room: who can prove who they
+// are does so at once, and is not kept out by those who only hold connections.
 func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
 	c := &connection{limit: l, conn: conn, address: AddressKey(conn.RemoteAddr().String())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	free, own := l.most-len(l.open), l.of[c.address]
-	if free <= 0 || l.strangers > 0 && own >= min(l.strangers, free) {
-		_ = conn.Close()
+	if own == nil {
+		own = list.New()
+	}
+	full := free <= 0
+	if full || l.strangers > 0 && own.Len() >= min(l.strangers, free) {
 		if now := time.Now(); now.Sub(l.logged) >= fullLogged {
 			l.logged = now
-			l.logger.Warn("Connections are refused: there are too many, of this address or of all",
-				zap.String("client", c.address), zap.Int("of_address", own), zap.Int("open", len(l.open)),
+			l.logger.Warn("Connections are closed: there are too many, of this address or of all",
+				zap.String("client", c.address), zap.Int("of_address", own.Len()), zap.Int("open", len(l.open)),
 				zap.Int("most", l.most))
 		}
+	}
+	if full {
+		_ = conn.Close()
 		return ctx
 	}
+	for l.strangers > 0 && own.Len() >= min(l.strangers, free) {
+		oldest := own.Front().Value.(*connection)
+		_ = oldest.conn.Close()
+		delete(l.open, oldest.conn)
+		oldest.proveLocked()
+	}
+	l.of[c.address] = own // it may just have lost its last
 	l.open[conn] = c
-	l.of[c.address]++
+	c.among = own.PushBack(c)
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
 func (l *Limit) end(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.open[conn]
-	delete(l.open, conn)
-	switch {
-	case c == nil:
-	case c.refused > 0 && !c.proven:
-		time.AfterFunc(refusedRest, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			c.proveLocked()
-		})
-	default:
+	if c := l.open[conn]; c != nil {
+		delete(l.open, conn)
 		c.proveLocked()
 	}
 }
@@ -125,11 +129,13 @@ func Proven(ctx context.Context) {
 
 // proveLocked ends that the connection counts for its address.
 func (c *connection) proveLocked() {
-	if c.proven {
+	if c.among == nil {
 		return
 	}
-	c.proven = true
-	if c.limit.of[c.address]--; c.limit.of[c.address] == 0 {
+	own := c.limit.of[c.address]
+	own.Remove(c.among)
+	c.among = nil
+	if own.Len() == 0 {
 		delete(c.limit.of, c.address)
 	}
 }

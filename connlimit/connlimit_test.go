@@ -2,6 +2,7 @@ package connlimit
 
 import (
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,51 +30,51 @@ func (d *dialled) Close() error {
 func TestConnectionsHaveABound(t *testing.T) {
 	t.Parallel()
 	const here, there, next, neighbour = "192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1"
-	type step struct {
-		address string
-		proven  bool // its first request says who it is
-		refused bool
-	}
-	for name, steps := range map[string][]step{
-		"an address has its share": {{here, false, false}, {here, false, false}, {here, false, false},
-			{here, false, true}, {there, false, false}},
-		"an IPv6 host has one share": {{next, false, false}, {neighbour, false, false}, {next, false, false},
-			{neighbour, false, true}},
-		"agents behind one address have none": {{here, true, false}, {here, true, false}, {here, true, false},
-			{here, true, false}, {here, true, false}, {here, false, false}},
-		"there is always one for the next address": {{here, false, false}, {here, false, false}, {here, false, false},
-			{there, false, false}, {there, false, false}, {there, false, false}, {next, false, false},
-			{next, false, true}, {"192.0.2.4:1", false, false}, {"192.0.2.5:1", false, true}},
-		"all have a bound": {{here, true, false}, {here, true, false}, {here, true, false}, {here, true, false},
-			{here, true, false}, {here, true, false}, {here, true, false}, {here, true, false}, {there, true, true}},
+	known := func(address string) string { return "known " + address } // its first request says who it is
+	for name, tt := range map[string]struct {
+		connections []string
+		closed      []int // which of them, in the end
+	}{
+		"an address has its share, and the oldest makes room": {[]string{here, here, here, here, here, there}, []int{0, 1}},
+		"an IPv6 host has one share":                          {[]string{next, neighbour, next, neighbour}, []int{0}},
+		"agents behind one address have none": {[]string{known(here), known(here), known(here), known(here), known(here),
+			here}, nil},
+		"who is known stays": {[]string{known(here), here, here, here, here}, []int{1}},
+		"there is always one for the next address": {[]string{here, here, here, there, there, there, next, next,
+			"192.0.2.4:1", "192.0.2.5:1"}, []int{6, 9}},
+		"all have a bound": {[]string{known(here), known(here), known(here), known(here), known(here), known(here),
+			known(here), known(here), known(there)}, []int{8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			core, logs := observer.New(zap.WarnLevel)
-			c := New(3, zap.New(core))
-			c.most = 8
-			refused := 0
-			var open []net.Conn
-			for i, s := range steps {
-				conn := &dialled{address: s.address}
-				ctx := c.begin(t.Context(), conn)
-				require.Equal(t, s.refused, conn.closed, "connection %d", i+1)
-				if s.proven {
+			l := New(3, zap.New(core))
+			l.most = 8
+			var open []*dialled
+			for _, address := range tt.connections {
+				address, isKnown := strings.CutPrefix(address, "known ")
+				conn := &dialled{address: address}
+				ctx := l.begin(t.Context(), conn)
+				if isKnown {
 					Proven(ctx)
 					Proven(ctx)
-				}
-				if s.refused {
-					refused++
 				}
 				open = append(open, conn)
 			}
-			require.Equal(t, min(refused, 1), logs.Len(), "a flood does not become one in the log")
-			for _, conn := range open {
-				c.end(conn)
-				c.end(conn)
+			var closed []int
+			for i, conn := range open {
+				if conn.closed {
+					closed = append(closed, i)
+				}
 			}
-			require.Empty(t, c.open)
-			require.Empty(t, c.of, "nothing is kept of who has gone")
+			require.Equal(t, tt.closed, closed)
+			require.Equal(t, min(len(closed), 1), logs.Len(), "a flood does not become one in the log")
+			for _, conn := range open {
+				l.end(conn)
+				l.end(conn)
+			}
+			require.Empty(t, l.open)
+			require.Empty(t, l.of, "nothing is kept of who has gone")
 		})
 	}
 }

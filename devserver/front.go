@@ -17,7 +17,7 @@ import (
 )
 
 // maxStrangers is how many connections one address may have that have not shown the key yet.
-const maxStrangers = 16
+const maxStrangers = 64
 
 // front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
 // its headers: Temporal's frontend first takes up to 4 MiB of each of any number of requests into memory.

@@ -83,8 +83,9 @@ func TestGuessingIsSlow(t *testing.T) {
 	require.Empty(t, code, "who has a token is not punished for neighbours behind one address")
 }
 
-// TestAServerClosesConnectionsBeyondTheBound has one request on each of some connections, which then stay open.
-func TestAServerClosesConnectionsBeyondTheBound(t *testing.T) {
+// TestStrangersMakeRoom has one request on each of some connections, which then stay open: of those beyond the bound,
+// the oldest without a token is closed.
+func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
@@ -96,22 +97,29 @@ func TestAServerClosesConnectionsBeyondTheBound(t *testing.T) {
 	connlimit.New(2, zap.NewNop()).Apply(server.Config)
 	server.Start()
 	t.Cleanup(server.Close)
-	ask := func(token string) error {
+	ask := func(token string) net.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		return conn
+	}
+	open := func(conn net.Conn) bool {
+		_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		if err == nil {
-			_ = answer.Body.Close()
+			_, err = conn.Read(make([]byte, 1))
 		}
-		return err
+		return err == nil
 	}
-	for range 3 {
-		require.NoError(t, ask(token), "who is known does not count")
-	}
-	require.NoError(t, ask("wrong"))
-	require.NoError(t, ask("wrong"))
-	require.Error(t, ask(token), "nobody knows yet whose it is")
+	known := ask(token)
+	first, second := ask("wrong"), ask("wrong")
+	ask(token)
+	require.False(t, open(first), "nobody knew yet whose the newest was")
+	require.True(t, open(second))
+	require.True(t, open(known), "who is known does not count")
 	require.NotEmpty(t, hooks, "the hooks of others are called too")
 }
