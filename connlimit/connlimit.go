@@ -23,8 +23,8 @@ const (
 	refusedFor = time.Second
 )
 
-// Limit bounds the connections of a server. Those beyond are closed: so those that agents have stay, and the process has
-// files for its own work.
+// Limit bounds the connections of a server. Those beyond are closed: so those that agents have stay, and the process
+// has files for its own work.
 type Limit struct {
 	most      int
 	strangers int // of one address; 0: no bound
@@ -73,9 +73,9 @@ func (l *Limit) Apply(s *http.Server) {
 	}
 }
 
-// begin counts a connection, or closes it where all have no room. An address may have as many as are then still free, so
-// that there is always one for the next address; beyond that its oldest connection makes room: who can prove who they
-// are does so at once, and is not kept out by those who only hold connections.
+// begin counts a connection, or closes it where there is no room for any. An address may have as many as are then still
+// free, so that there is always one for the next address. Beyond that its oldest connection makes room: who can prove
+// who they are does so at once, and is not kept out by those who only hold connections.
 func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
 	c := &connection{limit: l, conn: conn, address: AddressKey(conn.RemoteAddr().String())}
 	l.mu.Lock()

@@ -110,8 +110,8 @@ func (f *eventFilter) allows(e *fleet.Event) bool {
 	})
 }
 
-// shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor how
-// much happened in them.
+// shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor
+// how much happened in them.
 func (f *eventFilter) shown(e *told) *told {
 	if f.tenant == "" || e.Type != fleet.EventGap {
 		return e
