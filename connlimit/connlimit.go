@@ -33,6 +33,7 @@ type Limit struct {
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
 	of     map[string]*list.List // strangers' connections by address, the oldest first
+	known  map[string]int        // connections of those who have proven who they are
 	logged time.Time
 }
 
@@ -42,6 +43,7 @@ type connection struct {
 	conn    net.Conn
 	address string
 	among   *list.Element // of the strangers' connections of its address; nil: it no longer counts there
+	who     string        // that it counts for; empty: nobody
 	refused int
 }
 
@@ -51,7 +53,7 @@ type connectionKey struct{}
 // yet who they are; 0: it has no bound of its own, as where only this machine can reach the server.
 func New(strangers int, logger *zap.Logger) *Limit {
 	return &Limit{most: mostConnections(), strangers: strangers, logger: logger, open: map[net.Conn]*connection{},
-		of: map[string]*list.List{}}
+		of: map[string]*list.List{}, known: map[string]int{}}
 }
 
 // Apply counts a server's connections. The server's own hooks must be set before.
@@ -86,12 +88,7 @@ func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
 	}
 	full := free <= 0
 	if full || l.strangers > 0 && own.Len() >= min(l.strangers, free) {
-		if now := time.Now(); now.Sub(l.logged) >= fullLogged {
-			l.logged = now
-			l.logger.Warn("Connections are closed: there are too many, of this address or of all",
-				zap.String("client", c.address), zap.Int("of_address", own.Len()), zap.Int("open", len(l.open)),
-				zap.Int("most", l.most))
-		}
+		l.logLocked(c.address, own.Len())
 	}
 	if full {
 		_ = conn.Close()
@@ -109,22 +106,59 @@ func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-func (l *Limit) end(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.open[conn]; c != nil {
-		delete(l.open, conn)
-		c.proveLocked()
+// logLocked says that connections are closed, once in a while.
+func (l *Limit) logLocked(of string, theirs int) {
+	if now := time.Now(); now.Sub(l.logged) >= fullLogged {
+		l.logged = now
+		l.logger.Warn("Connections are closed: there are too many, of this client or of all",
+			zap.String("client", of), zap.Int("of_client", theirs), zap.Int("open", len(l.open)), zap.Int("most", l.most))
 	}
 }
 
-// Proven says that the caller of a request has proven who they are: its connection no longer counts for its address.
-func Proven(ctx context.Context) {
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		c.limit.mu.Lock()
-		defer c.limit.mu.Unlock()
-		c.proveLocked()
+func (l *Limit) end(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.open[conn]
+	if c == nil {
+		return
 	}
+	delete(l.open, conn)
+	c.proveLocked()
+	if c.who == "" {
+		return
+	}
+	if l.known[c.who]--; l.known[c.who] == 0 {
+		delete(l.known, c.who)
+	}
+}
+
+// knownShare is how many times the connections that are still free one of those who have proven who they are may have:
+// three quarters of all, if nobody else has any. So there is always one for the next.
+const knownShare = 3
+
+// Proven says that the caller of a request has proven who they are: its connection no longer counts for its address. It
+// counts for who, if that is not empty, and is closed if they have too many.
+func Proven(ctx context.Context, who string) {
+	c, ok := ctx.Value(connectionKey{}).(*connection)
+	if !ok {
+		return
+	}
+	l := c.limit
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := c.among != nil
+	c.proveLocked()
+	if !first || who == "" || l.strangers == 0 {
+		return
+	}
+	if l.known[who] >= knownShare*(l.most-len(l.open)+1) {
+		l.logLocked(who, l.known[who])
+		_ = c.conn.Close()
+		delete(l.open, c.conn)
+		return
+	}
+	c.who = who
+	l.known[who]++
 }
 
 // proveLocked ends that the connection counts for its address.

@@ -30,7 +30,7 @@ func (d *dialled) Close() error {
 func TestConnectionsHaveABound(t *testing.T) {
 	t.Parallel()
 	const here, there, next, neighbour = "192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1"
-	known := func(address string) string { return "known " + address } // its first request says who it is
+	known := func(address string) string { return "ci@" + address } // its first request says who it is
 	for name, tt := range map[string]struct {
 		connections []string
 		closed      []int // which of them, in the end
@@ -42,8 +42,10 @@ func TestConnectionsHaveABound(t *testing.T) {
 		"who is known stays": {[]string{known(here), here, here, here, here}, []int{1}},
 		"there is always one for the next address": {[]string{here, here, here, there, there, there, next, next,
 			"192.0.2.4:1", "192.0.2.5:1"}, []int{6, 9}},
+		"who is known has a share": {[]string{known(here), known(here), known(here), known(here), known(here), known(here),
+			known(here), known(there), "other@" + here}, []int{6, 7}},
 		"all have a bound": {[]string{known(here), known(here), known(here), known(here), known(here), known(here),
-			known(here), known(here), known(there)}, []int{8}},
+			"other@" + here, "other@" + here, "third@" + there}, []int{8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,12 +54,15 @@ func TestConnectionsHaveABound(t *testing.T) {
 			l.most = 8
 			var open []*dialled
 			for _, address := range tt.connections {
-				address, isKnown := strings.CutPrefix(address, "known ")
+				who, address, isKnown := strings.Cut(address, "@")
+				if !isKnown {
+					address = who
+				}
 				conn := &dialled{address: address}
 				ctx := l.begin(t.Context(), conn)
 				if isKnown {
-					Proven(ctx)
-					Proven(ctx)
+					Proven(ctx, who)
+					Proven(ctx, who)
 				}
 				open = append(open, conn)
 			}
@@ -74,6 +79,7 @@ func TestConnectionsHaveABound(t *testing.T) {
 				l.end(conn)
 			}
 			require.Empty(t, l.open)
+			require.Empty(t, l.known)
 			require.Empty(t, l.of, "nothing is kept of who has gone")
 		})
 	}

@@ -37,7 +37,7 @@ func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 			WriteByteTimeout: 20 * time.Second},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+key)) == 1 {
-				connlimit.Proven(r.Context())
+				connlimit.Proven(r.Context(), "")
 				proxy.ServeHTTP(w, r)
 				return
 			}

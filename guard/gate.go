@@ -175,7 +175,7 @@ func (g *Gate) admit(
 		return ctx, nil, err
 	}
 	if id.Known() || route.Policy.IsSession() {
-		connlimit.Proven(ctx)
+		connlimit.Proven(ctx, cmp.Or(group, client))
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {

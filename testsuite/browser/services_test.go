@@ -54,7 +54,7 @@ func TestServiceIsPromoted(t *testing.T) {
 }
 
 const idle = `{"job": "NAME", "type": "service", "cluster": "CLUSTER", "recovery": RECOVERY, "instances": {"count": 1,
-	"place": {"capabilities": [PLACE]}, "task": {"type": "exec", "payload": {"command": ["sh", "-c", "echo 'no <b>disk</b>' >&2; exit 4"]}}}}`
+	"place": {"capabilities": [PLACE]}, "task": {"type": "exec", "payload": {"command": ["sh", "-c", "sleep 2; echo 'no <b>disk</b>' >&2; exit 4"]}}}}`
 
 // TestInstancesThatDoNotRun sees on the page of each job why its instance does not run and what follows, and finds the
 // jobs from the problems of the first view. What an instance wrote stays text.

@@ -347,9 +347,16 @@ func (r *jobRun) through(step string, byTask map[string][]ran) (bool, int64) {
 		if j.key != step {
 			continue
 		}
+		newest := 0
 		for _, a := range byTask[j.id] {
-			result := j.task.Result
-			if result == nil || result.Attempt == a.number && result.PID == a.pid {
+			newest = max(newest, a.number)
+		}
+		for _, a := range byTask[j.id] {
+			counts := a.number == newest // it failed: an attempt before may end later, and nobody waits for it
+			if result := j.task.Result; result != nil {
+				counts = result.Attempt == a.number && result.PID == a.pid
+			}
+			if counts {
 				last = max(last, a.end)
 			}
 		}
