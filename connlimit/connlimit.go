@@ -111,7 +111,8 @@ func (l *Limit) logLocked(of string, theirs int) {
 	if now := time.Now(); now.Sub(l.logged) >= fullLogged {
 		l.logged = now
 		l.logger.Warn("Connections are closed: there are too many, of this client or of all",
-			zap.String("client", of), zap.Int("of_client", theirs), zap.Int("open", len(l.open)), zap.Int("most", l.most))
+			zap.String("client", of), zap.Int("of_client", theirs), zap.Int("open", len(l.open)),
+			zap.Int("most", l.most))
 	}
 }
 

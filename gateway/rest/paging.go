@@ -85,10 +85,10 @@ func Page[T any](items []T, token string, size int, key func(*T) string) (page [
 	return items[:size], SealToken(ByKey, []byte(key(&items[size-1]))), nil
 }
 
-// recordTakes is the memory that reading one record of a page takes, about: lists read more than they answer.
-const recordTakes = 16 << 10
+// recordTakes is the memory that reading one record takes, about, in bytes.
+const recordTakes = 8 << 10
 
-// ReservePage counts a page of records before it is read; see httpapi.Reserve.
+// ReservePage counts so many records at a time before they are read; see httpapi.Reserve.
 func ReservePage(ctx context.Context, size int) error {
 	return httpapi.Reserve(ctx, int64(size)*recordTakes)
 }

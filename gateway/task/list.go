@@ -116,11 +116,11 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
-	read, looks := h.Store.Tasks().Newest, in.PageSize
+	read, page := h.Store.Tasks().Newest, in.PageSize
 	if in.Text != "" {
-		read, looks = h.searched(in.Text), 2*searchedPage // Newest looks at twice as many
+		read, page = h.searched(in.Text), searchedPage
 	}
-	if err := rest.ReservePage(ctx, looks); err != nil {
+	if err := rest.ReservePage(ctx, 2*page); err != nil { // Newest looks at twice as many
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
