@@ -86,19 +86,17 @@ func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
 	if own == nil {
 		own = list.New()
 	}
-	full := free <= 0
-	if full || l.strangers > 0 && own.Len() >= min(l.strangers, free) {
+	switch {
+	case free <= 0:
 		l.logLocked(c.address, own.Len())
-	}
-	if full {
 		_ = conn.Close()
 		return ctx
-	}
-	for l.strangers > 0 && own.Len() >= min(l.strangers, free) {
+	case l.strangers > 0 && own.Len() >= min(l.strangers, free):
+		l.logLocked(c.address, own.Len())
 		oldest := own.Front().Value.(*connection)
 		_ = oldest.conn.Close()
 		delete(l.open, oldest.conn)
-		oldest.proveLocked()
+		oldest.leaveAddressLocked()
 	}
 	l.of[c.address] = own // it may just have lost its last
 	l.open[conn] = c
@@ -124,7 +122,7 @@ func (l *Limit) end(conn net.Conn) {
 		return
 	}
 	delete(l.open, conn)
-	c.proveLocked()
+	c.leaveAddressLocked()
 	if c.who == "" {
 		return
 	}
@@ -148,7 +146,7 @@ func Proven(ctx context.Context, who string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := c.among != nil
-	c.proveLocked()
+	c.leaveAddressLocked()
 	if !first || who == "" || l.strangers == 0 {
 		return
 	}
@@ -162,8 +160,8 @@ func Proven(ctx context.Context, who string) {
 	l.known[who]++
 }
 
-// proveLocked ends that the connection counts for its address.
-func (c *connection) proveLocked() {
+// leaveAddressLocked ends that the connection counts for its address.
+func (c *connection) leaveAddressLocked() {
 	if c.among == nil {
 		return
 	}
