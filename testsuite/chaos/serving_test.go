@@ -137,7 +137,12 @@ func (s *served) settle(ctx context.Context, t testing.TB, in *installation, lim
 	}
 	s.settled = monotonic()
 	if s.kind == jobs.Service {
-		s.problems = append(s.problems, s.found(in)...)
+		wrong := s.found(in)
+		// An agent whose connection broke a moment ago does not count as healthy until its next poll.
+		for soon := time.Now().Add(10 * time.Second); len(wrong) > 0 && time.Now().Before(soon) &&
+			pause(ctx, 50*time.Millisecond); wrong = s.found(in) {
+		}
+		s.problems = append(s.problems, wrong...)
 	}
 	_, _ = in.call(0, http.MethodPost, jobsPath+s.name+"/stop", map[string]any{"reason": "the end"}, nil)
 	if wrong := until(func(now []ran) string {
