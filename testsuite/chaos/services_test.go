@@ -163,9 +163,37 @@ func rollout(t *testing.T, g *stage) []string {
 	if _, problem := g.deployed(g.ctx, serviceJob, 4, 60*time.Second); problem != "" {
 		return []string{problem}
 	}
-	require.Eventually(t, func() bool {
+	// The restarted hub hears of a cancellation with the next attempt heartbeat, which is every 20 s.
+	for end := time.Now().Add(45 * time.Second); ; {
 		_, now := g.fewest(t, again)
-		return now == serviceCount
-	}, 20*time.Second, 50*time.Millisecond, "the old instances end")
-	return g.short(t, begun)
+		if now == serviceCount {
+			return g.short(t, begun)
+		}
+		if time.Now().After(end) || !pause(g.ctx, 50*time.Millisecond) {
+			return []string{fmt.Sprintf("%d of %d instances run after the rollout: %s", now, serviceCount, g.instances(t))}
+		}
+	}
+}
+
+// instances tells what became of the service's instances: their lines in the ledger, and their tasks.
+func (g *stage) instances(t *testing.T) string {
+	t.Helper()
+	lines, err := g.book.read()
+	require.NoError(t, err)
+	var told strings.Builder
+	shown := map[string]bool{}
+	for _, l := range lines {
+		if !strings.HasPrefix(l.Task, serviceJob+jobs.InstanceMark) {
+			continue
+		}
+		fmt.Fprintf(&told, "\n%+v", l)
+		if shown[l.Task] {
+			continue
+		}
+		shown[l.Task] = true
+		var task json.RawMessage
+		status, err := g.call(0, http.MethodGet, tasksPath+"/"+l.Task, nil, &task)
+		fmt.Fprintf(&told, "\n%d %v %s", status, err, task)
+	}
+	return told.String()
 }
