@@ -93,6 +93,7 @@ func newInternalTLS() (*internalTLS, error) {
 		server: &tls.Config{
 			MinVersion:   tls.VersionTLS13,
 			Certificates: own,
+			NextProtos:   []string{"h2"},
 			ClientCAs:    trusted,
 			ClientAuth:   tls.RequireAndVerifyClientCert,
 		},
@@ -105,14 +106,14 @@ func newInternalTLS() (*internalTLS, error) {
 	}, nil
 }
 
-// GetInternodeServerConfig implements encryption.TLSConfigProvider.
-func (t *internalTLS) GetInternodeServerConfig() (*tls.Config, error) { return t.server, nil }
+// GetInternodeServerConfig implements encryption.TLSConfigProvider. The services' listeners do TLS.
+func (t *internalTLS) GetInternodeServerConfig() (*tls.Config, error) { return nil, nil }
 
 // GetInternodeClientConfig implements encryption.TLSConfigProvider.
 func (t *internalTLS) GetInternodeClientConfig() (*tls.Config, error) { return t.client, nil }
 
-// GetFrontendServerConfig implements encryption.TLSConfigProvider.
-func (t *internalTLS) GetFrontendServerConfig() (*tls.Config, error) { return t.server, nil }
+// GetFrontendServerConfig implements encryption.TLSConfigProvider. The frontend's listener does TLS.
+func (t *internalTLS) GetFrontendServerConfig() (*tls.Config, error) { return nil, nil }
 
 // GetFrontendClientConfig implements encryption.TLSConfigProvider.
 func (t *internalTLS) GetFrontendClientConfig() (*tls.Config, error) { return nil, nil }

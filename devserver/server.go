@@ -153,6 +153,7 @@ func (s *Server) start(ctx context.Context, o Options, ports servicePorts) error
 }
 
 func newTemporal(conf *config.Config, o Options, internal *internalTLS) (temporal.Server, error) {
+	keepInside()
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for name, service := range conf.Services {
 		hosts[primitives.ServiceName(name)] = static.SingleLocalHost(
