@@ -79,7 +79,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		return nil
 	}
 	if r.stopping {
-		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
+		r.giveBack(a, 0)
 		return nil
 	}
 	var before *attempt
@@ -97,12 +97,11 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	}
 	if before != nil && before.state == protocol.RunningStuck {
 		// The two must not run side by side, and the older one may run for any time.
-		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token})
+		r.giveBack(a, 0)
 		return nil
 	}
 	if port := portInUse(a.Allocation); port != 0 {
-		r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token,
-			PortInUse: port})
+		r.giveBack(a, port)
 		return nil
 	}
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),

@@ -232,16 +232,27 @@ func (r *run) leaseOver() bool {
 	return r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
 }
 
-// inTime returns the assignments of an answer, or none when the answer took longer than the lease, as in a process that
-// was frozen: the hub may have given them to others. Without a lease it also leaves out fenced work. The next poll does
-// not list what was left out, so the hub knows that it never began.
+// inTime returns the assignments of an answer that may begin, and hands the others back: all when the answer took longer
+// than the lease, as in a process that was frozen, because the hub may have given them to others; and without a lease
+// fenced work.
 func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	late, over := r.session.lease > 0 && time.Since(answer.poll.sentAt) >= r.session.lease, r.leaseOver()
 	return slices.DeleteFunc(answer.polled.Assignments, func(a protocol.Assignment) bool {
-		return late || over && a.RetrySafety == fleet.Fenced
+		no := late || over && a.RetrySafety == fleet.Fenced
+		if no {
+			r.giveBack(a, 0)
+		}
+		return no
 	})
+}
+
+// giveBack returns an assignment that has not begun with the next poll. portInUse is a port of its allocation that another
+// process has, else 0. The mutex is held.
+func (r *run) giveBack(a protocol.Assignment, portInUse int) {
+	r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token,
+		PortInUse: portInUse})
 }
 
 // hasFenced reports whether fenced work runs. The mutex is held.

@@ -87,6 +87,8 @@ func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
 		hub.Assign(protocol.Assignment{TaskID: "t3", Type: "fenced", RetrySafety: fleet.Fenced})
 		pass(time.Minute)
 		require.Equal(t, 1, b.count(agent.EventLeaseExpired), "fenced work does not begin without a lease")
+		back := hub.WaitPoll("handed back", func(p protocol.Poll) bool { return len(p.Returned) == 1 })
+		require.Equal(t, "t3", back.Returned[0].TaskID)
 		hub.WithholdLease(false)
 		pass(10 * time.Second)
 		_, status = probe(t, b.agent, "/health")
@@ -177,10 +179,12 @@ func TestAssignmentsThatArriveAfterTheLeaseAreNotBegun(t *testing.T) {
 		one.RetrySafety = fleet.Fenced
 		pass(3 * time.Second)
 		hub.Assign(one, assign("t2", "free"))
-		<-fenced.started // the hub gave them out again, in an answer that came in time
+		back := hub.WaitPoll("handed back", func(p protocol.Poll) bool { return len(p.Returned) > 0 })
+		require.Len(t, back.Returned, 2)
+		require.Empty(t, back.Running)
+		hub.Assign(one, assign("t2", "free"))
+		<-fenced.started // this answer came in time
 		<-free.started
-		require.GreaterOrEqual(t, len(hub.Polls()), 2)
-		require.Empty(t, hub.Polls()[1].Running, "the hub was told that they were not begun")
 		require.Equal(t, 2, b.count(agent.EventAssigned))
 	})
 }

@@ -195,8 +195,14 @@ func (l *lane) poll() {
 	}
 }
 
+// errOutOfTouch means that the hub takes no work: its agents' leases run out, and so does its own.
+var errOutOfTouch = errors.New("the hub is out of touch with Temporal")
+
 func (l *lane) pollOnce(key string) (*workflowservice.PollActivityTaskQueueResponse, error) {
 	h := l.hub
+	if h.lease.OutOfTouch(time.Now()) {
+		return nil, errOutOfTouch
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.run), pollTimeout)
 	defer cancel()
 	task, err := h.service.PollActivityTaskQueue(ctx, &workflowservice.PollActivityTaskQueueRequest{

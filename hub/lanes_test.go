@@ -48,6 +48,20 @@ func TestBestAgentGetsTheTask(t *testing.T) {
 	})
 }
 
+// TestNoTaskIsTakenWithoutALease: agents without a lease hand fenced tasks back, so a hub that can give none would take
+// the same task again and again, until that is a dead letter.
+func TestNoTaskIsTakenWithoutALease(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.lease.Renewed(time.Now().Add(-time.Minute))
+		b.register("a", 2)
+		b.pass(10 * pollRetry)
+		require.Zero(t, b.open("lane/c"))
+		b.lease.Renewed(time.Now())
+		b.pass(pollRetry)
+		require.Equal(t, 2, b.open("lane/c"))
+	})
+}
+
 func TestLaneIsReleasedWithItsLastAgent(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)

@@ -141,6 +141,9 @@ func (l *Lease) RenewedAt() time.Time {
 // Fresh reports whether the hub may renew agents' leases.
 func (l *Lease) Fresh(now time.Time) bool { return now.Sub(l.RenewedAt()) <= fresh }
 
+// OutOfTouch reports whether the hub has had a lease, and may no longer renew agents' leases.
+func (l *Lease) OutOfTouch(now time.Time) bool { return l.Age(now) > fresh }
+
 // Age is how long ago Temporal last took the heartbeat of the lease; 0 before the first.
 func (l *Lease) Age(now time.Time) time.Duration {
 	at := l.RenewedAt()
