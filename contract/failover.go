@@ -82,6 +82,8 @@ type EvacuateInput struct {
 	Epoch    int64  `json:"epoch"`
 	Target   string `json:"target_agent_id,omitempty"`
 	Reason   string `json:"reason"`
+	// Roles are taken off it too: it has read that it has none any more, or is gone, before the answer.
+	Roles bool `json:"roles,omitempty"`
 	// KeepSystem leaves instances of jobs that have one on each agent.
 	KeepSystem bool `json:"keep_system,omitempty"`
 	// Moves are the only attempts to take off it, each for its own target; they may go on for a moment after the
@@ -100,8 +102,10 @@ type EvacuateResult struct {
 // Evacuated tells a cluster that an agent's work has stopped, so that its roles are free at once.
 type Evacuated struct {
 	AgentID string `json:"agent_id"`
-	Epoch   int64  `json:"epoch"`
-	Target  string `json:"target_agent_id,omitempty"`
+	// Hub is the one that took its roles off it.
+	Hub    string `json:"hub,omitempty"`
+	Epoch  int64  `json:"epoch"`
+	Target string `json:"target_agent_id,omitempty"`
 }
 
 // AwaitTransfersInput is the input of AwaitTransfersActivity.

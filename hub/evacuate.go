@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -30,16 +31,21 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 	if err != nil {
 		return contract.EvacuateResult{}, err
 	}
-	defer c.endEvacuation(s)
+	stopped := false
+	defer func() { c.endEvacuation(s, stopped) }()
 	var result contract.EvacuateResult
 	for _, a := range moving {
 		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 	}
 	limited, cancel := context.WithTimeout(ctx, evacuateLimit)
 	defer cancel()
-	switch err := lookEvery(limited, evacuateLook, func() (bool, error) { return c.evacuated(s, moving), nil }); {
+	var gone *temporal.ApplicationError
+	switch err := lookEvery(limited, evacuateLook, func() (bool, error) { return c.evacuated(s, moving) }); {
 	case err == nil:
+		stopped = true
 		return result, nil
+	case errors.As(err, &gone):
+		return result, gone
 	case ctx.Err() != nil: // the hub stops
 		return result, noSession()
 	}
@@ -57,6 +63,9 @@ func (c activities) beginEvacuation(in contract.EvacuateInput) (*session, []*att
 	s.evacuating = true
 	if c.hub.directives[s.cluster].Mode != fleet.ActiveActive {
 		in.Target = "" // roles decide who serves the lanes, and move too
+		if in.Roles {
+			c.hub.resignLocked(s)
+		}
 	}
 	c.hub.slotsChangedLocked(s)
 	var moving []*attempt
@@ -123,22 +132,35 @@ func (a *attempt) movable() bool {
 }
 
 // evacuated reports whether the session has none of these attempts any more: the agent no longer lists them, or is
-// gone.
-func (c activities) evacuated(s *session, moving []*attempt) bool {
+// gone. One that has resigned must have read so: of one that is gone the leases run on.
+func (c activities) evacuated(s *session, moving []*attempt) (bool, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	for _, a := range moving {
 		if s.attempts[a.attemptKey] == a {
-			return false
+			return false, nil
 		}
 	}
-	return true
+	switch {
+	case s.resigned == 0:
+		return true, nil
+	case s.gone:
+		return false, noSession()
+	}
+	return s.toldRoleLocked(), nil
 }
 
-func (c activities) endEvacuation(s *session) {
+// endEvacuation lets the agent have work again. If it did not stop, it keeps its roles; else its cluster gives them to
+// others.
+func (c activities) endEvacuation(s *session, stopped bool) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	s.evacuating = false
+	if !stopped && s.resigned != 0 && !s.gone {
+		s.resigned = 0
+		c.hub.serveLocked(s)
+		c.hub.sendRoleLocked(s)
+	}
 	c.hub.slotsChangedLocked(s)
 	c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
 }

@@ -56,7 +56,26 @@ func holds(d contract.Directive, queue string) bool {
 }
 
 func (s *session) leads(d contract.Directive) bool {
-	return d.Mode == fleet.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > s.epoch
+	return d.Mode == fleet.ActivePassive && d.Leader == s.agent && d.LeaderEpoch > max(s.epoch, s.resigned)
+}
+
+// resignLocked takes a session's roles off it until its cluster gives it new ones.
+func (h *Hub) resignLocked(s *session) {
+	d := h.directives[s.cluster]
+	for _, shard := range s.owns(d) {
+		s.resigned = max(s.resigned, d.Shards[shard].Epoch)
+	}
+	if s.leads(d) {
+		s.resigned = d.LeaderEpoch
+	}
+	h.serveLocked(s)
+	h.sendRoleLocked(s)
+}
+
+// toldRoleLocked reports whether the agent has read its newest role.
+func (s *session) toldRoleLocked() bool {
+	unread := func(c protocol.Command) bool { return c.Type == protocol.CommandRole }
+	return !slices.ContainsFunc(s.commands, unread) && !slices.ContainsFunc(s.told, unread)
 }
 
 func (s *session) owns(d contract.Directive) []int {
@@ -65,7 +84,7 @@ func (s *session) owns(d contract.Directive) []int {
 	}
 	var shards []int
 	for i, owner := range d.Shards {
-		if owner.Owner == s.agent && owner.Epoch > s.epoch {
+		if owner.Owner == s.agent && owner.Epoch > max(s.epoch, s.resigned) {
 			shards = append(shards, i)
 		}
 	}

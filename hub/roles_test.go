@@ -44,6 +44,49 @@ func TestLanesOf(t *testing.T) {
 	}
 }
 
+// TestEvacuatedLeaderHasReadIt has a failover by hand take the leadership off an agent: the next leader is elected at
+// once, so the hub answers only when the agent no longer acts as the leader.
+func TestEvacuatedLeaderHasReadIt(t *testing.T) {
+	answered := func(sequence int64) func(*protocol.Poll) {
+		return func(p *protocol.Poll) { p.Answered = &sequence }
+	}
+	for name, tt := range map[string]struct {
+		after   func(b *bench, a *peer) // it was told
+		stopped bool                    // the evacuation succeeds
+		role    fleet.Role              // that it is told at the end; empty: none
+	}{
+		"it reads it":            {func(_ *bench, a *peer) { a.poll(answered(2)) }, true, ""},
+		"its answer is lost":     {func(_ *bench, a *peer) { a.poll(answered(1)) }, false, fleet.RoleLeader},
+		"it is gone":             {func(b *bench, a *peer) { a.hangUp(); b.pass(time.Minute) }, false, ""},
+		"it does not poll again": {func(*bench, *peer) {}, false, fleet.RoleLeader},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive, Leader: "a",
+					LeaderEpoch: 10, Standbys: []string{"b"}}
+				a := b.register("a", 2)
+				require.Equal(t, fleet.RoleLeader, (<-a.poll()).Commands[0].Role)
+				s, moving, err := b.activities.beginEvacuation(contract.EvacuateInput{AgentID: "a",
+					Instance: a.claims.Instance, Epoch: a.claims.Epoch, Roles: true})
+				require.NoError(t, err)
+				done, err := b.activities.evacuated(s, moving)
+				require.NoError(t, err)
+				require.False(t, done, "it has not read yet that it does not lead")
+				require.Equal(t, fleet.RoleMember, (<-a.poll()).Commands[0].Role)
+				tt.after(b, a)
+				b.pass(0)
+				done, err = b.activities.evacuated(s, moving)
+				require.Equal(t, tt.stopped, done && err == nil)
+				b.activities.endEvacuation(s, done)
+				if tt.role != "" {
+					commands := (<-a.poll()).Commands
+					require.Equal(t, tt.role, commands[len(commands)-1].Role, "it still leads")
+				}
+			})
+		})
+	}
+}
+
 func TestNewerDirectiveMovesLanes(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		lead := func(version int64, leader string, epoch int64) contract.Directive {

@@ -48,6 +48,7 @@ type session struct {
 	unjudged       bool      // lost or suspect, and its cluster has not judged that yet
 	reprieve       time.Time // until when a session that the brake held may still come back
 	evacuating     bool      // a failover by hand is taking its work off it
+	resigned       int64     // it has lost its roles of this epoch and of older ones to a failover by hand
 	leavingUntil   time.Time // a drain wants its instances of services elsewhere
 	relieved       time.Time // until then it gets nothing new: a rebalance moved tasks off it
 	cordonedUntil  int64     // directives of this version or newer decide alone whether it is cordoned

@@ -98,12 +98,12 @@ func evacuate(ctx workflow.Context, in contract.FailoverInput) (contract.Evacuat
 	})
 	result, err := contract.EvacuateActivity.Execute(hubCtx,
 		contract.EvacuateInput{AgentID: in.FailedAgent, Instance: in.Instance, Epoch: in.Epoch, Target: in.Target,
-			Reason: in.Reason}).Get(ctx)
+			Reason: in.Reason, Roles: true}).Get(ctx)
 	if err != nil {
 		return result, err
 	}
 	return result, contract.EvacuatedSignal.SendFrom(ctx, contract.ClusterWorkflowID(in.Cluster), "",
-		contract.Evacuated{AgentID: in.FailedAgent, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
+		contract.Evacuated{AgentID: in.FailedAgent, Hub: in.Hub, Epoch: in.Epoch, Target: in.Target}).Get(ctx, nil)
 }
 
 // awaitTransfers waits until other agents have the tasks and roles.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -99,7 +100,11 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	if member == nil || member.Epoch != done.Epoch {
 		return
 	}
-	r.roles.vacate(done.AgentID, 0, now)
+	var lease time.Duration
+	if done.Hub != "" && done.Hub != member.Hub { // the hub that it has gone to has given it its roles again
+		lease = r.state.Config.RoleLease.Std()
+	}
+	r.roles.vacate(done.AgentID, lease, now)
 	if r.state.Config.ReplicationMode == fleet.Sharded && r.byStrategy(ctx) {
 		member.Relieved = true
 	}

@@ -119,6 +119,29 @@ func TestClusterNamesNoTargetWithoutARole(t *testing.T) {
 	}
 }
 
+// An evacuated leader's role is free at once, unless the agent has gone to another hub meanwhile, where it leads again
+// until its lease runs out.
+func TestClusterWaitsForALeaderThatMovedHubs(t *testing.T) {
+	t.Parallel()
+	for hub, soon := range map[string]string{"h1": "b", "h2": ""} {
+		t.Run(hub, func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
+			run.at(2*time.Second, func() {
+				require.Equal(t, "a", run.view(t).Leader)
+				run.SignalWorkflow(contract.EvacuatedSignal.Name,
+					contract.Evacuated{AgentID: "a", Hub: hub, Epoch: 1, Target: "b"})
+			})
+			run.at(2*time.Second+100*time.Millisecond, func() { require.Equal(t, soon, run.view(t).Leader) })
+			run.at(10*time.Second, func() { require.Equal(t, "b", run.view(t).Leader) })
+			run.deleteAt(20 * time.Second)
+			run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+			require.NoError(t, run.GetWorkflowError())
+		})
+	}
+}
+
 // A failover by hand of a shard owner leaves it without shards until a rebalance.
 func TestClusterShardsStayAway(t *testing.T) {
 	t.Parallel()
