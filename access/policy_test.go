@@ -97,4 +97,9 @@ func TestTargetsAreBounded(t *testing.T) {
 	access.Touch(t.Context(), "nowhere", "v")
 	require.Len(t, targets.Names(), 16)
 	require.Len(t, targets.Names()["id"], 128)
+	for sent, written := range map[string]string{
+		"acme:web-1.a_b": "acme:web-1.a_b", "a\x01\"\\\x00b": "a????b", "<b>&\u2028\xff": "?b????", "two words": "two?words",
+	} {
+		require.Equal(t, written, access.NewTargets(map[string]string{"id": sent}).Names()["id"])
+	}
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 )
 
@@ -25,7 +26,7 @@ func NewTargets(path map[string]string) *Targets {
 }
 
 func (t *Targets) add(kind, name string) {
-	name = Redact(name) // somebody may send a token where an id belongs
+	name = strings.Map(plain, Redact(name)) // somebody may send a token where an id belongs
 	if len(name) > maxTarget {
 		name = name[:maxTarget]
 	}
@@ -34,6 +35,14 @@ func (t *Targets) add(kind, name string) {
 	if len(t.names) < 16 {
 		t.names[kind] = name
 	}
+}
+
+// plain has a question mark for what no id has: in JSON such a letter may take six bytes. Redact's "…" stays.
+func plain(r rune) rune {
+	if r != '…' && (r <= ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)) {
+		return '?'
+	}
+	return r
 }
 
 // Names are the targets by what they are.

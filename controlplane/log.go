@@ -36,16 +36,47 @@ func ForSDK(l *zap.Logger) log.Logger {
 	return sdkLog{l.Named("temporal-sdk").WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Sugar()}
 }
 
-// LogFile drops what is written after it was closed: parts that could not be stopped in time may go on for a moment.
+// maxLog bounds a LogFile, in bytes: it may share the disk with the database. As many are kept from before it.
+const maxLog = 64 << 20
+
+// LogFile drops what is written after it was closed: parts that could not be stopped in time may go on for a moment. A
+// full one is renamed to end in ".1", in place of the one before, and begins anew.
 type LogFile struct {
+	path string
+	most int64
+
 	mu   sync.Mutex
 	file *os.File // nil once closed
+	size int64
 }
 
 // OpenLog appends to a file.
 func OpenLog(path string) (*LogFile, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &LogFile{file: file}, err
+	l := &LogFile{path: path, most: maxLog}
+	return l, l.open()
+}
+
+func (l *LogFile) open() error {
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return err
+	}
+	l.file, l.size = file, info.Size()
+	return nil
+}
+
+// turnLocked begins the file anew. Where that fails, the old one goes on until it is as large once more.
+func (l *LogFile) turnLocked() {
+	old := l.file
+	l.size = 0
+	if os.Rename(l.path, l.path+".1") == nil && l.open() == nil {
+		_ = old.Close()
+	}
 }
 
 // Write implements io.Writer.
@@ -55,7 +86,12 @@ func (l *LogFile) Write(p []byte) (int, error) {
 	if l.file == nil {
 		return len(p), nil
 	}
-	return l.file.Write(p)
+	if l.size > 0 && l.size+int64(len(p)) > l.most {
+		l.turnLocked()
+	}
+	n, err := l.file.Write(p)
+	l.size += int64(n)
+	return n, err
 }
 
 // Close drops what is written from now on.

@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in
@@ -51,11 +52,29 @@ func outcomeOf(method string, status int, begun bool) string {
 	return "failed"
 }
 
+// LeftOut is the line that says how many lines about requests without a credential were not written.
+type LeftOut struct {
+	Time    time.Time `json:"time"`
+	Outcome string    `json:"outcome"` // left_out
+	LeftOut int       `json:"left_out"`
+}
+
+const (
+	// strangersRate and strangersBurst bound the lines about requests without a credential, a second and in a burst, of
+	// all addresses together: anybody can cause them, and one host may have millions of addresses.
+	strangersRate  = 1.0
+	strangersBurst = 1000
+	// leftOutSaid is how long those beyond are counted before a line says how many they were.
+	leftOutSaid = time.Minute
+)
+
 // Audit writes the audit log.
 type Audit struct {
-	mu     sync.Mutex
-	out    io.WriteCloser
-	logger *zap.Logger
+	mu        sync.Mutex
+	out       io.WriteCloser
+	logger    *zap.Logger
+	strangers *ratelimit.Limiter
+	leftOut   int // lines, since the last LeftOut
 }
 
 // OpenAudit opens the log: "log" is the process's own, "off" none, anything else a file that is appended to.
@@ -64,18 +83,27 @@ func OpenAudit(destination string, logger *zap.Logger) (*Audit, error) {
 	case "off":
 		return nil, nil
 	case "log", "":
-		return &Audit{logger: logger.Named("audit")}, nil
+		return newAudit(nil, logger.Named("audit")), nil
 	}
 	file, err := os.OpenFile(destination, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
-	return &Audit{out: file, logger: logger}, nil
+	return newAudit(file, logger), nil
+}
+
+// newAudit makes one that writes to out, or to logger if that is nil.
+func newAudit(out io.WriteCloser, logger *zap.Logger) *Audit {
+	return &Audit{out: out, logger: logger, strangers: ratelimit.New(strangersRate, strangersBurst)}
 }
 
 // Close ends it. A nil Audit is fine.
 func (a *Audit) Close() error {
-	if a == nil || a.out == nil {
+	if a == nil {
+		return nil
+	}
+	a.sayLeftOut()
+	if a.out == nil {
 		return nil
 	}
 	a.mu.Lock()
@@ -83,23 +111,52 @@ func (a *Audit) Close() error {
 	return a.out.Close()
 }
 
-// write adds a line. What was done is done when that fails, so it is only said.
+// write adds a line about somebody with a credential.
 func (a *Audit) write(e *Entry) {
-	if a == nil {
-		return
+	if a != nil {
+		a.add(e.Outcome, e)
 	}
+}
+
+// writeStranger adds a line about somebody without one, unless there are too many of them.
+func (a *Audit) writeStranger(e *Entry, now time.Time) {
+	switch {
+	case a == nil:
+	case a.strangers.Take("all", 1, now) == 0:
+		a.add(e.Outcome, e)
+	default:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.leftOut++; a.leftOut == 1 {
+			time.AfterFunc(leftOutSaid, a.sayLeftOut)
+		}
+	}
+}
+
+func (a *Audit) sayLeftOut() {
+	a.mu.Lock()
+	said := LeftOut{Time: time.Now().UTC(), Outcome: "left_out", LeftOut: a.leftOut}
+	a.leftOut = 0
+	a.mu.Unlock()
+	if said.LeftOut > 0 {
+		a.add(said.Outcome, &said)
+	}
+}
+
+// add writes a line. What was done is done when that fails, so it is only said.
+func (a *Audit) add(outcome string, entry any) {
 	if a.out == nil {
-		a.logger.Info(e.Outcome, zap.Any("audit", e))
+		a.logger.Info(outcome, zap.Any("audit", entry))
 		return
 	}
-	line, err := json.Marshal(e)
+	line, err := json.Marshal(entry)
 	if err == nil {
 		a.mu.Lock()
 		_, err = a.out.Write(append(line, '\n'))
 		a.mu.Unlock()
 	}
 	if err != nil {
-		a.logger.Error("The audit log could not be written", zap.Error(err), zap.Any("audit", e))
+		a.logger.Error("The audit log could not be written", zap.Error(err), zap.Any("audit", entry))
 	}
 }
 

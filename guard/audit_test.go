@@ -5,10 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -88,6 +93,79 @@ func TestEveryChangeIsWrittenDown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	require.NoError(t, audit.Close())
+}
+
+// TestStrangersDoNotFillTheDisk has requests without a credential from very many addresses, as long as they can be.
+func TestStrangersDoNotFillTheDisk(t *testing.T) {
+	t.Parallel()
+	odd := strings.Repeat("%01", 128)
+	for name, c := range map[string]struct{ method, path, body string }{
+		"refused":              {http.MethodPost, "/runs/" + odd + "/steps/" + odd, ""},
+		"a wrong sign-in":      {http.MethodPost, "/api/v1/session", `{"token":"guess"}`},
+		"an odd sign-in":       {http.MethodPost, "/api/v1/session", `{`},
+		"out of no session":    {http.MethodDelete, "/api/v1/session", ""},
+		"an agent's, made up":  {http.MethodPost, "/agents/" + odd, ""},
+		"with another's proof": {http.MethodPut, "/agents/" + odd, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "audit.jsonl")
+				audit, err := OpenAudit(file, zap.NewNop())
+				require.NoError(t, err)
+				const admin = "0123456789-the-first-admin-token-0123"
+				g := New(Options{Tokens: newShelf().read, AdminToken: admin, Audit: audit, Rate: DefaultRate, Burst: DefaultBurst})
+				api := httpapi.New(httpapi.Options{Gate: g})
+				RegisterSession(api.API(), g)
+				good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+				api.Handle(access.Operate, http.MethodPost, "/runs/{run}/steps/{step}", good)
+				api.Handle(access.Session, http.MethodPost, "/agents/{id}", good)
+				api.Handle(access.Join, http.MethodPut, "/agents/{id}", good)
+				ask := func(method, path, body, token string, from int) {
+					r := httptest.NewRequest(method, path, strings.NewReader(body))
+					r.RemoteAddr = fmt.Sprintf("127.1.%d.%d:65535", from>>8, from&255)
+					r.Header.Set("Content-Type", "application/json")
+					r.Header.Set(httpapi.RequestIDHeader, strings.Repeat("x", 128))
+					if token != "" {
+						r.Header.Set("Authorization", "Bearer "+token)
+					}
+					api.Handler().ServeHTTP(httptest.NewRecorder(), r)
+				}
+				const flood, beyond = strangersBurst + 500, 500
+				for i := range flood {
+					ask(c.method, c.path, c.body, "", i)
+				}
+				list, text := entries(t, file)
+				require.Len(t, list, strangersBurst)
+				require.Less(t, len(text), strangersBurst*1024, "the lines are short: %s", text[:2048])
+
+				ask(http.MethodPost, "/runs/r/steps/s", "", admin, 1)
+				ask(http.MethodPost, "/api/v1/session", `{"token":"`+admin+`"}`, "", 2)
+				list, _ = entries(t, file)
+				require.Len(t, list, strangersBurst+2, "what those with a credential do is always written")
+				require.Equal(t, []string{"done", "done"}, []string{list[strangersBurst].Outcome, list[strangersBurst+1].Outcome})
+
+				time.Sleep(leftOutSaid) // of the bubble's clock
+				synctest.Wait()
+				_, text = entries(t, file)
+				lines := strings.Split(strings.TrimSpace(text), "\n")
+				var said LeftOut
+				require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &said))
+				require.Equal(t, LeftOut{Time: said.Time, Outcome: "left_out", LeftOut: beyond}, said)
+				require.Len(t, lines, strangersBurst+3)
+
+				ask(c.method, c.path, c.body, "", 3)
+				list, _ = entries(t, file)
+				require.Len(t, list, strangersBurst+4, "there is room again")
+				for i := range flood {
+					ask(c.method, c.path, c.body, "", i)
+				}
+				require.NoError(t, audit.Close())
+				_, text = entries(t, file)
+				require.Contains(t, text[len(text)-100:], `"outcome":"left_out"`, "it is said at the end too")
+			})
+		})
+	}
 }
 
 // TestWhatMayStandHasNotFailed has answers to requests whose client may have left, or that Temporal was slow with.

@@ -251,7 +251,8 @@ func refusal(p access.Policy, id *access.Identity) error {
 }
 
 // finish writes the audit log: every change, every refusal for want of a right, and if asked what people and programs
-// read. What agents report all day is the work itself and is not written; that an agent registered is.
+// read. What agents report all day is the work itself and is not written; that an agent registered is. Of what people
+// without a credential cause, it has a part.
 func (g *Gate) finish(
 	r *http.Request, route httpapi.Route, id *access.Identity, targets *access.Targets, at time.Time, status int,
 	begun bool,
@@ -265,11 +266,15 @@ func (g *Gate) finish(
 		return
 	}
 	if status == http.StatusForbidden && route.Policy.IsSession() &&
-		g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, at) > 0 {
+		g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now()) > 0 {
 		return
 	}
 	entry := entryOf(r, route, id, at, status, begun)
 	entry.Target = targets.Names()
+	if signedIn := status < http.StatusBadRequest && len(entry.Target) > 0; !id.Known() && !signedIn {
+		g.audit.writeStranger(entry, g.now())
+		return
+	}
 	g.audit.write(entry)
 }
 

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -104,7 +102,6 @@ func (g *Gate) record(ctx context.Context, id string, anew bool) (access.Record,
 	}
 	record, _, err := g.tokens.find(ctx, id, anew)
 	if err != nil {
-		g.logger.Warn("A token cannot be looked up", zap.String("id", id), zap.Error(err))
 		return access.Record{}, httpapi.Problem(protocol.CodeUnavailable,
 			"it cannot be told now whether this token is good: Temporal does not answer; try again")
 	}

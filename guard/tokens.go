@@ -145,6 +145,7 @@ func (d *directory) refresh(ctx context.Context, gap time.Duration) {
 	close(reading)
 	if err != nil {
 		d.triedAt = d.now()
+		d.logger.Warn("The tokens cannot be read", zap.Error(err)) // here, and not for each request that asks for one
 		return
 	}
 	d.ended = ended

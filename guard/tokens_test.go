@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/protocol"
@@ -143,4 +145,23 @@ func TestManyRequestsWaitForOneReading(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, make([]string, 20), codes)
 	require.Equal(t, 1, s.count())
+}
+
+// TestTokensThatCannotBeReadAreSaidOnceInAWhile has strangers ask with made-up tokens while Temporal is away.
+func TestTokensThatCannotBeReadAreSaidOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	s := newShelf()
+	made, _ := newShelf().add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	g := s.gate(Options{Logger: zap.New(core), Rate: DefaultRate, Burst: DefaultBurst})
+	s.set(errAway)
+	for range 100 {
+		_, code := ask(t, g, access.View, request(http.MethodGet, made))
+		require.Equal(t, protocol.CodeUnavailable, code)
+	}
+	require.Equal(t, 1, logs.Len())
+	s.pass(tokensRetry)
+	_, code := ask(t, g, access.View, request(http.MethodGet, made))
+	require.Equal(t, protocol.CodeUnavailable, code)
+	require.Equal(t, 2, logs.FilterMessage("The tokens cannot be read").Len())
 }
