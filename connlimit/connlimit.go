@@ -4,6 +4,7 @@ package connlimit
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,9 @@ import (
 const (
 	// maxConnections bounds the connections of a server; a low limit of open files bounds them further.
 	maxConnections = 65_536
+	// strangersShare is the part of a server's connections that all strangers together may have. So those on several
+	// ports of a process together leave it files.
+	strangersShare = 3
 	// fullLogged spaces the lines of the log about connections that were refused.
 	fullLogged = time.Minute
 	// refusals is how many refusals a connection gets, and refusedFor how long after the first it is open.
@@ -26,24 +30,27 @@ const (
 // Limit bounds the connections of a server. Those beyond are closed: so those that agents have stay, and the process
 // has files for its own work.
 type Limit struct {
-	most      int
-	strangers int // of one address; 0: no bound
-	logger    *zap.Logger
+	most         int
+	strangers    int // of one address; 0: no bound
+	allStrangers int
+	logger       *zap.Logger
 
-	mu     sync.Mutex
-	open   map[net.Conn]*connection
-	of     map[string]*list.List // strangers' connections by address, the oldest first
-	known  map[string]int        // connections of those who have proven who they are
-	logged time.Time
+	mu       sync.Mutex
+	open     map[net.Conn]*connection
+	unproven *crowd         // strangers' connections
+	known    map[string]int // connections of those who have proven who they are
+	begun    int            // connections so far
+	logged   time.Time
 }
 
 // connection is one that counts.
 type connection struct {
 	limit   *Limit
 	conn    net.Conn
-	address string
-	among   *list.Element // of the strangers' connections of its address; nil: it no longer counts there
-	who     string        // that it counts for; empty: nobody
+	number  int
+	among   *crowd // strangers' connections of its address; nil: it no longer counts there
+	place   *list.Element
+	who     string // that it counts for; empty: nobody
 	refused int
 }
 
@@ -52,8 +59,9 @@ type connectionKey struct{}
 // New makes the limit of one server. strangers is how many connections one address may have on which nobody has proven
 // yet who they are; 0: it has no bound of its own, as where only this machine can reach the server.
 func New(strangers int, logger *zap.Logger) *Limit {
-	return &Limit{most: mostConnections(), strangers: strangers, logger: logger, open: map[net.Conn]*connection{},
-		of: map[string]*list.List{}, known: map[string]int{}}
+	most := mostConnections()
+	return &Limit{most: most, strangers: strangers, allStrangers: most / strangersShare, logger: logger,
+		open: map[net.Conn]*connection{}, unproven: newCrowd(nil, ""), known: map[string]int{}}
 }
 
 // Apply counts a server's connections. The server's own hooks must be set before.
@@ -75,33 +83,45 @@ func (l *Limit) Apply(s *http.Server) {
 	}
 }
 
-// begin counts a connection, or closes it where there is no room for any. An address may have as many as are then still
-// free, so that there is always one for the next address. Beyond that its oldest connection makes room: who can prove
-// who they are does so at once, and is not kept out by those who only hold connections.
+// begin counts a connection. Where there are too many, one makes room for it: of its address the oldest stranger, of
+// all the oldest of the address that has most, in the network that has most. Who can prove who they are does so at
+// once, and is not kept out by those who only hold connections, from however many addresses.
 func (l *Limit) begin(ctx context.Context, conn net.Conn) context.Context {
-	c := &connection{limit: l, conn: conn, address: AddressKey(conn.RemoteAddr().String())}
+	remote := conn.RemoteAddr().String()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	free, own := l.most-len(l.open), l.of[c.address]
-	if own == nil {
-		own = list.New()
-	}
-	switch {
-	case free <= 0:
-		l.logLocked(c.address, own.Len())
-		_ = conn.Close()
-		return ctx
-	case l.strangers > 0 && own.Len() >= min(l.strangers, free):
-		l.logLocked(c.address, own.Len())
-		oldest := own.Front().Value.(*connection)
-		_ = oldest.conn.Close()
-		delete(l.open, oldest.conn)
-		oldest.leaveAddressLocked()
-	}
-	l.of[c.address] = own // it may just have lost its last
+	l.begun++
+	c := &connection{limit: l, conn: conn, number: l.begun}
 	l.open[conn] = c
-	c.among = own.PushBack(c)
+	own := l.unproven.part(networkKey(remote)).part(AddressKey(remote))
+	own.add(c)
+	full, over := len(l.open) > l.most, c
+	switch {
+	case l.strangers > 0 && own.size > l.strangers:
+		over = own.next()
+	case l.strangers > 0 && (full || l.unproven.size > l.allStrangers):
+		over = l.unproven.next() // the new one, if all others are known
+	case !full:
+		return context.WithValue(ctx, connectionKey{}, c)
+	}
+	l.logLocked(over.among.name, over.among.size)
+	over.closeLocked()
 	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// closeLocked ends a connection that counts for nobody.
+func (c *connection) closeLocked() {
+	shut(c.conn)
+	delete(c.limit.open, c.conn)
+	c.leaveAddressLocked()
+}
+
+// shut closes a connection at once. TLS would first say so, and wait for a client that does not read.
+func shut(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	_ = conn.Close()
 }
 
 // logLocked says that connections are closed, once in a while.
@@ -150,10 +170,9 @@ func Proven(ctx context.Context, who string) {
 	if !first || who == "" || l.strangers == 0 {
 		return
 	}
-	if l.known[who] >= knownShare*(l.most-len(l.open)+1) {
+	if l.known[who] >= knownShare*(l.most-(len(l.open)-l.unproven.size)+1) { // strangers make room
 		l.logLocked(who, l.known[who])
-		_ = c.conn.Close()
-		delete(l.open, c.conn)
+		c.closeLocked()
 		return
 	}
 	c.who = who
@@ -162,14 +181,8 @@ func Proven(ctx context.Context, who string) {
 
 // leaveAddressLocked ends that the connection counts for its address.
 func (c *connection) leaveAddressLocked() {
-	if c.among == nil {
-		return
-	}
-	own := c.limit.of[c.address]
-	own.Remove(c.among)
-	c.among = nil
-	if own.Len() == 0 {
-		delete(c.limit.of, c.address)
+	if c.among != nil {
+		c.among.remove(c)
 	}
 }
 
@@ -186,29 +199,37 @@ func Refused(ctx context.Context) bool {
 	c.limit.mu.Unlock()
 	switch {
 	case refused > refusals:
-		_ = c.conn.Close()
+		shut(c.conn)
 		return false
 	case refused == 1:
-		time.AfterFunc(refusedFor, func() { _ = c.conn.Close() })
+		time.AfterFunc(refusedFor, func() { shut(c.conn) })
 	}
 	return true
 }
 
 // AddressKey is who a request without a token is counted as: its address, of which an IPv6 host has many.
-func AddressKey(remote string) string {
+func AddressKey(remote string) string { return "address " + networkOf(remote, 32, 64) }
+
+// networkKey is the network of an address. Whoever has many addresses mostly has them there.
+func networkKey(remote string) string { return networkOf(remote, 24, 48) }
+
+// networkOf is what the first bits of an IPv4 or an IPv6 address name.
+func networkOf(remote string, v4, v6 int) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		host = remote
 	}
 	address, err := netip.ParseAddr(host)
 	if err != nil {
-		return "address " + host
+		return host
 	}
 	address = address.Unmap().WithZone("")
+	bits := v4
 	if address.Is6() {
-		if prefix, err := address.Prefix(64); err == nil {
-			return "address " + prefix.String()
-		}
+		bits = v6
 	}
-	return "address " + address.String()
+	if prefix, err := address.Prefix(bits); err == nil && !prefix.IsSingleIP() {
+		return prefix.String()
+	}
+	return address.String()
 }
