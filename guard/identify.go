@@ -44,8 +44,14 @@ func (g *Gate) identify(r *http.Request, anew bool) (access.Identity, proof, err
 		return id, proof{token: record.ID, digest: printOf(&record), session: &claims}, nil
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		id, _ := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])
-		return id, proof{}, nil
+		id, known := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])
+		switch {
+		case !known:
+			return id, proof{}, nil
+		case !certified(r, g.now()):
+			return access.Identity{}, proof{}, errCertificateGone
+		}
+		return id, proof{certificate: r}, nil
 	}
 	return access.Identity{}, proof{}, nil
 }
@@ -167,15 +173,23 @@ const heldLook = time.Second
 var errTokenGone = httpapi.Problem(protocol.CodeUnauthorized,
 	"the token was revoked, or its time is over: ask an admin for another")
 
-// proof is what an identity rests on: a token, until it or the browser's session ends.
+var errCertificateGone = httpapi.Problem(protocol.CodeUnauthorized,
+	"the client certificate has expired, or its authority is no longer trusted: connect anew with another")
+
+// proof is what an identity rests on: a token, until it or the browser's session ends, or a client certificate.
 type proof struct {
 	token   string // its id; empty: none that can end
 	digest  string
 	session *sessionClaims // nil: there is none
+	// certificate is the request that has come with a client certificate; nil: it is none.
+	certificate *http.Request
 }
 
 // holds reports whether the proof is still one. While nobody can tell, it is.
 func (g *Gate) holds(ctx context.Context, p proof) bool {
+	if p.certificate != nil {
+		return certified(p.certificate, g.now())
+	}
 	if p.session != nil && !g.now().Before(p.session.expires()) {
 		return false
 	}
@@ -193,7 +207,11 @@ type held struct {
 
 // whileGood is a context that ends with the proof. stop must be called when the request has been answered.
 func (g *Gate) whileGood(ctx context.Context, p proof) (_ context.Context, stop func()) {
-	if p.token == "" {
+	gone := errTokenGone
+	switch {
+	case p.certificate != nil:
+		gone = errCertificateGone
+	case p.token == "":
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -209,7 +227,7 @@ func (g *Gate) whileGood(ctx context.Context, p proof) (_ context.Context, stop 
 		case good:
 			h.timer.Reset(heldLook)
 		default:
-			cancel(errTokenGone)
+			cancel(gone)
 		}
 	})
 	return ctx, func() {

@@ -2,8 +2,10 @@ package guard
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -23,7 +25,7 @@ type TLSFiles struct {
 	RequireClient bool
 }
 
-// tlsLook is how often the files are looked at, at most; a handshake looks.
+// tlsLook is how often the files are looked at, at most; a handshake looks, and a request with a client certificate.
 const tlsLook = time.Second
 
 // ServerTLS reads the files, and reads them again when they change. While what is there cannot be used, as half-written
@@ -104,4 +106,34 @@ func (r *tlsReload) fileState() string {
 		}
 	}
 	return state
+}
+
+// certified reports whether a handshake would take the client certificate of a request now. The one that did may be
+// long ago: a connection lives as long as both sides like.
+func certified(r *http.Request, now time.Time) bool {
+	roots := authorities(r)
+	if roots == nil {
+		return false
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, between := range r.TLS.PeerCertificates[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	_, err := r.TLS.PeerCertificates[0].Verify(options)
+	return err == nil
+}
+
+// authorities are those whose client certificates the server of a request takes now; nil: none. They are in the
+// settings that ServerTLS has made.
+func authorities(r *http.Request) *x509.CertPool {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil || server.TLSConfig == nil || server.TLSConfig.GetConfigForClient == nil {
+		return nil
+	}
+	config, err := server.TLSConfig.GetConfigForClient(nil)
+	if err != nil {
+		return nil
+	}
+	return config.ClientCAs
 }

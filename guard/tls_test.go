@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,12 +9,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +95,11 @@ func serveTLS(t *testing.T, files TLSFiles, g *Gate) string {
 		id := access.From(r.Context())
 		_, _ = w.Write([]byte(string(id.Kind) + " " + id.ID))
 	}))
+	api.Handle(access.Operate, http.MethodGet, "/wait", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		_, _ = w.Write([]byte(context.Cause(r.Context()).Error()))
+	}))
 	server := api.HTTPServer()
 	server.TLSConfig = config
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -157,6 +165,7 @@ func TestClientCertificates(t *testing.T) {
 		dir, "strangers")
 	certificate, key := servers.issue(t, dir, "mainstay.example", 1)
 	s := newShelf()
+	s.now = time.Now() // as the handshake's
 	g := s.gate(Options{Certificates: []Certificate{
 		{Subject: "ops.example", Role: access.Operator}, {Subject: "look.example", Role: access.Viewer},
 		{Subject: "agents.example", Joins: true, Cluster: "build"},
@@ -212,6 +221,64 @@ func TestClientCertificates(t *testing.T) {
 	require.NoError(t, err)
 	_, _, _, err = get(t, url, old)
 	require.Error(t, err, "TLS below 1.2")
+}
+
+// TestAnOpenConnectionEndsWithItsCertificate has a connection with requests, and one with a stream, outlive what their
+// certificate rests on.
+func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
+	t.Parallel()
+	for name, happens := range map[string]func(t *testing.T, s *shelf, clients, others *authority){
+		"it expires": func(_ *testing.T, s *shelf, _, _ *authority) { s.pass(2 * time.Hour) },
+		"its authority is taken out": func(t *testing.T, _ *shelf, clients, others *authority) {
+			t.Helper()
+			writePEM(t, clients.file, "CERTIFICATE", others.certificate.Raw)
+			later := time.Now().Add(time.Hour)
+			require.NoError(t, os.Chtimes(clients.file, later, later))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			servers, clients, others := newAuthority(t, dir, "servers"), newAuthority(t, dir, "clients"), newAuthority(t,
+				dir, "others")
+			certificate, key := servers.issue(t, dir, "mainstay.example", 1)
+			own, ownKey := clients.issue(t, dir, "ops.example", 7)
+			s := newShelf()
+			s.now = time.Now()
+			g := s.gate(Options{Certificates: []Certificate{{Subject: "ops.example", Role: access.Operator}}})
+			url := serveTLS(t, TLSFiles{Certificate: certificate, Key: key, ClientCA: clients.file}, g)
+			config, err := pki.Client(servers.file, own, ownKey)
+			require.NoError(t, err)
+			transport := &http.Transport{TLSClientConfig: config}
+			t.Cleanup(transport.CloseIdleConnections)
+			look := func(url string) *http.Response {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+				require.NoError(t, err)
+				response, err := transport.RoundTrip(r)
+				require.NoError(t, err, "the connection that is open is used: a new one would be refused")
+				t.Cleanup(func() { _ = response.Body.Close() })
+				return response
+			}
+			stream := look(strings.TrimSuffix(url, "who") + "wait")
+			require.Equal(t, http.StatusOK, stream.StatusCode)
+			next := func() *http.Response {
+				response := look(url)
+				_, err := io.Copy(io.Discard, response.Body)
+				require.NoError(t, err)
+				return response
+			}
+			require.Equal(t, http.StatusOK, next().StatusCode)
+			happens(t, s, clients, others)
+			var last *http.Response
+			require.Eventually(t, func() bool { last = next(); return last.StatusCode != http.StatusOK },
+				20*time.Second, 50*time.Millisecond)
+			require.Equal(t, http.StatusUnauthorized, last.StatusCode)
+			require.True(t, last.Close, "another certificate can only be shown on another connection")
+			said, err := io.ReadAll(stream.Body)
+			require.NoError(t, err)
+			require.Contains(t, string(said), errCertificateGone.Error())
+		})
+	}
 }
 
 func TestTLSFilesAreReadAgainWhenTheyChange(t *testing.T) {

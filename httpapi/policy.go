@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // Gate decides about every request before its handler, its validation and its body.
@@ -214,6 +215,10 @@ func (s *Server) admit(c *gin.Context) {
 	}
 	if err != nil {
 		closeUnread(c)
+		if code, _ := Code(err); code == protocol.CodeUnauthorized && c.Request.TLS != nil &&
+			len(c.Request.TLS.PeerCertificates) > 0 {
+			c.Header("Connection", "close") // a client can show another certificate only when it connects
+		}
 		writeProblem(c, err)
 		return
 	}
