@@ -34,8 +34,9 @@ func (g *Gate) identify(r *http.Request, anew bool) (access.Identity, proof, err
 		}
 		return record.Identity(), g.proofOf(&record), nil
 	}
-	if cookie, err := r.Cookie(httpapi.SessionCookie); err == nil {
-		record, claims, err := g.openSession(r.Context(), cookie.Value, r.Header.Get(httpapi.SessionKeyHeader), anew)
+	key := r.Header.Get(httpapi.SessionKeyHeader)
+	if cookie, sent := g.sessions.cookieOf(r.Cookies(), key); sent {
+		record, claims, err := g.openSession(r.Context(), cookie, key, anew)
 		if err != nil {
 			return access.Identity{}, proof{}, err
 		}

@@ -73,6 +73,24 @@ func (s sessionSeal) mac(body []byte) []byte {
 	return mac.Sum(nil)
 }
 
+// cookieOf is the value of the session's cookie among those that a browser sends; sent is false when there is none.
+// Pages of other ports, and of other names of a domain, can set some with its name too, and theirs may come first: that
+// which belongs to the key counts.
+func (s sessionSeal) cookieOf(cookies []*http.Cookie, key string) (value string, sent bool) {
+	for _, c := range cookies {
+		if c.Name != httpapi.SessionCookie {
+			continue
+		}
+		if claims, ok := s.open(c.Value); ok && hmac.Equal(claims.KeyHash, hashOfKey(key)) {
+			return c.Value, true
+		}
+		if !sent {
+			value, sent = c.Value, true
+		}
+	}
+	return value, sent
+}
+
 func hashOfKey(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]
@@ -139,6 +157,13 @@ type signInInput struct{ Body SignInRequest }
 type sessionInput struct {
 	Cookie string `cookie:"mainstay_session"`
 	Key    string `header:"X-Mainstay-Session-Key"`
+	all    []*http.Cookie
+}
+
+// Resolve implements huma.Resolver.
+func (in *sessionInput) Resolve(ctx huma.Context) []error {
+	in.all = huma.ReadCookies(ctx)
+	return nil
 }
 
 // RegisterSession adds the sign-in of browsers to an API. gate is nil while security is off.
@@ -163,7 +188,8 @@ func RegisterSession(api huma.API, gate *Gate) {
 			id := access.From(ctx)
 			out := &shownSession{CacheControl: "no-store", Body: sessionOf(&id)}
 			if id.Cookie {
-				if _, claims, err := gate.openSession(ctx, in.Cookie, in.Key, false); err == nil {
+				cookie, _ := gate.sessions.cookieOf(in.all, in.Key)
+				if _, claims, err := gate.openSession(ctx, cookie, in.Key, false); err == nil {
 					expires := claims.expires()
 					out.Body.ExpiresAt = &expires
 				}
@@ -174,8 +200,11 @@ func RegisterSession(api huma.API, gate *Gate) {
 		"Ends the session: its cookie is worth nothing from then on, at other gateways within 5 s.")
 	out.DefaultStatus = http.StatusNoContent
 	httpapi.Register(api, access.Open, out, func(ctx context.Context, in *sessionInput) (*signOutOutput, error) {
-		if err := gate.signOut(ctx, in.Cookie, in.Key); err != nil {
-			return nil, err
+		if gate != nil {
+			cookie, _ := gate.sessions.cookieOf(in.all, in.Key)
+			if err := gate.signOut(ctx, cookie, in.Key); err != nil {
+				return nil, err
+			}
 		}
 		return &signOutOutput{SetCookie: cookie("", -1, https(ctx))}, nil
 	})
@@ -186,9 +215,6 @@ const signOutTimeout = 4500 * time.Millisecond
 
 // signOut ends the session of a cookie and its key, if there is one.
 func (g *Gate) signOut(ctx context.Context, value, key string) error {
-	if g == nil {
-		return nil
-	}
 	record, claims, err := g.openSession(ctx, value, key, false)
 	if code, _ := httpapi.Code(err); code == protocol.CodeUnauthorized {
 		return nil

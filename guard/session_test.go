@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,52 @@ func TestACookieAloneIsNoSession(t *testing.T) {
 	}
 	_, code := ask(t, g, access.View, browser(http.MethodGet, c))
 	require.Empty(t, code)
+}
+
+// TestCookiesOfOtherPagesDoNotLockOut has pages of another port set cookies of the session's name, which a browser sends
+// before it or behind it.
+func TestCookiesOfOtherPagesDoNotLockOut(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
+	for name, junk := range map[string]string{
+		"junk": "junk", "empty": "", "another session's": signIn(t, s.gate(Options{SessionKey: []byte("k")}), token).Value,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ended []string
+			g := s.gate(Options{SessionKey: []byte("k"), EndSession: func(_ context.Context, e access.EndedSession) error {
+				ended = append(ended, e.Token)
+				return nil
+			}})
+			api := httpapi.New(httpapi.Options{Gate: g})
+			RegisterSession(api.API(), g)
+			ask := func(method string, c signedIn, cookies string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest(method, "/api/v1/session", http.NoBody)
+				r.Header.Set("Cookie", cookies)
+				r.Header.Set(httpapi.SessionKeyHeader, c.key)
+				r.Header.Set("Sec-Fetch-Site", "same-origin")
+				w := httptest.NewRecorder()
+				api.Handler().ServeHTTP(w, r)
+				return w
+			}
+			theirs := httpapi.SessionCookie + "=" + junk
+			for i, around := range [][2]string{
+				{theirs + "; other=x; ", ""}, {"", "; " + theirs}, {theirs + "; " + theirs + "; ", "; " + theirs},
+			} {
+				c := signIn(t, g, token)
+				cookies := around[0] + httpapi.SessionCookie + "=" + c.Value + around[1]
+				shown := ask(http.MethodGet, c, cookies)
+				require.Equal(t, http.StatusOK, shown.Code, shown.Body)
+				require.Contains(t, shown.Body.String(), "expires_at")
+				require.Equal(t, http.StatusUnauthorized, ask(http.MethodGet, signedIn{key: "wrong"}, cookies).Code)
+				require.Equal(t, http.StatusNoContent, ask(http.MethodDelete, c, cookies).Code)
+				require.Len(t, ended, i+1)
+				require.Equal(t, record.ID, ended[i])
+				require.Equal(t, http.StatusUnauthorized, ask(http.MethodGet, c, cookies).Code)
+			}
+		})
+	}
 }
 
 func TestABrowsersSessionLivesAsLongAsItsToken(t *testing.T) {
