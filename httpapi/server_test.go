@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -253,6 +254,49 @@ func TestNotReadySaysWhy(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code)
 		require.Contains(t, w.Body.String(), "not ready: "+step.want)
 		require.NotContains(t, w.Body.String(), "canary")
+	}
+}
+
+// identified lets everybody in as somebody.
+type identified access.Identity
+
+func (i identified) Admit(
+	r *http.Request, _ httpapi.Route, _ map[string]string,
+) (context.Context, func(int), error) {
+	return access.With(r.Context(), access.Identity(i)), nil, nil
+}
+
+// TestOnlyWhoSeesTheFleetHearsOfIt asks how a process stands as those who may not see it, and as those who may.
+func TestOnlyWhoSeesTheFleetHearsOfIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		id    access.Identity
+		hears bool
+	}{
+		"nobody":            {access.Identity{}, false},
+		"a tenant's":        {access.Identity{Kind: access.KindToken, Role: access.Operator, Tenant: "acme"}, false},
+		"an agent's":        {access.Identity{Kind: access.KindJoin, Joins: true, Cluster: "build"}, false},
+		"a viewer":          {access.Identity{Kind: access.KindToken, Role: access.Viewer}, true},
+		"a certificate":     {access.Identity{Kind: access.KindCertificate, Role: access.Admin}, true},
+		"security is off":   {access.Local, true},
+		"an agent's by TLS": {access.Identity{Kind: access.KindCertificate, Joins: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agents := 7
+			h := serve(t, httpapi.Options{Gate: identified(c.id), Version: "1.2.3",
+				Health: func(h *api.Health) { h.HubID, h.Agents, h.Roles = "hub-1", &agents, []string{"hub"} }})
+			w := do(h, http.MethodGet, "/health", "")
+			require.Equal(t, http.StatusOK, w.Code)
+			var said api.Health
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &said))
+			require.Equal(t, "healthy", said.Status)
+			want := api.Health{Status: said.Status, UptimeSeconds: said.UptimeSeconds, MetadataStoreConnected: true}
+			if c.hears {
+				want.Version, want.HubID, want.Agents, want.Roles = "1.2.3", "hub-1", &agents, []string{"hub"}
+			}
+			require.Equal(t, want, said)
+		})
 	}
 }
 
