@@ -159,6 +159,9 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 		return newProblem(status, protocol.CodeInvalidRequest, "only application/json can be answered", nil)
 	case status == http.StatusRequestTimeout:
 		return newProblem(status, protocol.CodeInvalidRequest, "the request body did not arrive in time", nil)
+	case detail == "cannot read request body": // huma's 500: the client has left, or its chunks are none
+		return newProblem(http.StatusBadRequest, protocol.CodeInvalidRequest,
+			"the request body ended too early, or its chunks are not well formed", nil)
 	case status >= http.StatusInternalServerError:
 		if ctx != nil && len(errs) > 0 {
 			loggerOf(ctx.Context()).Error("request failed", zap.String("operation", ctx.Operation().OperationID),

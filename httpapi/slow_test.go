@@ -6,15 +6,52 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
 )
+
+// TestBrokenBodiesAreTheClientsFault has bodies that cannot be read to their end: nothing of it is an error of ours.
+func TestBrokenBodiesAreTheClientsFault(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	s := httpapi.New(httpapi.Options{Logger: zap.New(core)})
+	httpapi.Register(s.API(), access.Open, huma.Operation{OperationID: "take", Method: http.MethodPost, Path: "/take"},
+		func(context.Context, *struct{ Body map[string]string }) (*struct{}, error) { return nil, nil })
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	const chunked = "Transfer-Encoding: chunked\r\n\r\n"
+	for name, rest := range map[string]string{
+		"a bare line feed": chunked + "2;x\n{}\r\n0\r\n\r\n",
+		"no size":          chunked + "0x\r\n{}\r\n0\r\n\r\n",
+		"no chunk":         chunked + "\r\n\r\n",
+		"cut short":        "Content-Length: 100\r\n\r\n{",
+		"cut in a chunk":   chunked + "64\r\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			require.NoError(t, err)
+			defer func() { _ = conn.Close() }()
+			_, err = fmt.Fprint(conn, "POST /take HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+rest)
+			require.NoError(t, err)
+			require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+			answer, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(answer), "HTTP/1.1 400 "), "%s", answer)
+			require.Zero(t, logs.Len(), logs.All())
+		})
+	}
+}
 
 // TestSlowClients has clients that stop in the middle of a request: they are answered or cut off, and hold nothing.
 func TestSlowClients(t *testing.T) {
