@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,6 +86,22 @@ func TestNobodyIsInAContextThatNothingWasPutInto(t *testing.T) {
 	require.False(t, id.Known())
 	id = access.From(access.With(t.Context(), access.Local))
 	require.True(t, id.Known())
+}
+
+// TestEachTaskOfABatchIsATarget touches as many as a batch may have, some of them twice, and more.
+func TestEachTaskOfABatchIsATarget(t *testing.T) {
+	t.Parallel()
+	targets := access.NewTargets(map[string]string{"id": "nightly"})
+	ctx := access.WithTargets(t.Context(), targets)
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("batch-%d", i))
+		access.Touch(ctx, "task", ids[i])
+		access.Touch(ctx, "task", ids[i/2])
+	}
+	access.Touch(ctx, "task", "one-too-many")
+	access.Touch(ctx, "event", "e-1")
+	require.Equal(t, map[string]string{"id": "nightly", "task": strings.Join(ids, " "), "event": "e-1"}, targets.Names())
 }
 
 func TestTargetsAreBounded(t *testing.T) {

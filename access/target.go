@@ -2,23 +2,28 @@ package access
 
 import (
 	"context"
-	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// maxTarget bounds a name in the audit log, in bytes.
-const maxTarget = 128
+const (
+	// maxTarget bounds a name in the audit log, in bytes.
+	maxTarget = 128
+	// maxKinds bounds the kinds of names of one request, and maxOfKind the names of each: a batch has as many tasks.
+	maxKinds  = 16
+	maxOfKind = 1000
+)
 
 // Targets are what a request is about, for the audit log: what its path names, and what it made.
 type Targets struct {
 	mu    sync.Mutex
-	names map[string]string
+	names map[string][]string // by kind
 }
 
 // NewTargets begins with what the path names.
 func NewTargets(path map[string]string) *Targets {
-	t := &Targets{names: map[string]string{}}
+	t := &Targets{names: map[string][]string{}}
 	for kind, name := range path {
 		t.add(kind, name)
 	}
@@ -32,8 +37,9 @@ func (t *Targets) add(kind, name string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.names) < 16 {
-		t.names[kind] = name
+	of, known := t.names[kind]
+	if (known || len(t.names) < maxKinds) && len(of) < maxOfKind && !slices.Contains(of, name) {
+		t.names[kind] = append(of, name)
 	}
 }
 
@@ -45,11 +51,15 @@ func plain(r rune) rune {
 	return r
 }
 
-// Names are the targets by what they are.
+// Names are the targets by what they are. Several of one kind, as the tasks of a batch, have blanks between them.
 func (t *Targets) Names() map[string]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return maps.Clone(t.names)
+	names := make(map[string]string, len(t.names))
+	for kind, of := range t.names {
+		names[kind] = strings.Join(of, " ")
+	}
+	return names
 }
 
 type targetsKey struct{}
