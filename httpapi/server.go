@@ -4,10 +4,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"log"
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,6 +22,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/static"
 )
 
@@ -175,9 +179,37 @@ func (s *Server) HTTPServer() *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          zap.NewStdLog(s.logger.Named("http")),
+		ErrorLog:          log.New(newErrorLog(s.logger.Named("http")), "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
 	return server
+}
+
+// errorsRate and errorsBurst bound the lines of an errorLog, a second and in a burst.
+const (
+	errorsRate  = 1.0
+	errorsBurst = 100
+)
+
+// errorLog takes what net/http has to say. Anybody can have it say much, as by handshakes that fail: of too many lines
+// it says only how many there were, with the next one.
+type errorLog struct {
+	logger  *zap.Logger
+	lines   *ratelimit.Limiter
+	leftOut atomic.Int64
+}
+
+func newErrorLog(logger *zap.Logger) *errorLog {
+	return &errorLog{logger: logger, lines: ratelimit.New(errorsRate, errorsBurst)}
+}
+
+// Write implements io.Writer.
+func (l *errorLog) Write(line []byte) (int, error) {
+	if l.lines.Take("all", 1, time.Now()) > 0 {
+		l.leftOut.Add(1)
+		return len(line), nil
+	}
+	l.logger.Info(string(bytes.TrimSpace(line)), zap.Int64("left_out", l.leftOut.Swap(0)))
+	return len(line), nil
 }

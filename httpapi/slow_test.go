@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -51,6 +52,23 @@ func TestBrokenBodiesAreTheClientsFault(t *testing.T) {
 			require.Zero(t, logs.Len(), logs.All())
 		})
 	}
+}
+
+// TestErrorsOfConnectionsFillNoLog has net/http say very much in a moment, as when handshakes fail.
+func TestErrorsOfConnectionsFillNoLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		said := httpapi.New(httpapi.Options{Logger: zap.New(core)}).HTTPServer().ErrorLog
+		for range 1000 {
+			said.Printf("TLS handshake error from %s", "127.0.0.1:1")
+		}
+		require.Equal(t, 100, logs.Len())
+		require.Equal(t, "TLS handshake error from 127.0.0.1:1", logs.All()[0].Message)
+		time.Sleep(time.Second)
+		said.Print("more")
+		require.EqualValues(t, 900, logs.All()[100].ContextMap()["left_out"])
+	})
 }
 
 // TestSlowClients has clients that stop in the middle of a request: they are answered or cut off, and hold nothing.
