@@ -206,14 +206,14 @@ func TestStuck(t *testing.T) {
 		"all kinds of lanes, one paused": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", "", "a-1", half))
 			for _, queue := range []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/0", "lane/c/shard/1",
-				"lane/agent/a-1"} {
+				"lane/c/agent/a-1"} {
 				f.lanes[queue] = lane{waiting: 1, age: half}
 			}
 		}, view: fleet.Cluster{CapabilityLanes: fleet.CapabilityLanes{CapabilitySets: [][]string{{"gpu"}}}, Shards: make([]fleet.ShardOwner, 2),
 			Pauses: []fleet.Pause{{Lane: "shard/0"}}},
 			want: []string{"c lane:default 1 30", "c lane:cap/gpu 1 30", "c lane:shard/1 1 30",
 				"c lane:agent/a-1 1 30"},
-			looked: []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/1", "lane/agent/a-1"}, listed: 1},
+			looked: []string{"lane/c", "lane/c/cap/gpu", "lane/c/shard/1", "lane/c/agent/a-1"}, listed: 1},
 		"everything is paused": {set: func(t *testing.T, f *fakeQueues) {
 			f.old = append(f.old, oldTask(t, "c", "", "", half))
 			f.lanes["lane/c"] = lane{waiting: 3, age: half}

@@ -66,7 +66,7 @@ func TestPlaceTask(t *testing.T) {
 		"the cluster's": {fleet.ClusterConfig{Name: "c"}, contract.PlaceTaskInput{ShardKey: "k"},
 			contract.TaskPlace{Lane: "lane/c"}, 0},
 		"an agent's": {sharded, contract.PlaceTaskInput{Agent: "a-1", ShardKey: "k"},
-			contract.TaskPlace{Lane: "lane/agent/a-1", Sharded: true}, 0},
+			contract.TaskPlace{Lane: "lane/c/agent/a-1", Sharded: true}, 0},
 		"a shard's": {sharded, contract.PlaceTaskInput{ShardKey: "k"},
 			contract.TaskPlace{Lane: contract.LaneQueue("c", fleet.ShardLane(fleet.ShardOf("k", 8))), Sharded: true}, 0},
 		"capabilities, open": {fleet.ClusterConfig{Name: "c"},

@@ -15,7 +15,7 @@ func TestLaneQueues(t *testing.T) {
 	for _, c := range []struct{ cluster, lane, queue, owner string }{
 		{"c", "default", "lane/c", "c"}, {"c", "cap/a+b", "lane/c/cap/a+b", "c"},
 		{"c", "shard/3", "lane/c/shard/3", "c"},
-		{"c", "agent/a-1", "lane/agent/a-1", ""},
+		{"c", "agent/a-1", "lane/c/agent/a-1", "c"}, {"agent", "agent/agent", "lane/agent/agent/agent", "agent"},
 		// A cluster may be called as the lanes of agents begin.
 		{"agent", "default", "lane/agent", "agent"}, {"agent", "cap/a", "lane/agent/cap/a", "agent"},
 		{"agent", "shard/3", "lane/agent/shard/3", "agent"},

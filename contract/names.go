@@ -194,16 +194,14 @@ func AttemptOfActivityID(id string) (key string, number int) {
 
 // LaneQueue is the task queue of a cluster's lane, by the lane's name (see fleet.ParseLane).
 func LaneQueue(cluster, lane string) string {
-	if _, pinned := fleet.AgentOfLane(lane); pinned {
-		return "lane/" + lane // of the agent, in whatever cluster it is
-	}
 	if lane == fleet.DefaultLane {
 		return "lane/" + cluster
 	}
 	return "lane/" + cluster + "/" + lane
 }
 
-// LaneOfQueue is the inverse of LaneQueue. cluster is empty for the lane of an agent.
+// LaneOfQueue is the inverse of LaneQueue. cluster is empty for the lane that an agent had in whatever cluster it was.
+// Nobody serves that any more: whoever may register agents in one cluster got the work of another's agent.
 func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
 	rest, ok := strings.CutPrefix(queue, "lane/")
 	if !ok || rest == "" {
@@ -228,7 +226,7 @@ func CapabilityLane(cluster string, capabilities []string) string {
 }
 
 // AgentLane holds the work pinned to one agent; it waits there while the agent is offline.
-func AgentLane(agent string) string { return "lane/" + fleet.AgentLane(agent) }
+func AgentLane(cluster, agent string) string { return LaneQueue(cluster, fleet.AgentLane(agent)) }
 
 // Lane is the queue where a task waits; see fleet.LaneOf.
 func Lane(spec *fleet.TaskSpec, shards int) string {

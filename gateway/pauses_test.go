@@ -103,7 +103,7 @@ func TestQueueViews(t *testing.T) {
 		ActivityTaskSlotsInfo: &workerpb.WorkerSlotsInfo{CurrentUsedSlots: 3},
 	}}
 	f.backlogs = map[string]map[int32]int64{"lane/east": {3: 5, 1: 2}, "lane/keyed/shard/10": {2: 1},
-		"lane/agent/a-2": {3: 2}}
+		"lane/east/agent/a-2": {3: 2}}
 	h := serve(t, f)
 
 	east := answer[lanePage](t, do(h, http.MethodGet, clustersPath+"/east/queue", ""), http.StatusOK).Lanes
@@ -133,7 +133,7 @@ func TestQueueViews(t *testing.T) {
 	require.Equal(t, 3, *gpu.BusySlots)
 	require.Equal(t, &api.Pause{Since: since, Reason: "driver"}, gpu.Paused)
 	require.NotNil(t, east[2].Paused)
-	require.Equal(t, "lane/agent/a-9", east[3].TaskQueue)
+	require.Equal(t, "lane/east/agent/a-9", east[3].TaskQueue)
 	require.Zero(t, east[3].Agents)
 
 	load := answer[api.ClusterLoad](t, do(h, http.MethodGet, clustersPath+"/east/load", ""), http.StatusOK)

@@ -104,7 +104,7 @@ func TestLanes(t *testing.T) {
 		"capability": {`{"type":"x","cluster":"default","required_capabilities":["gpu","arm"]}`,
 			"lane/default/cap/arm+gpu"},
 		"pinned": {`{"type":"x","cluster":"default","agent":"a-1","required_capabilities":["gpu"]}`,
-			"lane/agent/a-1"},
+			"lane/default/agent/a-1"},
 		"shard": {`{"type":"x","cluster":"keyed","shard_key":"k"}`,
 			contract.LaneQueue("keyed", fleet.ShardLane(fleet.ShardOf("k", 4)))},
 		"no key": {`{"type":"x","cluster":"keyed","id":"the-id"}`,

@@ -121,13 +121,22 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
+// sessionInLocked is the session of an agent of a cluster. Another cluster may have the agent's id since, and epochs are
+// each cluster's own.
+func (h *Hub) sessionInLocked(cluster, agent string) *session {
+	if s := h.sessions[agent]; s != nil && s.cluster == cluster {
+		return s
+	}
+	return nil
+}
+
 // findLocked returns the session that the claims name, or the problem to answer with. A session belongs to one hub: the
 // cluster counts the agent there, so another hub with an older session of the same process must not use that one.
 func (h *Hub) findLocked(claims sessionClaims) (*session, error) {
 	if err := h.refuseEndedLocked(claims); err != nil {
 		return nil, err
 	}
-	s := h.sessions[claims.Agent]
+	s := h.sessionInLocked(claims.Cluster, claims.Agent)
 	switch {
 	case s == nil || claims.Hub != h.id:
 		return nil, httpapi.Problem(protocol.CodeUnknownSession,
@@ -143,7 +152,7 @@ func (h *Hub) refuseEndedLocked(claims sessionClaims) error {
 	if directive := h.directives[claims.Cluster]; directive.Ended(claims.Token) {
 		return revokedProblem()
 	}
-	if s := h.sessions[claims.Agent]; s != nil && s.epoch > claims.Epoch {
+	if s := h.sessionInLocked(claims.Cluster, claims.Agent); s != nil && s.epoch > claims.Epoch {
 		return fencedProblem()
 	}
 	return nil

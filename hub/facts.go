@@ -187,8 +187,8 @@ func (f facts) rejoin() {
 }
 
 // missingLocked reports whether a cluster counts a member on this hub that has no session here.
-func (h *Hub) missingLocked(m *fleet.Member) bool {
-	s := h.sessions[m.AgentID]
+func (h *Hub) missingLocked(cluster string, m *fleet.Member) bool {
+	s := h.sessionInLocked(cluster, m.AgentID)
 	return m.Hub == h.id && m.Serving() && (s == nil || s.epoch < m.Epoch)
 }
 
@@ -201,7 +201,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 	defer h.mu.Unlock()
 	brake, present := fleet.Brake{Policy: view.Config.Brake}, 0
 	for i := range view.Members {
-		if m := &view.Members[i]; h.missingLocked(m) {
+		if m := &view.Members[i]; h.missingLocked(name, m) {
 			brake.Lost(m.AgentID, now)
 		} else if m.Serving() {
 			present++
@@ -211,7 +211,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 	gone := map[string]bool{}
 	for i := range view.Members {
 		m := &view.Members[i]
-		s := h.sessions[m.AgentID]
+		s := h.sessionInLocked(name, m.AgentID)
 		away := m.Hub == h.id && m.Connected() && (s == nil || s.epoch < m.Epoch)
 		// One that registers now may be counted already and open its session next.
 		if away && (braked || l.promisesOnly && !m.Reconnects || h.registering[m.AgentID] > 0) {

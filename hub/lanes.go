@@ -86,7 +86,7 @@ func (h *Hub) serveLocked(s *session) {
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
 	h.returnUndeliveredIfLocked(s, "the agent does not serve the lane any more", func(a *attempt) bool {
-		return a.lane != contract.LaneQueue(s.cluster, fleet.AgentLane(s.agent)) &&
+		return a.lane != contract.AgentLane(s.cluster, s.agent) &&
 			!slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.name == a.lane })
 	})
 }

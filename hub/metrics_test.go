@@ -111,7 +111,7 @@ func TestMetricsMove(t *testing.T) {
 			for _, id := range []string{"t1", "t2", "t3", "t4"} {
 				b.queue("lane/c", task(id))
 			}
-			b.queue("lane/agent/a", task("t5")) // its poll was opened while there were slots
+			b.queue("lane/c/agent/a", task("t5")) // its poll was opened while there were slots
 		}, 0, 1},
 		{"mainstay_hub_stuck_handlers", nil, func(_ *bench, a *peer) {
 			_ = a.report(a.give(task("t1")), fleet.AttemptTimedOut, func(in *resultInput) { in.Body.Stuck = true })

@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,5 +29,33 @@ func TestForeignIdsAreRefusedAlsoInACrowd(t *testing.T) {
 		}
 		refused()
 		require.Less(t, b.temporal.looks, 2*onlineBurst)
+	})
+}
+
+// TestAgentIsNotFencedByAnotherCluster has an agent id registered in another cluster, whose epochs are higher: while the
+// agent is here, and while it is away for a moment.
+func TestAgentIsNotFencedByAnotherCluster(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		theirs := protocol.Register{AgentID: "a", InstanceID: "theirs", Cluster: "other",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+		admit := func() error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			_, err := b.admitLocked(theirs, "", "", &fleet.Joined{Epoch: a.claims.Epoch + 10}, time.Now())
+			return err
+		}
+		requireCode(t, protocol.CodeAgentIDInUse, admit())
+		require.NoError(t, (<-a.poll()).err)
+
+		b.mu.Lock()
+		b.endLocked(a.session0(), ending{reason: "its connection closed", at: time.Now()})
+		b.mu.Unlock()
+		require.NoError(t, admit())
+		requireCode(t, protocol.CodeUnknownSession, (<-a.poll()).err)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		require.True(t, b.missingLocked("c", &fleet.Member{AgentID: "a", Hub: "hub-1", Epoch: a.claims.Epoch,
+			Status: fleet.AgentOnline}), "its cluster learns that it is away")
 	})
 }

@@ -45,18 +45,13 @@ func newOwnLanes(h *Hub) *ownLanes {
 	return &ownLanes{hub: h, soon: part.NewSignal(), open: map[string]*openLanes{}}
 }
 
-// isOpenLocked reports whether work may wait in the own lane of an agent. It may be work of any cluster, as an agent
-// may have changed its own.
+// isOpenLocked reports whether work may wait in the own lane of an agent of a cluster.
 func (o *ownLanes) isOpenLocked(agent string, d *contract.Directive) bool {
 	if d.AgentLanes == 0 {
 		return true // the cluster does not keep them
 	}
-	for _, l := range o.open {
-		if l.asked[agent] > 0 {
-			return true
-		}
-	}
-	return false
+	known := o.open[d.Cluster]
+	return known != nil && known.asked[agent] > 0
 }
 
 // Run reads and closes lanes until the context ends.
@@ -115,15 +110,13 @@ func (o *ownLanes) due(now time.Time) (names []string, empty map[string][]fleet.
 	defer o.hub.mu.Unlock()
 	empty = map[string][]fleet.OpenLane{}
 	for _, l := range o.hub.lanes {
-		_, name, _ := contract.LaneOfQueue(l.name)
+		cluster, name, _ := contract.LaneOfQueue(l.name)
 		agent, own := fleet.AgentOfLane(name)
 		if !own || l.emptySince.IsZero() || now.Sub(l.emptySince) < ownLaneIdle {
 			continue
 		}
-		for cluster, known := range o.open {
-			if asked := known.asked[agent]; asked > 0 {
-				empty[cluster] = append(empty[cluster], fleet.OpenLane{AgentID: agent, Asked: asked})
-			}
+		if known := o.open[cluster]; known != nil && known.asked[agent] > 0 {
+			empty[cluster] = append(empty[cluster], fleet.OpenLane{AgentID: agent, Asked: known.asked[agent]})
 		}
 	}
 	serving := map[string]bool{}
@@ -174,10 +167,10 @@ func (o *ownLanes) apply(cluster string, lanes contract.AgentLanes) {
 		}
 	}
 	for agent := range changed {
-		if l := h.lanes[contract.AgentLane(agent)]; l != nil && l.polls > 0 {
+		if l := h.lanes[contract.AgentLane(cluster, agent)]; l != nil && l.polls > 0 {
 			l.emptySince = time.Now() // somebody has asked for it since
 		}
-		if s := h.sessions[agent]; s != nil {
+		if s := h.sessions[agent]; s != nil && s.cluster == cluster {
 			h.serveLocked(s)
 		}
 	}

@@ -47,7 +47,7 @@ func (b *bench) listed() int {
 }
 
 func TestOwnLaneIsPolledWhileItIsOpen(t *testing.T) {
-	const own = "lane/agent/a"
+	const own = "lane/c/agent/a"
 	for name, test := range map[string]func(t *testing.T, b *bench){
 		"not before work waits": func(t *testing.T, b *bench) {
 			b.register("a", 1)

@@ -21,7 +21,7 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 		}
 		open := func() map[string]int {
 			return map[string]int{"default": b.open("lane/c"), "cap": b.open("lane/c/cap/gpu"),
-				"agent": b.open("lane/agent/a")}
+				"agent": b.open("lane/c/agent/a")}
 		}
 		gpu := func(r *protocol.Register) { r.Capabilities = []string{"gpu"} }
 		a := b.register("a", 2, gpu)
@@ -34,7 +34,7 @@ func TestPausedLanesAreNotPolled(t *testing.T) {
 		tell(4, true)
 		require.Equal(t, map[string]int{"default": 0, "cap": 0, "agent": 0}, open())
 		other := b.register("b", 2, gpu)
-		require.Zero(t, b.open("lane/c")+b.open("lane/agent/b"), "an agent that joins takes nothing")
+		require.Zero(t, b.open("lane/c")+b.open("lane/c/agent/b"), "an agent that joins takes nothing")
 		require.Empty(t, b.reported(), "what runs goes on")
 		require.Len(t, a.session().attempts, 1)
 
@@ -74,7 +74,7 @@ func TestPauseReturnsWhatWasNotDelivered(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 2)
 		b.queue("lane/c", task("t1"))
-		b.queue("lane/agent/a", task("t2"))
+		b.queue("lane/c/agent/a", task("t2"))
 		require.Len(t, a.session().outbox, 2)
 		require.NoError(t, b.direct(t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
 			PausedLanes: []string{"default"}}))

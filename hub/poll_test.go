@@ -91,7 +91,7 @@ func TestAssignmentNamesItsShard(t *testing.T) {
 		b.queue("lane/c/shard/1", task("t1"))
 		require.Equal(t, new(1), (<-answer).Assignments[0].Shard)
 		answer = a.poll()
-		b.queue("lane/agent/a", task("t2"))
+		b.queue("lane/c/agent/a", task("t2"))
 		require.Nil(t, (<-answer).Assignments[0].Shard)
 	})
 }

@@ -182,10 +182,14 @@ func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) err
 		foreign = slices.ContainsFunc(clusters, func(c string) bool { return c != reg.Cluster })
 	}
 	if foreign {
-		return httpapi.Problem(protocol.CodeAgentIDInUse,
-			"another cluster has this agent id online: choose another id, or stop that agent")
+		return foreignProblem()
 	}
 	return nil
+}
+
+func foreignProblem() error {
+	return httpapi.Problem(protocol.CodeAgentIDInUse,
+		"another cluster has this agent id online: choose another id, or stop that agent")
 }
 
 // admitLocked opens the session of a joined agent, or brings an existing one up to date. from is the address that it
@@ -195,6 +199,9 @@ func (h *Hub) admitLocked(
 ) (*session, error) {
 	epoch := joined.Epoch
 	s, directive := h.sessions[reg.AgentID], h.directives[reg.Cluster]
+	if s != nil && s.cluster != reg.Cluster {
+		return nil, foreignProblem() // it registered there while this one joined
+	}
 	if s != nil && (s.epoch > epoch || s.epoch == epoch && s.instance != reg.InstanceID) ||
 		directive.Fenced(reg.AgentID, epoch) {
 		return nil, fencedProblem() // a newer process registered while this one joined, here or at another hub

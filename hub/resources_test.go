@@ -171,11 +171,11 @@ func TestWhatDoesNotFitKeepsNoSlot(t *testing.T) {
 			"64Gi": "no agent here has what it asks for: it lacks gpu memory 64Gi on 1 agent",
 		} {
 			answer := p.poll()
-			b.queue("lane/agent/a", task(id, func(in *contract.RunTaskInput) { in.Spec.Place = memory(id) }))
+			b.queue("lane/c/agent/a", task(id, func(in *contract.RunTaskInput) { in.Spec.Place = memory(id) }))
 			require.Len(t, b.reported(), 1)
 			require.Equal(t, wants, b.reported()[0].Reason)
 			require.True(t, b.reported()[0].Unhandled)
-			require.NotZero(t, b.open("lane/agent/a"), "it is not parked")
+			require.NotZero(t, b.open("lane/c/agent/a"), "it is not parked")
 			b.queue("lane/c", task("small"))
 			require.Len(t, (<-answer).Assignments, 1)
 		}

@@ -13,7 +13,7 @@ import (
 
 func TestLanesOf(t *testing.T) {
 	t.Parallel()
-	const own, cluster, gpu = "lane/agent/a", "lane/c", "lane/c/cap/gpu"
+	const own, cluster, gpu = "lane/c/agent/a", "lane/c", "lane/c/cap/gpu"
 	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
 	for name, c := range map[string]struct {
 		directive contract.Directive
@@ -126,7 +126,7 @@ func TestLostRoleReturnsWhatWasNotDelivered(t *testing.T) {
 		b.temporal.direct["c"] = lead(1, "a")
 		a := b.register("a", 2)
 		b.queue("lane/c", task("led"))
-		b.queue("lane/agent/a", task("its own"))
+		b.queue("lane/c/agent/a", task("its own"))
 		require.Len(t, a.session().outbox, 2)
 
 		require.NoError(t, b.direct(t.Context(), lead(2, "b")))

@@ -77,7 +77,7 @@ func (s Clusters) CompleteScaling(
 			work, err := s.Count(ctx, contract.PinnedQuery(agent))
 			if err == nil && work == 0 { // steps of runs whose agent an expression names
 				var stats LaneStats
-				stats, err = s.LaneStats(ctx, contract.LaneQueue(cluster.Config.Name, fleet.AgentLane(agent)))
+				stats, err = s.LaneStats(ctx, contract.AgentLane(cluster.Config.Name, agent))
 				work = stats.Total.GetApproximateBacklogCount()
 			}
 			if err != nil {

@@ -117,7 +117,7 @@ func TestStepsPinAgents(t *testing.T) {
 	for name, f := range map[string]*pendingWork{
 		"nothing":              {},
 		"a step that is named": {pinned: map[string]int64{contract.Equals(contract.AttrLabels.GetName(), "agent/a-1"): 1}},
-		"a step that waits":    {waiting: map[string]int64{"lane/agent/a-1": 1}},
+		"a step that waits":    {waiting: map[string]int64{"lane/c/agent/a-1": 1}},
 	} {
 		facts := fleet.ScalingFacts{Agents: []fleet.AgentActivity{{AgentID: "a-1"}}}
 		_, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),

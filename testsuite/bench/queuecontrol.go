@@ -184,7 +184,7 @@ func (c *crew) returnTo(ctx context.Context, id, task string) (started, register
 	if _, err := c.Tasks.Submit(ctx, &api.TaskRequest{ID: task, TaskSpec: pinned}); err != nil {
 		return started, registered, began, err
 	}
-	if err := awaitBacklog(ctx, temporal, c.namespace, contract.AgentLane(id), 1); err != nil {
+	if err := awaitBacklog(ctx, temporal, c.namespace, contract.AgentLane(c.cluster, id), 1); err != nil {
 		return started, registered, began, err
 	}
 	started = time.Now()

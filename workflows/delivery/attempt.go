@@ -59,7 +59,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		late = "no agent that can call " + route.Provider + " took it in time"
 	}
 	if target != "" {
-		lane = contract.LaneQueue(d.task.Spec.Cluster, fleet.AgentLane(target))
+		lane = contract.AgentLane(d.task.Spec.Cluster, target)
 	}
 	if within > 0 {
 		wait = min(wait, within)

@@ -20,7 +20,7 @@ func TestRecoveryPlacesAttempts(t *testing.T) {
 	lost := ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "lost"})
 	drained := ended(contract.AttemptReport{Outcome: fleet.AttemptMoved, Begun: true, Planned: true})
 	busy := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})
-	const own, lane = "lane/agent/a-1", "lane/default"
+	const own, lane = "lane/default/agent/a-1", "lane/default"
 	few := fleet.RecoveryPolicy{Attempts: new(2), Delay: fleet.Duration(time.Second), MaxDelay: fleet.Duration(time.Hour)}
 	for name, c := range map[string]struct {
 		recovery fleet.Recovery
@@ -70,7 +70,7 @@ func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
 	run.start(fleet.TaskSpec{Agent: "a-1", RetrySafety: fleet.Fenced, Recovery: &fleet.Recovery{Mode: fleet.LocalRestart}})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
-	require.Equal(t, "lane/agent/a-1", run.queues[1])
+	require.Equal(t, "lane/default/agent/a-1", run.queues[1])
 }
 
 // TestCancelledInstanceMayGoOn: a job learns until when fenced work may go on that was cancelled after its agent was lost.
@@ -98,7 +98,7 @@ func TestServiceBeginsAgain(t *testing.T) {
 	run.start(fleet.TaskSpec{KeepRunning: true})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskFailed, state.Status, "a final failure ends it")
-	require.Equal(t, []string{"lane/default", "lane/agent/a-2", "lane/agent/a-2", "lane/agent/a-2"}, run.queues)
+	require.Equal(t, []string{"lane/default", "lane/default/agent/a-2", "lane/default/agent/a-2", "lane/default/agent/a-2"}, run.queues)
 	require.Len(t, state.PolicyState.Restarts, 3)
 	require.Empty(t, state.Result)
 }

@@ -177,7 +177,7 @@ func TestTaskGoesToTheTargetsLane(t *testing.T) {
 	run.start(fleet.TaskSpec{})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskCompleted, state.Status, state.Why)
-	require.Equal(t, []string{"lane/default", "lane/agent/a-9", "lane/default"}, run.queues)
+	require.Equal(t, []string{"lane/default", "lane/default/agent/a-9", "lane/default"}, run.queues)
 	require.Equal(t, fleet.AttemptReturned, state.Attempts[1].Outcome)
 	require.Contains(t, state.Attempts[1].Reason, "a-9 did not take it")
 
