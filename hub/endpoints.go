@@ -260,7 +260,7 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 	if err != nil {
 		return nil, err
 	}
-	if in.Died != "" {
+	if in.Died = strings.ToValidUTF8(in.Died, "\uFFFD"); in.Died != "" { // protobuf refuses other text
 		e.hub.mu.Lock()
 		err := e.hub.refuseEndedLocked(claims)
 		e.hub.mu.Unlock()

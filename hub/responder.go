@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// failers bounds the concurrent reports of ends without a result.
+	// failers bounds the concurrent reports of ends without a result. One that failed holds none while it pauses.
 	failers = 16
 	// failGiveUp is when to stop reporting an end: by then the backstop has ended the attempt.
 	failGiveUp = 2 * time.Minute
@@ -42,23 +43,27 @@ func newResponder(h *Hub) *responder {
 func (r *responder) fail(a *attempt, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
 	noted := time.Now()
 	inTouch := r.hub.lease.Fresh(noted)
-	r.pending.Go(func() {
+	try := func(ctx context.Context) (err error) {
 		r.slots <- struct{}{}
 		defer func() { <-r.slots }()
+		counts := true
+		if inTouch = inTouch && r.hub.lease.Fresh(time.Now()); !inTouch {
+			counts, err = r.counts(ctx, a, noted)
+		}
+		if counts {
+			err = r.failNow(ctx, a.token, report, log)
+			inTouch = inTouch && err == nil
+		}
+		if counts && err == nil {
+			taken()
+		}
+		return err
+	}
+	r.pending.Go(func() {
 		ctx, cancel := context.WithTimeout(r.hub.run, failGiveUp)
 		defer cancel()
 		for retry := (backoff.Backoff{First: 50 * time.Millisecond, Limit: 2 * time.Second}); ; retry.Pause(ctx) {
-			counts, err := true, error(nil)
-			if inTouch = inTouch && r.hub.lease.Fresh(time.Now()); !inTouch {
-				counts, err = r.counts(ctx, a, noted)
-			}
-			if counts {
-				err = r.failNow(ctx, a.token, report, log)
-				inTouch = inTouch && err == nil
-			}
-			if counts && err == nil {
-				taken()
-			}
+			err := try(ctx)
 			if err == nil || store.KindOf(err) == store.NotFound {
 				return
 			}
@@ -131,7 +136,7 @@ func (r *responder) failNow(
 	_, err = r.hub.service.RespondActivityTaskFailed(ctx, &workflowservice.RespondActivityTaskFailedRequest{
 		TaskToken: token, Identity: r.hub.identity(), Namespace: r.hub.namespace,
 		Failure: &failurepb.Failure{
-			Message: message, Source: "mainstay-hub",
+			Message: strings.ToValidUTF8(message, "\uFFFD"), Source: "mainstay-hub",
 			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
 				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{
 					Type: contract.AttemptFailure, NonRetryable: true, Details: payloads,

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -34,6 +35,28 @@ func (p *peer) report(a protocol.Assignment, outcome fleet.AttemptOutcome, chang
 	}
 	_, err := p.b.reportResult(p.b.t.Context(), in)
 	return err
+}
+
+// TestEndsAreReportedWhateverAnAgentSays: a report that cannot be sent is repeated for two minutes, and others of the hub
+// waited for it.
+func TestEndsAreReportedWhateverAnAgentSays(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.poll(lists(a.give(task("t1"))))
+		b.temporal.mu.Lock()
+		b.temporal.respond = errors.New("not now")
+		b.temporal.mu.Unlock()
+		b.mu.Lock()
+		b.endLocked(a.session0(), ending{reason: "it died: \xff", at: time.Now()})
+		b.mu.Unlock()
+		b.pass(0)
+		require.Empty(t, b.responder.slots, "it holds none while it pauses")
+		b.temporal.mu.Lock()
+		b.temporal.respond = nil
+		b.temporal.mu.Unlock()
+		b.pass(time.Minute)
+		require.Len(t, b.reported(), 1)
+	})
 }
 
 func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {

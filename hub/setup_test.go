@@ -24,6 +24,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
@@ -157,6 +158,9 @@ func (f *fakeTemporal) RespondActivityTaskCanceled(
 func (f *fakeTemporal) RespondActivityTaskFailed(
 	_ context.Context, in *workflowservice.RespondActivityTaskFailedRequest, _ ...grpc.CallOption,
 ) (*workflowservice.RespondActivityTaskFailedResponse, error) {
+	if _, err := proto.Marshal(in); err != nil { // as the client does
+		return nil, err
+	}
 	r, err := readReport(in.GetTaskToken(), "failed", in.GetFailure().GetApplicationFailureInfo().GetDetails())
 	if err != nil {
 		return nil, err
