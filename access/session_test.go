@@ -45,4 +45,14 @@ func TestDescendants(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"child", "grandchild", "join"}, ids)
 	require.Empty(t, Descendants(tokens, "self"))
+	require.Equal(t, []string{"join", "grandchild", "child", "parent"}, Line(tokens, "join"))
+	require.Equal(t, []string{"self"}, Line(tokens, "self"))
+	require.Empty(t, Line(tokens, "first-admin"))
+
+	orphan := made("orphan", "gone")
+	orphan.Ancestors = []string{"gone", "child", "parent"}
+	tokens = append(tokens, orphan, made("late", "orphan"))
+	require.Len(t, Descendants(tokens, "parent"), 5)
+	require.Len(t, Descendants(tokens, "gone"), 2)
+	require.Equal(t, []string{"late", "orphan", "gone", "child", "parent"}, Line(tokens, "late"))
 }

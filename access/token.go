@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,8 +52,10 @@ type Record struct {
 	CreatedAt time.Time `json:"created_at"`
 	CreatedBy string    `json:"created_by,omitempty"`
 	// CreatedByID is the id of the token, or the certificate's subject, that made it. Names can be given anew, ids not.
-	CreatedByID string    `json:"created_by_id,omitempty"`
-	ExpiresAt   time.Time `json:"expires_at,omitzero"`
+	CreatedByID string `json:"created_by_id,omitempty"`
+	// Ancestors are the token that made it, the one that made that, and so on, once the first of them is gone.
+	Ancestors []string  `json:"ancestors,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// MaxUses is how many agents may join with a join token; 0: any number. Its cluster counts them.
 	MaxUses int `json:"max_uses,omitempty"`
 	// Seal shows that a gateway with the installation's key has made the record, so that writing to Temporal alone
@@ -168,14 +171,32 @@ func Redact(text string) string {
 	return text
 }
 
-// Descendants are the tokens that a token has made, those that these have made, and so on.
+// Line is the id of a token, of the one that made it, and so on: those that are kept, and those that were and are gone.
+func Line(tokens []Record, id string) (line []string) {
+	for !slices.Contains(line, id) {
+		i := slices.IndexFunc(tokens, func(t Record) bool { return t.ID == id })
+		if i < 0 {
+			break
+		}
+		line, id = append(line, id), tokens[i].CreatedByID
+		if gone := tokens[i].Ancestors; len(gone) > 0 {
+			return append(line, gone...)
+		}
+	}
+	return line
+}
+
+// Descendants are the tokens that a token has made, those that these have made, and so on. It may be gone itself, as
+// may those between.
 func Descendants(tokens []Record, id string) []Record {
 	var found []Record
 	made := map[string]bool{id: true}
 	for again := true; again; {
 		again = false
 		for i := range tokens {
-			if t := &tokens[i]; made[t.CreatedByID] && !made[t.ID] {
+			t := &tokens[i]
+			ours := made[t.CreatedByID] || slices.ContainsFunc(t.Ancestors, func(id string) bool { return made[id] })
+			if ours && !made[t.ID] {
 				made[t.ID], again = true, true
 				found = append(found, *t)
 			}
@@ -186,6 +207,9 @@ func Descendants(tokens []Record, id string) []Record {
 
 // MaxTokens is how many tokens an installation keeps.
 const MaxTokens = 500
+
+// MaxAncestors is how many ancestors all tokens together may have. A token's go with it.
+const MaxAncestors = 10_000
 
 // Validate checks what a token is to be good for. Names and ids are checked by their own rules before. The field is
 // where the mistake is.

@@ -32,11 +32,12 @@ var (
 // RevokeTokenRequest names a token.
 type RevokeTokenRequest struct {
 	ID string `json:"id"`
-	// WithChildren also revokes the tokens that it has made, and those that these have made.
+	// WithChildren also revokes the tokens that it has made, and those that these have made; it may be gone itself.
 	WithChildren bool `json:"with_children,omitempty"`
 }
 
-// RevokedToken is a token that was revoked, with its children where that was asked for.
+// RevokedToken is a token that was revoked, with its children where that was asked for. Of one that was gone already it
+// has no more than the id.
 type RevokedToken struct {
 	access.Record
 	Children []access.Record `json:"children,omitempty"`

@@ -38,12 +38,12 @@ func (f *fakeTemporal) withAccess() {
 			return nil, nil
 		}
 		request := arg.(contract.RevokeTokenRequest)
+		var revoked contract.RevokedToken
+		if request.WithChildren {
+			revoked.Children = access.Descendants(tokens, request.ID)
+		}
 		i := slices.IndexFunc(tokens, func(r access.Record) bool { return r.ID == request.ID })
-		if i >= 0 {
-			revoked := contract.RevokedToken{Record: tokens[i]}
-			if request.WithChildren {
-				revoked.Children = access.Descendants(tokens, request.ID)
-			}
+		if i >= 0 || len(revoked.Children) > 0 {
 			tokens = slices.DeleteFunc(tokens, func(r access.Record) bool {
 				return r.ID == request.ID || slices.ContainsFunc(revoked.Children,
 					func(c access.Record) bool { return c.ID == r.ID })
@@ -224,4 +224,39 @@ func TestChildrenGoWithTheirParent(t *testing.T) {
 	require.Len(t, left, 1)
 	require.Equal(t, "good", left[0].Name)
 	require.Equal(t, "first-admin", left[0].CreatedByID)
+}
+
+// TestChildrenGoAfterTheirParent revokes what a token has made that is gone itself.
+func TestChildrenGoAfterTheirParent(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withAccess()
+	for _, r := range []access.Record{
+		{ID: "0000000000bb", Name: "backdoor", Kind: access.APIToken, Role: access.Admin, CreatedByID: "0000000000aa",
+			Ancestors: []string{"0000000000aa"}},
+		{ID: "0000000000cc", Name: "agents", Kind: access.JoinToken, Cluster: "build", CreatedByID: "0000000000ab",
+			Ancestors: []string{"0000000000ab", "0000000000aa"}},
+		{ID: "0000000000dd", Name: "good", Kind: access.APIToken, Role: access.Viewer, CreatedByID: "first-admin"},
+	} {
+		_, err := f.executions[contract.AccessWorkflowID].update(contract.CreateTokenUpdate.Name, r)
+		require.NoError(t, err)
+	}
+	var asked []string
+	cluster.update = func(_ string, arg any) (any, error) {
+		asked = append(asked, arg.(contract.RevokeJoinTokenRequest).ID)
+		return contract.RevokedJoinToken{}, nil
+	}
+	h := serve(t, f)
+	for _, path := range []string{"/0000000000aa", "/first-admin?with_children=true", "/0000000000ff?with_children=true"} {
+		problem(t, do(h, http.MethodDelete, tokensPath+path, ""), http.StatusNotFound, protocol.CodeUnknownToken)
+	}
+	require.Empty(t, asked)
+	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/0000000000aa?with_children=true", ""),
+		http.StatusOK)
+	require.Equal(t, []string{"0000000000bb", "0000000000cc"}, revoked.Children)
+	require.Equal(t, []string{"0000000000cc"}, asked)
+	left := answer[struct{ Tokens []api.Token }](t, do(h, http.MethodGet, tokensPath, ""), http.StatusOK).Tokens
+	require.Len(t, left, 1)
+	require.Equal(t, "good", left[0].Name)
 }

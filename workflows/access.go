@@ -58,7 +58,7 @@ func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
 		if len(r.tokens) >= access.MaxTokens {
 			return Refuse("there are %d tokens, which is the most: revoke some", len(r.tokens))
 		}
-		return nil
+		return r.checkMaker(token.CreatedByID)
 	})
 	if err != nil {
 		return err
@@ -68,15 +68,31 @@ func (r *accessRun) setUpdateHandlers(ctx workflow.Context) error {
 		return err
 	}
 	return contract.RevokeTokenUpdate.Handle(ctx, r.revoke, func(req contract.RevokeTokenRequest) error {
-		if r.find(req.ID) < 0 {
-			return temporal.NewApplicationError("there is no such token", contract.UnknownToken)
-		}
-		return nil
+		_, err := r.going(req)
+		return err
 	})
 }
 
 func (r *accessRun) find(id string) int {
 	return slices.IndexFunc(r.tokens, func(t access.Record) bool { return t.ID == id })
+}
+
+// checkMaker refuses the tokens of one that is gone: it may have asked before it was revoked. The ancestors are bounded
+// here, so that none of them need be forgotten later.
+func (r *accessRun) checkMaker(id string) error {
+	if access.Kept(id) && r.find(id) < 0 {
+		return Refuse("the token that makes this one was revoked: use another")
+	}
+	line := access.Line(r.tokens, id)
+	ancestors := len(line)
+	for i := range r.tokens {
+		ancestors += len(access.Line(r.tokens, r.tokens[i].ID)) - 1
+	}
+	if len(line) > 0 && ancestors > access.MaxAncestors {
+		return Refuse("too many tokens were made by tokens, by one another: make this one with the first admin token or a " +
+			"client certificate, or revoke some")
+	}
+	return nil
 }
 
 // create adds a token. A repeated update finds the token and changes nothing.
@@ -85,25 +101,54 @@ func (r *accessRun) create(ctx workflow.Context, token access.Record) (access.Re
 		return r.tokens[i], nil
 	}
 	before := workflow.Now(ctx).Add(-contract.ExpiredTokenKept)
-	r.tokens = slices.DeleteFunc(r.tokens, func(t access.Record) bool { return t.Expired(before) })
+	r.forget(ctx, func(t access.Record) bool { return t.Expired(before) })
 	r.tokens = append(r.tokens, token)
 	return token, r.publish(ctx)
 }
 
 func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest) (contract.RevokedToken, error) {
-	i := r.find(req.ID)
-	if i < 0 {
-		return contract.RevokedToken{}, temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+	revoked, err := r.going(req)
+	if err != nil {
+		return contract.RevokedToken{}, err
 	}
-	revoked := contract.RevokedToken{Record: r.tokens[i]}
-	if req.WithChildren {
-		revoked.Children = access.Descendants(r.tokens, req.ID)
-	}
-	r.tokens = slices.DeleteFunc(slices.Clone(r.tokens), func(t access.Record) bool {
+	r.forget(ctx, func(t access.Record) bool {
 		return t.ID == req.ID ||
 			slices.ContainsFunc(revoked.Children, func(c access.Record) bool { return c.ID == t.ID })
 	})
 	return revoked, r.publish(ctx)
+}
+
+// going is what a request revokes. A token that is gone may have children yet.
+func (r *accessRun) going(req contract.RevokeTokenRequest) (contract.RevokedToken, error) {
+	going := contract.RevokedToken{Record: access.Record{ID: req.ID}}
+	i := r.find(req.ID)
+	if i >= 0 {
+		going.Record = r.tokens[i]
+	}
+	if req.WithChildren && (i >= 0 || access.Kept(req.ID)) {
+		going.Children = access.Descendants(r.tokens, req.ID)
+	}
+	if i < 0 && len(going.Children) == 0 {
+		return going, temporal.NewApplicationError("there is no such token", contract.UnknownToken)
+	}
+	return going, nil
+}
+
+// forget drops tokens. What they have made, and stays, keeps its ancestors: else nobody could tell any more that a
+// token which leaked has made it by another.
+func (r *accessRun) forget(ctx workflow.Context, goes func(access.Record) bool) {
+	for i := range r.tokens {
+		t := &r.tokens[i]
+		maker := r.find(t.CreatedByID)
+		if maker < 0 || !goes(r.tokens[maker]) || goes(*t) {
+			continue
+		}
+		// Each maker's is a change of its own: a workflow from before does so from its next one on.
+		if workflow.GetVersion(ctx, "keep-ancestors "+t.CreatedByID, workflow.DefaultVersion, 1) == 1 {
+			t.Ancestors = access.Line(r.tokens, t.CreatedByID)
+		}
+	}
+	r.tokens = slices.DeleteFunc(slices.Clone(r.tokens), goes)
 }
 
 func (r *accessRun) endSession(ctx workflow.Context, session access.EndedSession) error {

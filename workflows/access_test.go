@@ -126,3 +126,120 @@ func TestAccessCarriesTokensOn(t *testing.T) {
 	require.Equal(t, "s", input.Ended[0].ID)
 	require.Equal(t, access.HashOf("last"), input.Tokens[0].Hash)
 }
+
+// TestALeakedTokenIsRevokedWithAllThatItMade has its holder revoke tokens between it and those that shall stay.
+func TestALeakedTokenIsRevokedWithAllThatItMade(t *testing.T) {
+	t.Parallel()
+	const leaked, second, third, fourth = "00000000000a", "00000000000b", "00000000000c", "00000000000d"
+	const other = "00000000000e"
+	made := func(id, by string) access.Record {
+		token := viewerToken(id)
+		token.CreatedByID = by
+		return token
+	}
+	chain := []any{made(leaked, other), made(second, leaked), made(third, second), made(fourth, third)}
+	gone := func(id string) contract.RevokeTokenRequest { return contract.RevokeTokenRequest{ID: id} }
+	family := func(id string) contract.RevokeTokenRequest {
+		return contract.RevokeTokenRequest{ID: id, WithChildren: true}
+	}
+	expired := made(second, leaked)
+	expired.ExpiresAt = workflowtest.NewEnvironment().Now().Add(-contract.ExpiredTokenKept)
+	for name, c := range map[string]struct {
+		before  []access.Record // made before ancestors were kept
+		steps   []any
+		refused bool // the last one
+		left    []string
+	}{
+		"all are there":             {steps: append(chain, family(leaked))},
+		"one between is gone":       {steps: append(chain, gone(second), family(leaked))},
+		"several between are gone":  {steps: append(chain, gone(third), gone(second), family(leaked))},
+		"in the other order":        {steps: append(chain, gone(second), gone(third), family(leaked))},
+		"it is gone itself":         {steps: append(chain, gone(leaked), family(leaked))},
+		"all but the last are gone": {steps: append(chain, gone(leaked), gone(second), gone(third), family(leaked))},
+		"one that is gone is named": {steps: append(chain, gone(second), family(second)), left: []string{leaked}},
+		"a later one has made more": {steps: append(chain, gone(second), made("0000000000aa", fourth), family(leaked))},
+		"nothing of it is there":    {steps: append(chain, family(leaked), family(leaked)), refused: true},
+		"none is known":             {steps: []any{family("0000000000ff")}, refused: true},
+		"no token that is kept":     {steps: []any{family("first-admin")}, refused: true},
+		"it is used once more":      {steps: append(chain, family(leaked), made("0000000000aa", leaked)), refused: true},
+		"another is used once more": {steps: append(chain, family(leaked), made("0000000000aa", fourth)), refused: true},
+		"children are not asked for": {
+			steps: append(chain, gone(leaked), gone(leaked)), refused: true, left: []string{second, third, fourth},
+		},
+		"they were made long ago": {
+			before: []access.Record{made(leaked, other), made(second, leaked), made(third, second), made(fourth, third)},
+			steps:  []any{gone(second), gone(third), family(leaked)},
+		},
+		"one between expired": {
+			before: []access.Record{made(leaked, other), expired, made(third, second)},
+			steps:  []any{made("0000000000aa", third), family(leaked)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := workflowtest.NewEnvironment()
+			worker.RegisterWorkflows(env)
+			var left []string
+			env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
+				left = nil
+				for _, token := range args.Get(0).(map[string]any)[contract.MemoTokens].([]access.Record) {
+					left = append(left, token.ID)
+				}
+			}).Return(nil)
+			answers := make([]workflowtest.Answer, len(c.steps))
+			for i, step := range c.steps {
+				update := contract.RevokeTokenUpdate.Name
+				if _, creates := step.(access.Record); creates {
+					update = contract.CreateTokenUpdate.Name
+				}
+				env.RegisterDelayedCallback(func() { env.UpdateWorkflow(update, "", &answers[i], step) },
+					time.Duration(i+1)*time.Minute)
+			}
+			env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
+			root := made(other, "first-admin")
+			env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: append(c.before, root)})
+			last := len(answers) - 1
+			for i := range answers[:last] {
+				require.NoError(t, answers[i].Err)
+			}
+			require.Equal(t, c.refused, answers[last].Refused, "%v", answers[last].Err)
+			require.ElementsMatch(t, append(c.left, other), left)
+		})
+	}
+}
+
+// TestAncestorsAreBounded has a token with as many as there may be.
+func TestAncestorsAreBounded(t *testing.T) {
+	t.Parallel()
+	env := workflowtest.NewEnvironment()
+	worker.RegisterWorkflows(env)
+	env.OnUpsertMemo(mock.Anything).Return(nil)
+	deep, root := viewerToken("00000000000a"), viewerToken("00000000000b")
+	for i := range access.MaxAncestors - 1 {
+		deep.Ancestors = append(deep.Ancestors, fmt.Sprint(i))
+	}
+	deep.CreatedByID, root.CreatedByID = deep.Ancestors[0], "first-admin"
+	at := time.Duration(0)
+	send := func(update string, arg any) *workflowtest.Answer {
+		at += time.Minute
+		answer := &workflowtest.Answer{}
+		env.RegisterDelayedCallback(func() { env.UpdateWorkflow(update, "", answer, arg) }, at)
+		return answer
+	}
+	create := func(id, by string) *workflowtest.Answer {
+		token := viewerToken(id)
+		token.CreatedByID = by
+		return send(contract.CreateTokenUpdate.Name, token)
+	}
+	last := create("last", root.ID)
+	beyond := create("beyond", root.ID)
+	first := create("first", "first-admin")
+	send(contract.RevokeTokenUpdate.Name, contract.RevokeTokenRequest{ID: deep.ID})
+	room := create("room", root.ID)
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
+	env.ExecuteWorkflow(contract.AccessWorkflow, contract.AccessInput{Tokens: []access.Record{deep, root}})
+	require.NoError(t, last.Err)
+	require.ErrorContains(t, beyond.Err, "or revoke some")
+	require.NoError(t, first.Err, "one that no token has made always has room")
+	require.NoError(t, room.Err, "they went with their token")
+}

@@ -189,13 +189,12 @@ func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.R
 	if err != nil {
 		return revoked, err
 	}
-	i := slices.IndexFunc(records, func(r access.Record) bool { return r.ID == in.ID })
-	if i < 0 {
-		return revoked, rest.Unknown(protocol.CodeUnknownToken)
-	}
-	going := []access.Record{records[i]}
-	if in.Children {
+	going := slices.DeleteFunc(slices.Clone(records), func(r access.Record) bool { return r.ID != in.ID })
+	if in.Children && access.Kept(in.ID) { // it may be gone, and its children not
 		going = append(going, access.Descendants(records, in.ID)...)
+	}
+	if len(going) == 0 {
+		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
 	if in.EndSessions && !slices.ContainsFunc(going, func(r access.Record) bool { return r.Kind == access.JoinToken }) {
 		return revoked, rest.Invalid("query.end_sessions",
