@@ -145,7 +145,7 @@ func TestStrangersDoNotFillTheDisk(t *testing.T) {
 				require.Len(t, list, strangersBurst+2, "what those with a credential do is always written")
 				require.Equal(t, []string{"done", "done"}, []string{list[strangersBurst].Outcome, list[strangersBurst+1].Outcome})
 
-				time.Sleep(leftOutSaid) // of the bubble's clock
+				<-time.After(leftOutSaid)
 				synctest.Wait()
 				_, text = entries(t, file)
 				lines := strings.Split(strings.TrimSpace(text), "\n")

@@ -19,10 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/static"
 )
 
@@ -188,7 +188,7 @@ func (s *Server) HTTPServer() *http.Server {
 
 // errorsRate and errorsBurst bound the lines of an errorLog, a second and in a burst.
 const (
-	errorsRate  = 1.0
+	errorsRate  = 1
 	errorsBurst = 100
 )
 
@@ -196,17 +196,17 @@ const (
 // it says only how many there were, with the next one.
 type errorLog struct {
 	logger  *zap.Logger
-	lines   *ratelimit.Limiter
+	lines   *rate.Limiter
 	leftOut atomic.Int64
 }
 
 func newErrorLog(logger *zap.Logger) *errorLog {
-	return &errorLog{logger: logger, lines: ratelimit.New(errorsRate, errorsBurst)}
+	return &errorLog{logger: logger, lines: rate.NewLimiter(errorsRate, errorsBurst)}
 }
 
 // Write implements io.Writer.
 func (l *errorLog) Write(line []byte) (int, error) {
-	if l.lines.Take("all", 1, time.Now()) > 0 {
+	if !l.lines.Allow() {
 		l.leftOut.Add(1)
 		return len(line), nil
 	}

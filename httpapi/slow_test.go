@@ -65,7 +65,7 @@ func TestErrorsOfConnectionsFillNoLog(t *testing.T) {
 		}
 		require.Equal(t, 100, logs.Len())
 		require.Equal(t, "TLS handshake error from 127.0.0.1:1", logs.All()[0].Message)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		said.Print("more")
 		require.EqualValues(t, 900, logs.All()[100].ContextMap()["left_out"])
 	})
