@@ -137,7 +137,7 @@ func (v *verdict) judgeKept(e evidence, ill *illness) {
 	for i := range e.looks {
 		l := &e.looks[i]
 		a := l.of(ill.agent)
-		if l.at <= ill.from || l.at >= ill.to || a == nil {
+		if l.asked <= ill.from || l.at >= ill.to || a == nil { // what was asked for before may show what was before
 			continue
 		}
 		if !a.out(false) {
