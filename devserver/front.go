@@ -1,8 +1,10 @@
 package devserver
 
 import (
+	"context"
 	"crypto/subtle"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -16,14 +18,21 @@ import (
 	"mainstay.dev/mainstay/connlimit"
 )
 
-// maxStrangers is how many connections one address may have that have not shown the key yet.
-const maxStrangers = 64
+const (
+	// maxStrangers is how many connections one address may have that have not shown the key yet.
+	maxStrangers = 64
+	// maxHeaders is how large the headers of a request may be, and keylessBytes how much is read of a connection before
+	// the key: those, and what HTTP/2 sends first.
+	maxHeaders   = 16 << 10
+	keylessBytes = maxHeaders + 4<<10
+)
 
 // front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
 // its headers: Temporal's frontend first takes up to 4 MiB of each of any number of requests into memory.
 //
 // A connection without the key carries few requests: whoever lacks it is told so, and the connection is closed. So
-// answers that are not read take no memory.
+// answers that are not read take no memory. Nor do bodies: it is read no further than a request's headers take, and
+// frames are small, for room is made for a frame once its length was read.
 func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 	temporal := &http.Transport{TLSClientConfig: own, Protocols: new(http.Protocols)}
 	temporal.Protocols.SetHTTP2(true)
@@ -31,13 +40,18 @@ func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 	// Without FlushInterval: gRPC's errors are headers that end the stream, which flushed are headers that do not.
 	proxy := &httputil.ReverseProxy{Transport: temporal, ErrorLog: quiet,
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "https", Host: frontend}) }}
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	// Without IdleTimeout: Go keeps an HTTP/2 connection that has ended amid a request in memory for so long.
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaders,
 		ErrorLog: quiet, Protocols: new(http.Protocols),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 20_000, MaxReadFrameSize: 1 << 20,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 20_000, MaxReadFrameSize: 16 << 10,
 			WriteByteTimeout: 20 * time.Second},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, keylessKey{}, conn)
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+key)) == 1 {
 				connlimit.Proven(r.Context(), "")
+				r.Context().Value(keylessKey{}).(*keyless).decided()
 				proxy.ServeHTTP(w, r)
 				return
 			}
@@ -50,6 +64,57 @@ func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 		})}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	connlimit.New(maxStrangers, zap.NewNop()).Apply(server)
-	go func() { _ = server.Serve(l) }()
+	go func() { _ = server.Serve(keylessListener{l}) }()
 	return server
+}
+
+// keyless is a connection on which nobody has shown the key yet. It is read no further than keylessBytes until somebody
+// does, and is closed if that is not soon.
+type keyless struct {
+	net.Conn
+	left    int             // bytes
+	waiting context.Context // for the key
+	decided context.CancelFunc
+}
+
+type keylessKey struct{}
+
+// keylessListener gives connections on which nobody has shown the key yet.
+type keylessListener struct{ net.Listener }
+
+// Accept waits for the next connection.
+func (l keylessListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	k := &keyless{Conn: conn, left: keylessBytes}
+	k.waiting, k.decided = context.WithTimeout(context.Background(), provenWithin)
+	context.AfterFunc(k.waiting, func() {
+		if errors.Is(k.waiting.Err(), context.DeadlineExceeded) {
+			_ = conn.Close()
+		}
+	})
+	return k, nil
+}
+
+// Read waits for the key after keylessBytes.
+func (k *keyless) Read(p []byte) (int, error) {
+	if k.left == 0 {
+		<-k.waiting.Done()
+	}
+	select {
+	case <-k.waiting.Done():
+		return k.Conn.Read(p)
+	default:
+	}
+	n, err := k.Conn.Read(p[:min(len(p), k.left)])
+	k.left -= n
+	return n, err
+}
+
+// Close ends the connection, and whoever waits for the key.
+func (k *keyless) Close() error {
+	k.decided()
+	return k.Conn.Close()
 }
