@@ -16,7 +16,7 @@ func TestATokenOfASpawnIsForOneAgent(t *testing.T) {
 	token := access.MintSpawn(key, [access.RandomBytes]byte{1, 2, 3}, "builders", "builders-1", until)
 	require.LessOrEqual(t, len(token), access.MaxToken)
 	require.True(t, strings.HasPrefix(token, "mss_"))
-	require.Equal(t, "mss_…", access.Redact(token))
+	require.Equal(t, token[:17]+"…", access.Redact(token), "the seal is its secret")
 	record, ok := access.OpenSpawn(key, token)
 	require.True(t, ok)
 	require.True(t, record.Expired(until))

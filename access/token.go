@@ -160,13 +160,14 @@ func (r *Record) Identity() Identity {
 // beforehand.
 func Kept(id string) bool { return len(id) == 2*idBytes && lowerHex(id) }
 
-// Redact is a text that may be a whole token, sent where its id belongs, without the secret.
+// Redact is a text that may be a token, whole or damaged, sent where its id belongs, without the secret: of what begins
+// as a token does, it has as much as the id takes.
 func Redact(text string) string {
-	if strings.HasPrefix(text, spawnPrefix) {
-		return spawnPrefix + "…"
-	}
-	if kind, id, ok := TokenID(text); ok {
-		return map[TokenKind]string{APIToken: apiPrefix, JoinToken: joinPrefix}[kind] + id + "_…"
+	for _, prefix := range []string{apiPrefix, joinPrefix, spawnPrefix} {
+		at := strings.Index(text, prefix)
+		if end := at + len(prefix) + 2*idBytes + 1; at >= 0 && len(text) > end {
+			text = text[:end] + "…"
+		}
 	}
 	return text
 }

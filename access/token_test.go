@@ -168,6 +168,21 @@ func TestASecretIsNotShownWhereAnIDBelongs(t *testing.T) {
 		require.Equal(t, map[string]string{"id": token[:4] + record.ID + "_…", "task": "t-1"}, targets.Names())
 		require.True(t, access.Kept(record.ID))
 	}
+	whole, _ := mint(access.APIToken, 7)
+	for name, c := range map[string]struct{ sent, shown string }{
+		"an id":              {"0123456789ab", "0123456789ab"},
+		"a task's id":        {"mst_deploy", "mst_deploy"},
+		"one that is quoted": {`"` + whole + `"`, `"` + whole[:17] + "…"},
+		"with a header":      {"Bearer " + whole, "Bearer " + whole[:17] + "…"},
+		"with a letter more": {whole + "x", whole[:17] + "…"},
+		"cut short":          {whole[:60], whole[:17] + "…"},
+		"with a letter lost": {whole[:9] + whole[10:], whole[:9] + whole[10:18] + "…"},
+		"in capitals inside": {whole[:20] + strings.ToUpper(whole[20:]), whole[:17] + "…"},
+		"two at once":        {whole + "," + whole, whole[:17] + "…"},
+		"a spawner's":        {"mss_eyJpZCI6IjAxMjM.c2VhbA", "mss_eyJpZCI6IjAxM…"},
+	} {
+		require.Equal(t, c.shown, access.Redact(c.sent), name)
+	}
 	for _, id := range []string{"", "first-join", "first-admin", "0123456789AB", "0123456789abc"} {
 		require.False(t, access.Kept(id))
 	}
