@@ -168,6 +168,29 @@ func TestStrangersDoNotFillTheDisk(t *testing.T) {
 	}
 }
 
+// TestAFirstTokenSentAsAnIDIsNotWritten has an admin revoke a token by the secret and not by its id.
+func TestAFirstTokenSentAsAnIDIsNotWritten(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	audit, err := OpenAudit(file, zap.NewNop())
+	require.NoError(t, err)
+	const admin, join = "0123456789-the-first-admin-token-0123", "0123456789-the-first-join-token-0123"
+	g := newShelf().gate(Options{Audit: audit, AdminToken: admin, JoinToken: join})
+	for _, sent := range []string{admin, join, " " + admin + "\n", "8a1c3d5ed7bf"} {
+		_, done, err := g.Admit(request(http.MethodDelete, admin), httpapi.Route{Method: http.MethodDelete,
+			Policy: access.Administer}, map[string]string{"id": sent})
+		require.NoError(t, err)
+		done(http.StatusNotFound)
+	}
+	list, text := entries(t, file)
+	require.NotContains(t, text, "0123456789-the")
+	var ids []string
+	for i := range list {
+		ids = append(ids, list[i].Target["id"])
+	}
+	require.Equal(t, []string{"first-admin…", "first-join…", "first-admin…", "8a1c3d5ed7bf"}, ids)
+}
+
 // TestWhatMayStandHasNotFailed has answers to requests whose client may have left, or that Temporal was slow with.
 func TestWhatMayStandHasNotFailed(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ package guard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -147,7 +148,7 @@ func (g *Gate) admit(
 	} else {
 		id, of, err = g.identify(r, route.Policy.Role() == access.Admin)
 	}
-	targets := access.NewTargets(params)
+	targets := access.NewTargets(g.withoutSecrets(params))
 	finished := func(status int) { g.finish(r, route, &id, targets, at, status, false) }
 	if err != nil && !route.Policy.IsOpen() {
 		return ctx, finished, g.failed(r, err)
@@ -183,6 +184,20 @@ func (g *Gate) admit(
 		answered()
 		g.finish(r, route, &id, targets, at, status, true)
 	}, nil
+}
+
+// withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in place
+// of an id. Tokens that were made here Targets knows by their form.
+func (g *Gate) withoutSecrets(params map[string]string) map[string]string {
+	named := maps.Clone(params)
+	for kind, name := range params {
+		for i := range g.fixed {
+			if g.fixed[i].Hash.Matches(strings.TrimSpace(name)) {
+				named[kind] = g.fixed[i].ID + "…"
+			}
+		}
+	}
+	return named
 }
 
 // failed is the answer to somebody who could not prove who they are. Whoever tries too often hears that instead.

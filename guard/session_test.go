@@ -63,14 +63,15 @@ func TestACookieAloneIsNoSession(t *testing.T) {
 	require.Empty(t, code)
 }
 
-// TestCookiesOfOtherPagesDoNotLockOut has pages of another port set cookies of the session's name, which a browser sends
-// before it or behind it.
+// TestCookiesOfOtherPagesDoNotLockOut has pages of another port set cookies of the session's name, which a browser
+// sends before it or behind it.
 func TestCookiesOfOtherPagesDoNotLockOut(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	token, record := s.add(1, access.Record{Kind: access.APIToken, Role: access.Admin})
 	for name, junk := range map[string]string{
-		"junk": "junk", "empty": "", "another session's": signIn(t, s.gate(Options{SessionKey: []byte("k")}), token).Value,
+		"junk": "junk", "empty": "",
+		"another session's": signIn(t, s.gate(Options{SessionKey: []byte("k")}), token).Value,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
