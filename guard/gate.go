@@ -186,8 +186,8 @@ func (g *Gate) admit(
 	}, nil
 }
 
-// withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in place
-// of an id. Tokens that were made here Targets knows by their form.
+// withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in
+// place of an id. Tokens that were made here Targets knows by their form.
 func (g *Gate) withoutSecrets(params map[string]string) map[string]string {
 	named := maps.Clone(params)
 	for kind, name := range params {
