@@ -26,6 +26,7 @@ type Cluster struct {
 	Brake               fleet.BrakePolicy       `json:"brake"`
 	SelfHealing         fleet.HealingPolicy     `json:"self_healing"`
 	TenantWeights       map[string]float64      `json:"tenant_weights,omitempty"`
+	Tenants             []string                `json:"tenants,omitempty" doc:"The tenants whose tokens may use it. Absent: all."`
 	Scaling             fleet.ScalingPolicy     `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 	Paused              *Pause                  `json:"paused,omitempty" doc:"Nothing is taken from any of its lanes."`
 	PausedLanes         []PausedLane            `json:"paused_lanes,omitempty" doc:"Lanes that were paused by themselves."`

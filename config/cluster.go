@@ -21,9 +21,11 @@ type Cluster struct {
 	LeaderElection LeaderElection    `yaml:"leader_election"`
 	Brake          fleet.BrakePolicy `yaml:"brake"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
-	TenantWeights map[string]float64  `yaml:"tenant_weights"`
-	SelfHealing   fleet.HealingPolicy `yaml:"self_healing"`
-	Scaling       fleet.ScalingPolicy `yaml:"scaling"`
+	TenantWeights map[string]float64 `yaml:"tenant_weights"`
+	// Tenants are those whose tokens may use the cluster. Empty: all.
+	Tenants     []string            `yaml:"tenants"`
+	SelfHealing fleet.HealingPolicy `yaml:"self_healing"`
+	Scaling     fleet.ScalingPolicy `yaml:"scaling"`
 }
 
 // Membership bounds a cluster's agents.
@@ -70,6 +72,7 @@ type AgentCluster struct {
 	LeaderElection   LeaderElection        `yaml:"leader_election"`
 	Brake            fleet.BrakePolicy     `yaml:"brake"`
 	TenantWeights    map[string]float64    `yaml:"tenant_weights"` // As in Cluster.
+	Tenants          []string              `yaml:"tenants"`        // As in Cluster.
 	Scaling          fleet.ScalingPolicy   `yaml:"scaling"`
 }
 
@@ -167,13 +170,16 @@ func (a *AgentCluster) cluster() Cluster {
 	return Cluster{Name: a.Name, TargetGroup: a.TargetGroupID, Membership: a.Membership,
 		ReplicationMode: a.ReplicationMode, Shards: a.Shards, Failover: a.Failover, SelfHealing: a.SelfHealing.policy(),
 		TaskQueue: a.TaskQueue, LeaderElection: a.LeaderElection, Brake: a.Brake,
-		TenantWeights: a.TenantWeights, Scaling: a.Scaling}
+		TenantWeights: a.TenantWeights, Tenants: a.Tenants, Scaling: a.Scaling}
 }
 
 func (c Cluster) fleetConfig() fleet.ClusterConfig {
 	// An empty section says as much as none.
 	if len(c.TenantWeights) == 0 {
 		c.TenantWeights = nil
+	}
+	if len(c.Tenants) == 0 {
+		c.Tenants = nil
 	}
 	if len(c.Scaling.Spawn.Capabilities) == 0 {
 		c.Scaling.Spawn.Capabilities = nil
@@ -205,6 +211,7 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,
 		TenantWeights:       c.TenantWeights,
+		Tenants:             c.Tenants,
 		SelfHealing:         c.SelfHealing,
 		Scaling:             c.Scaling,
 	}.WithDefaults()

@@ -29,7 +29,8 @@ func effectOf(t *testing.T, text string) effect {
 
 // others are values that differ from the defaults, for the keys of a cluster whose type does not say what is allowed.
 var others = map[string]string{
-	"name": "other", "target_group_id": "racks", "replication_mode": "active_passive", "selection_strategy": "standby",
+	"tenants": "[acme]",
+	"name":    "other", "target_group_id": "racks", "replication_mode": "active_passive", "selection_strategy": "standby",
 	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "2s",
 	"warning_threshold": "12s", "retry_safety": "fenced",
 	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run", "stuck_after": "20m", "replace_after": "21m",

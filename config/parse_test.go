@@ -134,7 +134,7 @@ func TestParseErrors(t *testing.T) {
 		"compares unread": {"hub: {warning_threshold: soon, failure_threshold: 3s, heartbeat_interval: 1s}",
 			"f.yaml:1: hub.warning_threshold: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\""},
 		"nothing of it": {"agent_cluster: a\ndev: {slots: 0}",
-			"f.yaml:1: agent_cluster: must be a section with some of the keys name, target_group_id, membership, replication_mode, shards, failover, health_monitoring, task_queue, self_healing, leader_election, brake, tenant_weights, scaling\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
+			"f.yaml:1: agent_cluster: must be a section with some of the keys name, target_group_id, membership, replication_mode, shards, failover, health_monitoring, task_queue, self_healing, leader_election, brake, tenant_weights, tenants, scaling\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -53,8 +53,8 @@ type ClusterConfig struct {
 	Shards          int               `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone."`
 	// RoleLease is how long a leader or shard owner may go on without an answer of its hub, and so the longest time
-	// without one. Default 5 s.
-	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 5s."`
+	// without one. Default 3 s.
+	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 3s."`
 	// ManualElection: a lost leader keeps its seat, and the cluster waits until it is back or a person acts. Only in
 	// mode active_passive; the first leader is elected as usual.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
@@ -73,6 +73,8 @@ type ClusterConfig struct {
 	SelfHealing HealingPolicy `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. Other tenants have 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
+	// Tenants are those whose tokens may use the cluster. Empty: all.
+	Tenants []string `json:"tenants,omitempty" maxItems:"100" doc:"The tenants whose tokens may submit tasks, jobs and schedules for it; to those of others it does not exist. Empty: all. Holds for what is submitted from then on."`
 	// Scaling decides when agents are started and stopped. Off by default.
 	Scaling ScalingPolicy `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 }
@@ -138,7 +140,7 @@ func (c ClusterConfig) Validate() error {
 	}
 	if err := cmp.Or(ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour),
 		ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour),
-		validateWeights(c.TenantWeights)); err != nil {
+		validateWeights(c.TenantWeights), c.validateTenants()); err != nil {
 		return err
 	}
 	if err := c.SelfHealing.Validate(); err != nil {
@@ -177,6 +179,26 @@ const (
 	MinTenantWeight  = 0.1
 	MaxTenantWeight  = 100
 )
+
+// maxTenants bounds the tenants that a cluster is for.
+const maxTenants = 100
+
+func (c ClusterConfig) validateTenants() error {
+	if len(c.Tenants) > maxTenants {
+		return fmt.Errorf("tenants may name at most %d tenants", maxTenants)
+	}
+	for _, tenant := range c.Tenants {
+		if err := ValidateID("tenants: a tenant", tenant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IsFor reports whether tokens of a tenant may use the cluster. A token of no tenant may use all.
+func (c ClusterConfig) IsFor(tenant string) bool {
+	return tenant == "" || len(c.Tenants) == 0 || slices.Contains(c.Tenants, tenant)
+}
 
 // validateWeights checks the weights with which tenants share a cluster's lanes.
 func validateWeights(weights map[string]float64) error {

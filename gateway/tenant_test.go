@@ -250,3 +250,24 @@ func TestWhoDecidesAboutATaskIsKept(t *testing.T) {
 		contract.DiscardRequest{ForTask: by, Reason: "old"},
 		contract.ReprioritizeRequest{ForTask: by, Priority: fleet.PriorityCritical}}, got)
 }
+
+// TestClusterIsOnlyForItsTenants has a cluster of one tenant: to tokens of others it does not exist.
+func TestClusterIsOnlyForItsTenants(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withCluster(fleet.ClusterConfig{Name: "own", Tenants: []string{"acme"}})
+	_, do := tenants(t, f)
+	for path, body := range map[string]string{
+		tasksPath:                  `{"type":"exec","cluster":"own"}`,
+		"/api/v1/agents/arrays":    `{"type":"exec","cluster":"own","count":2}`,
+		"/api/v1/agents/schedules": `{"name":"s","interval":"1h","task":{"type":"exec","cluster":"own"}}`,
+	} {
+		own := do("acme", http.MethodPost, path, body)
+		require.Less(t, own.Code, 300, "%s: %s", path, own.Body)
+		others := do("beta", http.MethodPost, path, body)
+		require.Equal(t, http.StatusNotFound, others.Code, path)
+		require.Equal(t, do("beta", http.MethodPost, path, strings.ReplaceAll(body, "own", "none")).Body.String(),
+			others.Body.String(), "as a cluster that does not exist")
+	}
+}

@@ -35,6 +35,7 @@ var settingOfFlag = map[string]string{
 	"healing-interval":      "self_healing.cycle_interval",
 	"healing-patience":      "self_healing.patience",
 	"tenant-weight":         "tenant_weights",
+	"tenants":               "tenants",
 	"scaling":               "scaling.mode",
 	"queue-measure":         "scaling.queue_measure",
 	"scale-up-queue":        "scaling.scale_up.queue_threshold",
@@ -75,7 +76,7 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.String("selection-strategy", "",
 		"how a failover's target is picked: standby, least_loaded, round_robin or affinity (default least_loaded)")
 	flags.Duration("role-lease", 0,
-		"how long a leader or shard owner may go on without hearing from its hub (default 5s)")
+		"how long a leader or shard owner may go on without hearing from its hub (default 3s)")
 	flags.Duration("election-interval", 0,
 		"the longest between two looks at a leader or shard owner (default a third of the role lease)")
 	flags.Bool("manual-election", false, "a leader that was lost keeps its seat until it is back, or a person acts")
@@ -105,6 +106,7 @@ func addClusterFlags(flags *pflag.FlagSet) {
 		"what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
 	flags.Duration("healing-interval", 0, "time between two looks of the healing cycle, 5s to 1h (default 1m)")
 	flags.Duration("healing-patience", 0, "how long something must be wrong before healing acts (default 30s)")
+	flags.StringSlice("tenants", nil, "only tokens of these tenants, and of none, may use the cluster; \"\": all (default all)")
 	flags.StringArray("tenant-weight", nil,
 		"a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
 	flags.String(

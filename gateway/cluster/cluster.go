@@ -192,6 +192,7 @@ func OfSettings(config fleet.ClusterConfig) api.Cluster {
 		SelfHealing:         config.SelfHealing,
 		Brake:               config.Brake,
 		TenantWeights:       config.TenantWeights,
+		Tenants:             config.Tenants,
 		ManualElection:      config.ManualElection,
 		ElectionInterval:    config.ElectionInterval,
 		TaskDefaults:        config.TaskDefaults, Scaling: config.Scaling.WithDefaults(),

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
@@ -22,9 +23,18 @@ type knownCluster struct {
 	open   *sync.Map           // the lanes that are known to be open
 }
 
-// KnownCluster is a cluster's configuration with its defaults, or unknown_cluster. After a change the old one may be
-// answered for some seconds. It asks no worker unless the cluster was started by other means than the gateway.
+// KnownCluster is a cluster's configuration with its defaults, or unknown_cluster, also to a tenant that it is not for.
+// After a change the old one may be answered for some seconds. It asks no worker unless the cluster was started by other
+// means than the gateway.
 func (c *Core) KnownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
+	config, err := c.knownCluster(ctx, name)
+	if err == nil && !config.IsFor(access.From(ctx).Tenant) {
+		return fleet.ClusterConfig{}, Unknown(protocol.CodeUnknownCluster)
+	}
+	return config, err
+}
+
+func (c *Core) knownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
 	if known, ok := c.clusters.get(name); ok {
 		return known.config, nil
 	}
