@@ -176,7 +176,7 @@ func (g *Gate) admit(
 		return ctx, nil, err
 	}
 	if id.Known() || route.Policy.IsSession() {
-		connlimit.Proven(ctx, cmp.Or(group, client))
+		connlimit.Proven(ctx, holderOf(route.Policy, group, client))
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
@@ -184,6 +184,17 @@ func (g *Gate) admit(
 		answered()
 		g.finish(r, route, &id, targets, at, status, true)
 	}, nil
+}
+
+// holderOf is whom a connection counts for. A tenant may have the name of a cluster.
+func holderOf(p access.Policy, group, client string) string {
+	switch {
+	case p.IsSession():
+		return "cluster " + group
+	case group != "":
+		return "tenant " + group
+	}
+	return client
 }
 
 // withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in

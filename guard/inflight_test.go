@@ -287,3 +287,10 @@ func TestAnEncodedWaitIsAWait(t *testing.T) {
 	}
 	require.Equal(t, protocol.CodeRateLimited, wait())
 }
+
+func TestATenantSharesNoConnectionsWithTheClusterOfItsName(t *testing.T) {
+	t.Parallel()
+	require.NotEqual(t, holderOf(access.Session, "acme", "agent a"), holderOf(access.View, "acme", "api token"))
+	require.Equal(t, holderOf(access.View, "acme", "api one"), holderOf(access.View, "acme", "api two"))
+	require.NotEqual(t, holderOf(access.View, "", "api one"), holderOf(access.View, "", "api two"))
+}
