@@ -22,9 +22,11 @@ const (
 	// maxStrangers is how many connections one address may have that have not shown the key yet.
 	maxStrangers = 64
 	// maxHeaders is how large the headers of a request may be, and keylessBytes how much is read of a connection before
-	// the key: those, and what HTTP/2 sends first.
+	// the key: those, and what HTTP/2 sends first. Each frame is at least a read, and keylessReads bounds what they cost:
+	// clients need about ten, and more where the headers come in pieces.
 	maxHeaders   = 16 << 10
 	keylessBytes = maxHeaders + 4<<10
+	keylessReads = 64
 )
 
 // front is where clients of a Temporal with a key come in. It asks for the key before it reads more of a request than
@@ -68,11 +70,12 @@ func front(l net.Listener, frontend, key string, own *tls.Config) *http.Server {
 	return server
 }
 
-// keyless is a connection on which nobody has shown the key yet. It is read no further than keylessBytes until somebody
-// does, and is closed if that is not soon.
+// keyless is a connection on which nobody has shown the key yet. It is read no further than keylessBytes, and no more
+// often than keylessReads, until somebody does, and is closed if that is not soon.
 type keyless struct {
 	net.Conn
-	left    int             // bytes
+	bytes   int             // that may still be read
+	reads   int             // likewise
 	waiting context.Context // for the key
 	decided context.CancelFunc
 }
@@ -88,7 +91,7 @@ func (l keylessListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &keyless{Conn: conn, left: keylessBytes}
+	k := &keyless{Conn: conn, bytes: keylessBytes, reads: keylessReads}
 	k.waiting, k.decided = context.WithTimeout(context.Background(), provenWithin)
 	context.AfterFunc(k.waiting, func() {
 		if errors.Is(k.waiting.Err(), context.DeadlineExceeded) {
@@ -98,9 +101,9 @@ func (l keylessListener) Accept() (net.Conn, error) {
 	return k, nil
 }
 
-// Read waits for the key after keylessBytes.
+// Read waits for the key once no more may be read without.
 func (k *keyless) Read(p []byte) (int, error) {
-	if k.left == 0 {
+	if k.bytes == 0 || k.reads == 0 {
 		<-k.waiting.Done()
 	}
 	select {
@@ -108,8 +111,9 @@ func (k *keyless) Read(p []byte) (int, error) {
 		return k.Conn.Read(p)
 	default:
 	}
-	n, err := k.Conn.Read(p[:min(len(p), k.left)])
-	k.left -= n
+	n, err := k.Conn.Read(p[:min(len(p), k.bytes)])
+	k.bytes -= n
+	k.reads--
 	return n, err
 }
 
