@@ -235,9 +235,9 @@ func TestLargeReadsAreCountedFirst(t *testing.T) {
 		arraysPath + "/a-1/results":              store.ResultsTake,
 		arraysPath + "/a-1/results.ndjson":       store.ResultsTake,
 		"/api/v1/agents/tasks/t-1":               2 << 20,
-		"/api/v1/agents/tasks?page_size=200":     200 * 16 << 10,
-		"/api/v1/agents/tasks?text=t":            1000 * 8 << 10,
-		"/api/v1/agents/failovers?page_size=100": 100 * 8 << 10,
+		"/api/v1/agents/tasks?page_size=200":     200 * 32 << 10,
+		"/api/v1/agents/tasks?text=t":            1000 * 16 << 10,
+		"/api/v1/agents/failovers?page_size=100": 100 * 16 << 10,
 		// the task itself comes first
 		"/api/v1/agents/tasks/t-1?include=history": 3 << 20,
 		"/api/v1/agents/tasks/t-1/log":             3 << 20,

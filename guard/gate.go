@@ -168,6 +168,8 @@ func (g *Gate) admit(
 	switch {
 	case id.Known():
 		client, group = string(id.Kind)+" "+id.ID, id.Tenant
+	case probes[route.Path]:
+		client = "probes of " + connlimit.AddressKey(httpapi.ClientOf(r).Address)
 	case client == "":
 		client, most = connlimit.AddressKey(httpapi.ClientOf(r).Address), maxStrangerBytes
 	}
@@ -185,6 +187,10 @@ func (g *Gate) admit(
 		g.finish(r, route, &id, targets, at, status, true)
 	}, nil
 }
+
+// probes are requests whose answers are short. They count apart: who keeps connections of an address from being answered
+// must not have what watches the server, from that address, take it for dead.
+var probes = map[string]bool{"/healthz": true, protocol.ReadyPath: true, "/health": true}
 
 // holderOf is whom a connection counts for. A tenant may have the name of a cluster.
 func holderOf(p access.Policy, group, client string) string {

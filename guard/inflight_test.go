@@ -294,3 +294,23 @@ func TestATenantSharesNoConnectionsWithTheClusterOfItsName(t *testing.T) {
 	require.Equal(t, holderOf(access.View, "acme", "api one"), holderOf(access.View, "acme", "api two"))
 	require.NotEqual(t, holderOf(access.View, "", "api one"), holderOf(access.View, "", "api two"))
 }
+
+// TestProbesAreAnswered has one address keep as many requests from being answered as it may: probes from there still are.
+func TestProbesAreAnswered(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	c := &crowd{t: t, gate: s.gate(Options{AdminToken: "0123456789-the-first-admin-token-0123"})}
+	ask := func(path string) string {
+		return c.send(request(http.MethodGet, ""), httpapi.Route{Policy: access.Open, Path: path}, "")
+	}
+	for range 4 * maxHeld {
+		require.Empty(t, ask("/openapi.json"))
+	}
+	require.Equal(t, protocol.CodeRateLimited, ask("/openapi.json"))
+	for path := range probes {
+		require.Empty(t, ask(path))
+	}
+	for len(c.done) > 0 {
+		c.answer()
+	}
+}

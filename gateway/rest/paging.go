@@ -85,8 +85,9 @@ func Page[T any](items []T, token string, size int, key func(*T) string) (page [
 	return items[:size], SealToken(ByKey, []byte(key(&items[size-1]))), nil
 }
 
-// recordTakes is the memory that reading one record takes, about, in bytes.
-const recordTakes = 8 << 10
+// recordTakes is what one record counts for, in bytes. Reading it takes about 8 KiB. It counts for more, so that one
+// client reads only a few large pages at a time: a store answers one after the other, and others wait.
+const recordTakes = 16 << 10
 
 // ReservePage counts so many records at a time before they are read; see httpapi.Reserve.
 func ReservePage(ctx context.Context, size int) error {
