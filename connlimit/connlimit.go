@@ -64,6 +64,13 @@ func New(strangers int, logger *zap.Logger) *Limit {
 		open: map[net.Conn]*connection{}, unproven: newCrowd(nil, ""), known: map[string]int{}}
 }
 
+// NewPublic makes the limit of a server on which nobody proves who they are: it has few connections in all.
+func NewPublic(most int, logger *zap.Logger) *Limit {
+	l := New(most, logger)
+	l.allStrangers = min(most, l.allStrangers)
+	return l
+}
+
 // Apply counts a server's connections. The server's own hooks must be set before.
 func (l *Limit) Apply(s *http.Server) {
 	begun, changed := s.ConnContext, s.ConnState

@@ -102,6 +102,15 @@ func TestConnectionsHaveABound(t *testing.T) {
 	}
 }
 
+func TestAPublicServerHasFewConnections(t *testing.T) {
+	t.Parallel()
+	l := NewPublic(4, zap.NewNop())
+	for n := range 100 {
+		l.begin(t.Context(), &dialled{address: fmt.Sprintf("10.0.%d.1:1", n)})
+		require.LessOrEqual(t, len(l.open), 4)
+	}
+}
+
 // unread is the server's side of a connection whose client has stopped reading.
 type unread struct {
 	net.Conn

@@ -2,6 +2,7 @@ package agentrun
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -130,6 +131,42 @@ func TestProbesOfASecondAgent(t *testing.T) {
 	require.Contains(t, log.String(), "There are no health probes of this agent")
 	_, err = serveAgentHealth(probes{address, "/health", true}, handler, logger)
 	require.ErrorContains(t, err, "Choose another address with --health")
+}
+
+// TestProbesHoldFewConnections: whoever can reach the probes neither takes the agent's files nor keeps its probes out.
+func TestProbesHoldFewConnections(t *testing.T) {
+	t.Parallel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			<-r.Context().Done()
+		}
+	})
+	stop, err := serveAgentHealth(probes{address, "/health", true}, handler, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer stop()
+	dial := func(sends string) net.Conn {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, sends)
+		require.NoError(t, err)
+		return conn
+	}
+	oldest := dial("GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+	for range maxProbes {
+		dial("")
+	}
+	_, err = io.ReadAll(oldest)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "it makes room")
+	answer, err := io.ReadAll(dial("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"))
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "200 OK")
+	require.Contains(t, string(answer), "Connection: close")
 }
 
 func TestWarningOfASlowHub(t *testing.T) {

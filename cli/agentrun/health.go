@@ -11,9 +11,16 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/fleet"
 )
+
+// maxProbes is how many connections for probes there may be: the oldest makes room, so that the agent's tasks have
+// files and memory, and probes an answer, whoever else can reach the port.
+const maxProbes = 64
 
 // serveAgentHealth serves an agent's probes, or nothing without an address. Where nobody has chosen the address it may
 // be in use, as by another agent of the machine: then there are no probes. stop ends it.
@@ -36,8 +43,9 @@ func serveAgentHealth(p probes, handler http.Handler, log *slog.Logger) (stop fu
 			r.URL.Path = healthPath
 		}
 		handler.ServeHTTP(w, r)
-	}), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 16 << 10}
+	}), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	server.SetKeepAlivesEnabled(false) // a probe is one request
+	connlimit.NewPublic(maxProbes, zap.NewNop()).Apply(server)
 	go func() { _ = server.Serve(listener) }()
 	return func() { _ = server.Close() }, nil
 }
