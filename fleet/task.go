@@ -100,7 +100,7 @@ type TaskSpec struct {
 	Cluster               string            `json:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The cluster whose agents may do it."`
 	Payload               json.RawMessage   `json:"payload,omitempty" doc:"Any JSON up to 1 MiB; handed to the agent's handler."`
 	Priority              Priority          `json:"priority,omitempty" doc:"1 (first) to 5 (last), or critical, high, normal, low or background. Default 3, normal."`
-	Agent                 string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only this agent may do it. It need not be online: the task waits for it."`
+	Agent                 string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only this agent of the cluster may do it. It need not be online: the task waits for it."`
 	ShardKey              string            `json:"shard_key,omitempty" maxLength:"256" doc:"In a sharded cluster, tasks of one key go to one shard. Left out: the task's id."`
 	RequiredCapabilities  []string          `json:"required_capabilities,omitempty" maxItems:"32" doc:"Only agents with all of these may do it."`
 	PreferredCapabilities []string          `json:"preferred_capabilities,omitempty" maxItems:"32" doc:"Agents with these are preferred."`

@@ -37,7 +37,7 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
 	flags.StringVar(&s.priority, "priority", "",
 		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
-	flags.StringVar(&r.Agent, "agent", "", "only this agent may do it; it waits while the agent is offline")
+	flags.StringVar(&r.Agent, "agent", "", "only this agent of the cluster may do it; it waits while the agent is offline")
 	flags.StringVar((*string)(&r.RetrySafety), "retry-safety", "",
 		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar((*time.Duration)(&r.Timeout), "timeout", 0, "how long one attempt may run (default 24h)")
