@@ -232,9 +232,9 @@ func (r *run) leaseOver() bool {
 	return r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
 }
 
-// inTime returns the assignments of an answer that may begin, and hands the others back: all when the answer took longer
-// than the lease, as in a process that was frozen, because the hub may have given them to others; and without a lease
-// fenced work.
+// inTime returns the assignments of an answer that may begin, and hands the others back: all when the answer took
+// longer than the lease, as in a process that was frozen, because the hub may have given them to others; and without a
+// lease fenced work.
 func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -248,8 +248,8 @@ func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	})
 }
 
-// giveBack returns an assignment that has not begun with the next poll. portInUse is a port of its allocation that another
-// process has, else 0. The mutex is held.
+// giveBack returns an assignment that has not begun with the next poll. portInUse is a port of its allocation that
+// another process has, else 0. The mutex is held.
 func (r *run) giveBack(a protocol.Assignment, portInUse int) {
 	r.returned = append(r.returned, protocol.RunningAttempt{TaskID: a.TaskID, Attempt: a.Attempt, Token: a.Token,
 		PortInUse: portInUse})

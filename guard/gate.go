@@ -188,8 +188,8 @@ func (g *Gate) admit(
 	}, nil
 }
 
-// probes are requests whose answers are short. They count apart: who keeps connections of an address from being answered
-// must not have what watches the server, from that address, take it for dead.
+// probes are requests whose answers are short. They count apart: who keeps connections of an address from being
+// answered must not have what watches the server, from that address, take it for dead.
 var probes = map[string]bool{"/healthz": true, protocol.ReadyPath: true, "/health": true}
 
 // holderOf is whom a connection counts for. A tenant may have the name of a cluster.

@@ -121,8 +121,8 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	return claims, nil
 }
 
-// sessionInLocked is the session of an agent of a cluster. Another cluster may have the agent's id since, and epochs are
-// each cluster's own.
+// sessionInLocked is the session of an agent of a cluster. Another cluster may have the agent's id since, and epochs
+// are each cluster's own.
 func (h *Hub) sessionInLocked(cluster, agent string) *session {
 	if s := h.sessions[agent]; s != nil && s.cluster == cluster {
 		return s

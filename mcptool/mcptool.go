@@ -233,12 +233,24 @@ func (c *connection) transport() mcp.Transport {
 		command.Env = agent.CommandEnvironment(c.Env...)
 		return &mcp.CommandTransport{Command: command}
 	}
-	client := &http.Client{Transport: bounded{http.DefaultTransport}}
+	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: c.web(), DisableStandaloneSSE: true}
+}
+
+// web asks a server over HTTP. It goes where that redirects it only on the same host: what it sends is not for others.
+func (c *connection) web() *http.Client {
+	const most = 5
+	own, _ := url.Parse(c.URL) // Read has checked it
+	client := &http.Client{Transport: bounded{http.DefaultTransport},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Scheme != own.Scheme || r.URL.Host != own.Host || len(via) >= most {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}}
 	if c.TokenEnv != "" {
-		own, _ := url.Parse(c.URL) // Read has checked it
-		client.Transport = bounded{bearer{own.Scheme, own.Host, os.Getenv(c.TokenEnv)}}
+		client.Transport = bounded{bearer{os.Getenv(c.TokenEnv)}}
 	}
-	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: client, DisableStandaloneSSE: true}
+	return client
 }
 
 // maxHTTPAnswer bounds what a server answers to one request, in bytes. The SDK reads all of it before a result counts.
@@ -255,13 +267,11 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// bearer sends a token with each request to a host, and not where that may redirect it.
-type bearer struct{ scheme, host, token string }
+// bearer sends a token with each request.
+type bearer struct{ token string }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == b.scheme && r.URL.Host == b.host {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+b.token)
-	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
 	return http.DefaultTransport.RoundTrip(r)
 }

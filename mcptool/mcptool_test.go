@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,28 +199,33 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 }
 
-// A server that sends the agent elsewhere does not send its token along.
-func TestATokenGoesToItsServerOnly(t *testing.T) {
-	t.Parallel()
-	var elsewhere atomic.Value
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		elsewhere.Store(r.Header.Get("Authorization"))
-	}))
+// A server that sends the agent elsewhere gets it to other paths of its own, and nothing to another host.
+func TestRedirectsStayOnTheHost(t *testing.T) {
+	t.Setenv("TOOL_TEST_TOKEN", "secret")
+	var elsewhere atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
 	t.Cleanup(other.Close)
-	var own atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		own.Store(r.Header.Get("Authorization"))
-		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		case "/moved":
+			http.Redirect(w, r, "/here", http.StatusTemporaryRedirect)
+		case "/again":
+			http.Redirect(w, r, "/again", http.StatusTemporaryRedirect)
+		}
 	}))
 	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	client := &http.Client{Transport: bearer{u.Scheme, u.Host, "secret"}}
-	answer, err := client.Get(server.URL)
-	require.NoError(t, err)
-	_ = answer.Body.Close()
-	require.Equal(t, "Bearer secret", own.Load())
-	require.Equal(t, "", elsewhere.Load())
+	for path, want := range map[string]int{"/away": http.StatusTemporaryRedirect, "/moved": http.StatusOK,
+		"/again": http.StatusTemporaryRedirect} {
+		c := &connection{Server: &Server{URL: server.URL + path, TokenEnv: "TOOL_TEST_TOKEN"}}
+		answer, err := c.web().Post(c.URL, "application/json", strings.NewReader(`{"for":"the server"}`))
+		require.NoError(t, err)
+		_ = answer.Body.Close()
+		require.Equal(t, want, answer.StatusCode, path)
+	}
+	require.False(t, elsewhere.Load())
 }
 
 // A server that answers without end does not fill the agent's memory.

@@ -200,16 +200,14 @@ func (m *Models) send(ctx context.Context, p *Provider, name string, body []byte
 	kind.header(request.Header, key)
 	response, err := m.client.Do(request)
 	if err != nil {
-		return nil, unreachable(ctx, err)
+		return nil, unreachable(ctx, err, key)
 	}
 	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, unreachable(ctx, err)
+		return nil, unreachable(ctx, err, key)
 	}
-	if key != "" {
-		data = bytes.ReplaceAll(data, []byte(key), []byte("[key]"))
-	}
+	data = []byte(without(key, string(data)))
 	if response.StatusCode == http.StatusOK {
 		return data, nil
 	}
@@ -234,7 +232,7 @@ func retryAfter(header string, now time.Time) time.Time {
 }
 
 // unreachable is the error of a call without an answer. Its text names neither URL nor header.
-func unreachable(ctx context.Context, err error) error {
+func unreachable(ctx context.Context, err error, key string) error {
 	var timeout net.Error
 	if ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
 		return failed(mesh.ErrorTimeout, "no answer in time")
@@ -243,7 +241,15 @@ func unreachable(ctx context.Context, err error) error {
 	if errors.As(err, &outer) {
 		err = outer.Err
 	}
-	return failed(mesh.ErrorUnavailable, "no connection: "+err.Error())
+	return failed(mesh.ErrorUnavailable, "no connection: "+without(key, err.Error()))
+}
+
+// without is a text without the key. net/http repeats an answer that it cannot read.
+func without(key, text string) string {
+	if key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, key, "[key]")
 }
 
 // failed is a failure of a type. A refusal is final: other providers are not asked either.

@@ -2,6 +2,7 @@ package modeltask
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -205,6 +206,20 @@ func TestFailuresOfCalls(t *testing.T) {
 	}
 	_, kind, _ := ask(t, "openai", `{"route":{"provider":"other","model":"m"},"messages":[{}]}`, nil)
 	require.Equal(t, mesh.ErrorAuth, kind)
+}
+
+// TestAnAnswerThatCannotBeReadTellsNoKey has a server put the key that it got into its status line, which net/http
+// repeats.
+func TestAnAnswerThatCannotBeReadTellsNoKey(t *testing.T) {
+	t.Setenv("MODEL_TEST_KEY", "secret-key-1")
+	_, kind, _ := ask(t, "openai", hello+`}`, func(w http.ResponseWriter, r *http.Request) { // looks for the key
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+			_ = conn.Close()
+		}
+	})
+	require.Equal(t, mesh.ErrorUnavailable, kind)
 }
 
 func TestFilesAreChecked(t *testing.T) {

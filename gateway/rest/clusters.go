@@ -24,8 +24,8 @@ type knownCluster struct {
 }
 
 // KnownCluster is a cluster's configuration with its defaults, or unknown_cluster, also to a tenant that it is not for.
-// After a change the old one may be answered for some seconds. It asks no worker unless the cluster was started by other
-// means than the gateway.
+// After a change the old one may be answered for some seconds. It asks no worker unless the cluster was started by
+// other means than the gateway.
 func (c *Core) KnownCluster(ctx context.Context, name string) (fleet.ClusterConfig, error) {
 	config, err := c.knownCluster(ctx, name)
 	if err == nil && !config.IsFor(access.From(ctx).Tenant) {
