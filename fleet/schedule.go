@@ -25,12 +25,40 @@ const (
 const (
 	// MaxScheduleName leaves room for the time in the ids of a schedule's tasks.
 	MaxScheduleName = MaxIDLength - len("@20060102t150405z")
-	// DefaultCatchupWindow is how late a task that was due while Mainstay was down may be made.
-	DefaultCatchupWindow = time.Hour
-	minInterval          = time.Second
-	minCatchupWindow     = 10 * time.Second
-	longestSpan          = 366 * 24 * time.Hour
+	// How late a task that was due while Mainstay was down may be made: see CatchupWindow.
+	leastCatchupWindow = time.Minute
+	mostCatchupWindow  = time.Hour
+	catchupStarts      = 10
+	minInterval        = time.Second
+	minCatchupWindow   = 10 * time.Second
+	longestSpan        = 366 * 24 * time.Hour
 )
+
+// StartsAMinute is how often a schedule starts something at most. Of cron it is that of an hour that it names. One that
+// only another tool could make counts as one each minute.
+func StartsAMinute(cron string, interval Duration) float64 {
+	if interval > 0 {
+		return float64(time.Minute) / float64(interval)
+	}
+	c, err := ParseCron(cron)
+	if err != nil {
+		return 1
+	}
+	minutes := map[int]bool{}
+	for _, r := range c.Minute {
+		for minute := r.From; minute <= r.To; minute += r.Step {
+			minutes[minute] = true
+		}
+	}
+	return float64(len(minutes)) / 60
+}
+
+// CatchupWindow is how late a schedule that does not say so makes what was due while Mainstay was down: so that few are
+// made at once then, it is short for those that start something often.
+func CatchupWindow(cron string, interval Duration) time.Duration {
+	window := catchupStarts * float64(time.Minute) / StartsAMinute(cron, interval)
+	return min(max(time.Duration(window), leastCatchupWindow), mostCatchupWindow)
+}
 
 // SchedulePlan decides when a schedule makes a task: by Cron or by Interval.
 type SchedulePlan struct {
@@ -40,7 +68,7 @@ type SchedulePlan struct {
 	Interval Duration
 	Offset   Duration
 	Overlap  Overlap
-	// CatchupWindow of zero is DefaultCatchupWindow.
+	// CatchupWindow of zero is that of the function of this name.
 	CatchupWindow Duration
 	// Jitter delays each task by up to this much.
 	Jitter  Duration

@@ -58,6 +58,31 @@ func TestSchedulePlan(t *testing.T) {
 	}
 }
 
+func TestStartsAndCatchUpOfSchedules(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cron     string
+		interval time.Duration
+		starts   float64
+		catchUp  time.Duration
+	}{
+		"each second":          {"", time.Second, 60, time.Minute},
+		"each half minute":     {"", 30 * time.Second, 2, 5 * time.Minute},
+		"each hour":            {"", time.Hour, 1.0 / 60, time.Hour},
+		"each year":            {"", 366 * 24 * time.Hour, 1.0 / (366 * 24 * 60), time.Hour},
+		"each minute":          {"* * * * *", 0, 1, 10 * time.Minute},
+		"minutes named twice":  {"0-9,5-9/2,*/30 * 13 * fri", 0, 11.0 / 60, 54*time.Minute + 32727272727},
+		"a day":                {"@daily", 0, 1.0 / 60, time.Hour},
+		"made by another tool": {"", 0, 1, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.InDelta(t, c.starts, fleet.StartsAMinute(c.cron, fleet.Duration(c.interval)), 1e-9)
+			require.InDelta(t, c.catchUp, fleet.CatchupWindow(c.cron, fleet.Duration(c.interval)), 10)
+		})
+	}
+}
+
 func TestScheduleNames(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", fleet.MaxScheduleName)

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/serviceerror"
@@ -10,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"mainstay.dev/mainstay/contract"
 )
 
 // fakeSchedules are the schedules of the fake Temporal, under its lock.
@@ -116,8 +119,17 @@ func (s fakeService) ListSchedules(
 	s.f.mu.Lock()
 	defer s.f.mu.Unlock()
 	s.f.schedules.query = r.GetQuery()
+	if r.GetNextPageToken() != nil {
+		return &workflowservice.ListSchedulesResponse{}, nil
+	}
 	answer := &workflowservice.ListSchedulesResponse{NextPageToken: []byte("more")}
 	for id, d := range s.f.schedules.byID {
+		tenant := contract.Keyword(d.GetSearchAttributes().GetIndexedFields(), contract.AttrTenant)
+		if strings.Contains(r.GetQuery(), contract.AttrTenant.GetName()) &&
+			!strings.Contains(r.GetQuery(), contract.Equals(contract.AttrTenant.GetName(), tenant)) &&
+			(tenant != "" || !strings.Contains(r.GetQuery(), contract.AttrTenant.GetName()+" IS NULL")) {
+			continue
+		}
 		answer.Schedules = append(answer.Schedules, &schedulepb.ScheduleListEntry{
 			ScheduleId: id, SearchAttributes: d.GetSearchAttributes(),
 			Info: &schedulepb.ScheduleListInfo{Spec: d.GetSchedule().GetSpec(),

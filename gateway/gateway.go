@@ -1,5 +1,6 @@
 // Package gateway is the REST API for clients: it starts, updates, queries and lists workflows, and holds no state but
-// a short-lived cache of what clusters there are. Each resource is a package of its own; here they are put together.
+// short-lived caches of what clusters there are and which schedules were just let in. Each resource is a package of its
+// own; here they are put together.
 package gateway
 
 import (
@@ -94,11 +95,12 @@ func (g *Gateway) Stop() { g.events.Close() }
 
 // Register adds the gateway's operations to routes.
 func (g *Gateway) Register(routes huma.API) {
+	schedules := &schedule.Handlers{Core: g.core}
 	for _, resource := range []interface{ Register(routes huma.API) }{
 		g.tasks,
 		&bulk.Handlers{Core: g.core},
-		&schedule.Handlers{Core: g.core},
-		&job.Handlers{Core: g.core, Explain: g.tasks.Explain},
+		schedules,
+		&job.Handlers{Core: g.core, Explain: g.tasks.Explain, RoomForSchedules: schedules.RoomForJob},
 		&run.Handlers{Core: g.core},
 		&array.Handlers{Core: g.core},
 		&service.Handlers{Core: g.core},

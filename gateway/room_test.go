@@ -73,3 +73,77 @@ func TestAnOlderTemporalCountsNoSchedules(t *testing.T) {
 	f.schedules.noCount = serviceerror.NewUnimplemented("canary: unknown method CountSchedules")
 	require.Equal(t, http.StatusCreated, do(h, http.MethodPost, schedulesPath, nightly).Code)
 }
+
+func TestSchedulesOfJobsCountAmongSchedules(t *testing.T) {
+	t.Parallel()
+	for more, status := range map[int64]int{8: http.StatusCreated, 7: http.StatusConflict} {
+		f, h := served(t)
+		f.count = func(query string) int64 {
+			if strings.Contains(query, contract.AttrJob.GetName()+" IS NOT NULL") {
+				return rest.MaxTenantKept - more
+			}
+			return 0
+		}
+		w := do(h, http.MethodPut, jobsPath+"/often", often("1h", 8)+"tenant: acme\n")
+		require.Equal(t, status, w.Code, w.Body)
+	}
+}
+
+// often is a job with n schedules of an interval.
+func often(interval string, n int) string {
+	return "job: often\ncluster: default\nsteps: {a: {task: {type: x}}}\non: [" +
+		strings.Repeat("{schedule: {interval: "+interval+"}}, ", n) + "]\n"
+}
+
+// TestSchedulesStartSoMuchTogether sends requests one after the other. Jobs' schedules are not made here, as if they
+// were not yet: those that were admitted count.
+func TestSchedulesStartSoMuchTogether(t *testing.T) {
+	t.Parallel()
+	type request struct{ method, path, body string }
+	schedule := func(tenant, name, when string) request {
+		return request{http.MethodPost, schedulesPath, `{"name":"` + name + `",` + when +
+			`,"task":{"type":"x","cluster":"default","tenant":"` + tenant + `"}}`}
+	}
+	replaced := func(r request, name string) request { return request{http.MethodPut, r.path + "/" + name, r.body} }
+	job := func(tenant, name, interval string) request {
+		return request{http.MethodPut, jobsPath + "/" + name, strings.Replace(often(interval, 8), "often", name, 1) +
+			"tenant: " + tenant + "\n"}
+	}
+	f, h := served(t)
+	send := func(h http.Handler, r request, refused string) {
+		w := do(h, r.method, r.path, r.body)
+		if refused == "" {
+			require.Less(t, w.Code, 300, "%s %s", r, w.Body)
+			return
+		}
+		require.Contains(t, problem(t, w, http.StatusConflict, protocol.CodeConflict).Detail, refused)
+	}
+	for _, c := range []struct {
+		request request
+		refused string // words of the answer; empty: it is not
+	}{
+		{job("acme", "tick", "1s"), ""},
+		{job("acme", "tock", "1s"), "of the tenant, those of jobs included, may start something 600 times a minute " +
+			"together: these would 480 times, and the others do 480 times"},
+		{schedule("acme", "slow", `"cron":"* * * * *"`), ""},
+		{schedule("acme", "fast", `"interval":"1s"`), ""},
+		{schedule("acme", "faster", `"interval":"1s"`), "these would 60 times, and the others do 541 times"},
+		{schedule("acme", "faster", `"interval":"2s"`), ""},
+		{replaced(schedule("acme", "acme:faster", `"interval":"1s"`), "acme:faster"), "these would 60 times"},
+		{job("acme", "tick", "1s"), ""},                      // as it is
+		{job("acme", "tick", "20s"), ""},                     // less
+		{job("acme", "tock", "2s"), "these would 240 times"}, // until it is certain that tick starts less
+		{schedule("beta", "fast", `"interval":"1s"`), ""},
+		{job("beta", "tick", "1s"), ""},
+	} {
+		send(h, c.request, c.refused)
+	}
+
+	listed := f.schedules.byID[contract.ScheduleID("acme:fast")]
+	for n := range 6 {
+		f.schedules.byID[contract.JobScheduleID("acme:tick", n)] = listed
+	}
+	other := serve(t, f) // knows what lists show
+	send(other, job("acme", "tock", "1s"), "the others do 451 times")
+	send(other, job("acme", "tick", "1s"), "")
+}

@@ -116,7 +116,7 @@ type Trigger struct {
 type ScheduleTrigger struct {
 	Cron     string          `json:"cron,omitempty" doc:"Five fields, as in crontab; or give interval."`
 	TimeZone string          `json:"time_zone,omitempty" doc:"An IANA name, for cron. Default UTC."`
-	Interval fleet.Duration  `json:"interval,omitempty" doc:"Counted from 1970-01-01 UTC."`
+	Interval fleet.Duration  `json:"interval,omitempty" doc:"Counted from 1970-01-01 UTC. Below 1m, and without concurrency, none is started while the last one goes."`
 	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
 }
 

@@ -56,6 +56,10 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 			return fmt.Errorf("encode the memo %s: %w", name, err)
 		}
 	}
+	overlap := enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL // the job's concurrency bounds its runs
+	if p.Concurrency == nil && fleet.StartsAMinute(t.Cron, t.Interval) > 1 {
+		overlap = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP // nothing bounds them, and they would soon be many
+	}
 	return s.KeepSchedule(ctx, contract.JobScheduleID(p.Job, n), &schedulepb.Schedule{
 		Spec: ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}),
 		Action: &schedulepb.ScheduleAction{
@@ -71,8 +75,8 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 					FairnessKey: start.Priority.FairnessKey},
 			}}},
 		Policies: &schedulepb.SchedulePolicies{
-			OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, // the job's concurrency bounds its runs
-			CatchupWindow: durationpb.New(fleet.DefaultCatchupWindow),
+			OverlapPolicy: overlap,
+			CatchupWindow: durationpb.New(fleet.CatchupWindow(t.Cron, t.Interval)),
 		},
 		State: &schedulepb.ScheduleState{Paused: paused, Notes: "starts runs of job " + p.Job},
 	}, attributes)

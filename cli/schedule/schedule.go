@@ -249,7 +249,7 @@ func (s *scheduling) flags(command *cobra.Command) {
 	flags.StringVar((*string)(&s.times.Overlap), "overlap", "",
 		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
 	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,
-		"how late a task may be made that was due while Temporal was down (default 1h)")
+		"how late a task may be made that was due while Temporal was down (default ten times --every, 1m to 1h)")
 	flags.DurationVar((*time.Duration)(&s.times.Jitter), "jitter", 0, "delay each task by a different time, up to this")
 	flags.StringVar(&s.startAt, "start-at", "", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now")
 	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")

@@ -35,7 +35,10 @@ import (
 type Handlers struct {
 	*rest.Core
 	// Explain says why tasks wait.
-	Explain  func(context.Context, []store.Task)
+	Explain func(context.Context, []store.Task)
+	// RoomForSchedules refuses the schedules of a job where there are too many, or where they start too much.
+	RoomForSchedules func(ctx context.Context, name string, schedules []*job.ScheduleTrigger) error
+
 	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
 }
 
@@ -100,7 +103,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"apply-job",
 		"PUT /jobs/{name}",
 		"Apply a job's definition",
-		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Answers 409 conflict when there are as many jobs as there may be, 1000 of a tenant and 10,000 of all. Runs that go on keep the version that they began with."+documents,
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Answers 409 conflict when there are as many jobs as there may be, 1000 of a tenant and 10,000 of all, and when its schedules are too many or start too much, as of POST /schedules. Runs that go on keep the version that they began with."+documents,
 	)
 	apply.Responses = map[string]*huma.Response{"201": {
 		Description: "The job is new",
@@ -334,6 +337,9 @@ func (h *Handlers) apply(ctx context.Context, name string, in contract.ApplyJob)
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	if _, err := h.KnownCluster(ctx, d.Cluster); err != nil {
+		return nil, err
+	}
+	if err := h.RoomForSchedules(ctx, name, d.Schedules()); err != nil {
 		return nil, err
 	}
 	in.By = rest.Actor(ctx)

@@ -46,15 +46,15 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_
 	return out, nil
 }
 
-// countSchedules counts Mainstay's schedules, all or those of a query.
+// countSchedules counts the schedules of tasks and of jobs, all or those of a query.
 func (h *Handlers) countSchedules(ctx context.Context, query string) (int64, error) {
 	answer, err := h.Store.Client.WorkflowService().CountSchedules(ctx, &workflowservice.CountSchedulesRequest{
-		Namespace: h.Store.Namespace, Query: rest.AllOf(ofTasks, query),
+		Namespace: h.Store.Namespace, Query: rest.AllOf(ofAll, query),
 	})
 	return answer.GetCount(), err
 }
 
-// ofTasks finds Mainstay's schedules: each has the type of its tasks as a search attribute.
+// ofTasks finds the schedules of tasks: each has the type of its tasks as a search attribute.
 var ofTasks = contract.AttrTaskType.GetName() + " IS NOT NULL"
 
 func scheduleQuery(in *listSchedulesInput) string {

@@ -115,7 +115,7 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 			}}},
 		Policies: &schedulepb.SchedulePolicies{
 			OverlapPolicy: overlaps[r.Overlap],
-			CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.DefaultCatchupWindow)),
+			CatchupWindow: durationpb.New(r.CatchupWindow.Or(fleet.CatchupWindow(r.Cron, r.Interval))),
 		},
 		State: &schedulepb.ScheduleState{},
 	}

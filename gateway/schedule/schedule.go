@@ -42,7 +42,7 @@ func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) 
 	if err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.Room(ctx, spec.Tenant, "schedules", h.countSchedules); err != nil {
+	if err := h.roomFor(ctx, name, r); err != nil {
 		return api.Schedule{}, err
 	}
 	attributes, err := scheduleAttributes(&spec)
@@ -107,6 +107,9 @@ func (h *Handlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput
 	}
 	schedule, spec, err := h.buildSchedule(ctx, name, r)
 	if err != nil {
+		return api.Schedule{}, err
+	}
+	if err := h.roomFor(ctx, name, r); err != nil {
 		return api.Schedule{}, err
 	}
 	if r.Paused == nil {
@@ -296,7 +299,10 @@ func (h *Handlers) scheduleOf(
 }
 
 // Handlers answer the requests.
-type Handlers struct{ *rest.Core }
+type Handlers struct {
+	*rest.Core
+	lately admissions
+}
 
 type createScheduleInput struct {
 	Body api.ScheduleRequest
@@ -342,7 +348,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"create-schedule",
 		"POST /schedules",
 		"Submit a task again and again",
-		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name, and 409 conflict when there are as many schedules as there may be, 1000 of a tenant and 10,000 of all.",
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name, and 409 conflict when there are as many schedules as there may be, 1000 of a tenant and 10,000 of all, or when those of the tenant would start more than 600 tasks and runs a minute together; schedules of jobs count.",
 	))), h.createSchedule)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
 		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)
@@ -350,7 +356,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"Get a schedule", "With its next times, and what became of its newest tasks."),
 		func(ctx context.Context, in *scheduleInput) (api.Schedule, error) { return h.schedule(ctx, in.Name) })
 	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.Op("Schedules", "replace-schedule",
-		"PUT /schedules/{name}", "Replace a schedule", "The tasks that it has made go on as they are.")),
+		"PUT /schedules/{name}", "Replace a schedule", "The tasks that it has made go on as they are. Answers 409 conflict when the tenant's schedules would start more than 600 tasks and runs a minute together.")),
 		h.replaceSchedule)
 	rest.Serve(routes, access.Operate.Scoped(),
 		rest.Op("Schedules", "pause-schedule", "POST /schedules/{name}/pause",

@@ -75,7 +75,7 @@ func TestSchedule(t *testing.T) {
 			"labels": map[string]string{"kind": "beat"}, "priority": 2},
 	}, http.StatusCreated)
 	require.Equal(t, fleet.OverlapSkip, created.Overlap)
-	require.Equal(t, "1h0m0s", created.CatchupWindow.String())
+	require.Equal(t, "1m0s", created.CatchupWindow.String())
 	require.Equal(t, "beat", created.Note)
 	status, problem := call(t, http.MethodPost, node.URL+schedulesPath,
 		map[string]any{"name": name, "interval": "1s", "task": map[string]any{"type": "tick", "cluster": cluster}}, nil)

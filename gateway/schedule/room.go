@@ -1,0 +1,166 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// How often a minute schedules start something: those of one tenant together, and those without a tenant. Temporal
+// starts 30 a second of all schedules by default: beyond that, everybody's are late, also Mainstay's own.
+const (
+	MaxTenantStarts = 600
+	MaxStarts       = 1200
+)
+
+const (
+	// appears is how long a schedule counts as it was admitted. Lists show it a second after it was made, which a job's
+	// workflow does in its own time: by them alone, many requests at once would all find room.
+	appears = time.Minute
+	// pageOfAll is how many schedules are listed at a time.
+	pageOfAll = 500
+)
+
+// ofAll finds the schedules of tasks and those of jobs.
+var ofAll = "(" + ofTasks + " OR " + contract.AttrJob.GetName() + " IS NOT NULL)"
+
+// admissions are the schedules that were admitted lately, by their ids.
+type admissions struct {
+	mu   sync.Mutex
+	byID map[string]admission
+}
+
+type admission struct {
+	tenant string
+	starts float64 // a minute
+	at     time.Time
+}
+
+// RoomForJob is room for the schedules of a job.
+func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*job.ScheduleTrigger) error {
+	wanted := make(map[string]float64, job.MaxTriggers)
+	for n := range job.MaxTriggers { // it may have had more
+		wanted[contract.JobScheduleID(name, n)] = 0
+	}
+	for n, s := range schedules {
+		wanted[contract.JobScheduleID(name, n)] = fleet.StartsAMinute(s.Cron, s.Interval)
+	}
+	tenant, _ := fleet.CutTenant(name)
+	return h.room(ctx, tenant, wanted)
+}
+
+func (h *Handlers) roomFor(ctx context.Context, name string, r *api.ScheduleRequest) error {
+	tenant, _ := fleet.CutTenant(name)
+	return h.room(ctx, tenant, map[string]float64{
+		contract.ScheduleID(name): fleet.StartsAMinute(r.Cron, r.Interval)})
+}
+
+// room refuses schedules when there are as many as there may be, or when the tenant's would start something too often.
+// wanted tells of each by its id how often that is a minute. Those that start no more than they did are not refused.
+func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]float64) error {
+	starts := sum(wanted)
+	if starts == 0 {
+		return nil
+	}
+	present, err := h.starts(ctx, tenant)
+	if err != nil {
+		return h.Answer(err, "list schedules", protocol.CodeInternal)
+	}
+	more := int64(0)
+	for id, s := range wanted {
+		if _, there := present[id]; s > 0 && !there {
+			more++
+		}
+	}
+	if more > 0 {
+		err := h.Room(ctx, tenant, "schedules", func(ctx context.Context, query string) (int64, error) {
+			n, err := h.countSchedules(ctx, query)
+			return n + more - 1, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return h.lately.admit(tenant, wanted, present, time.Now())
+}
+
+// starts tells of each schedule of a tenant, by its id, how often it starts something a minute. Paused ones count: they
+// may be resumed.
+func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float64, error) {
+	query := contract.AttrTenant.GetName() + " IS NULL"
+	if tenant != "" {
+		query = contract.Equals(contract.AttrTenant.GetName(), tenant)
+	}
+	starts := map[string]float64{}
+	for token, more := []byte(nil), true; more; more = len(token) > 0 {
+		page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+			Namespace: h.Store.Namespace, MaximumPageSize: pageOfAll, NextPageToken: token,
+			Query: rest.AllOf(ofAll, query),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range page.GetSchedules() {
+			times := timesOf(entry.GetInfo().GetSpec())
+			starts[entry.GetScheduleId()] = fleet.StartsAMinute(times.Cron, times.Interval)
+		}
+		token = page.GetNextPageToken()
+	}
+	return starts, nil
+}
+
+// admit takes the wanted schedules of a tenant in, beside those that are present, unless all start too much.
+func (a *admissions) admit(tenant string, wanted, present map[string]float64, now time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.byID, func(_ string, was admission) bool { return now.Sub(was.at) > appears })
+	for id, was := range a.byID {
+		if was.tenant == tenant {
+			present[id] = max(present[id], was.starts)
+		}
+	}
+	had, starts := 0.0, sum(wanted)
+	for id := range wanted {
+		had += present[id]
+	}
+	others := sum(present) - had
+	most, whose := MaxTenantStarts, "of the tenant"
+	if tenant == "" {
+		most, whose = MaxStarts, "without a tenant"
+	}
+	if starts > had && starts+others > float64(most) {
+		return httpapi.Problem(protocol.CodeConflict, fmt.Sprintf("the schedules %s, those of jobs included, may start "+
+			"something %d times a minute together: these would %.0f times, and the others do %.0f times, as they are or "+
+			"were a minute ago. Give them longer intervals, or delete those that are no longer needed",
+			whose, most, math.Ceil(starts), math.Ceil(others)))
+	}
+	if a.byID == nil {
+		a.byID = map[string]admission{}
+	}
+	for id, s := range wanted {
+		if s > 0 { // of two changes at once it is not known which comes last
+			a.byID[id] = admission{tenant: tenant, starts: max(s, a.byID[id].starts), at: now}
+		}
+	}
+	return nil
+}
+
+func sum(starts map[string]float64) (all float64) {
+	for _, s := range starts {
+		all += s
+	}
+	return all
+}

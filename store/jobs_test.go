@@ -1,0 +1,61 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	schedulepb "go.temporal.io/api/schedule/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/store"
+)
+
+type schedules struct {
+	client.Client
+	service *scheduler
+}
+
+func (s schedules) WorkflowService() workflowservice.WorkflowServiceClient { return s.service }
+
+// scheduler keeps the newest schedule that was made.
+type scheduler struct {
+	workflowservice.WorkflowServiceClient
+	made *schedulepb.Schedule
+}
+
+func (s *scheduler) CreateSchedule(
+	_ context.Context, r *workflowservice.CreateScheduleRequest, _ ...grpc.CallOption,
+) (*workflowservice.CreateScheduleResponse, error) {
+	s.made = r.GetSchedule()
+	return &workflowservice.CreateScheduleResponse{}, nil
+}
+
+// TestRunsOfFastSchedulesDoNotPileUp makes schedules of jobs that have no concurrency, and of one that has.
+func TestRunsOfFastSchedulesDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	for interval, want := range map[time.Duration]struct {
+		overlap enumspb.ScheduleOverlapPolicy
+		catchUp time.Duration
+	}{
+		time.Second:      {enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, time.Minute},
+		59 * time.Second: {enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, 590 * time.Second},
+		time.Minute:      {enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, 10 * time.Minute},
+		24 * time.Hour:   {enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, time.Hour},
+	} {
+		s, trigger := &scheduler{}, &job.ScheduleTrigger{Interval: fleet.Duration(interval)}
+		jobs := store.Store{Client: schedules{service: s}}.Jobs()
+		require.NoError(t, jobs.Schedule(t.Context(), &job.Plan{Job: "tick", Cluster: "c"}, 0, trigger, false))
+		require.Equal(t, want.overlap, s.made.GetPolicies().GetOverlapPolicy(), interval)
+		require.InDelta(t, want.catchUp, s.made.GetPolicies().GetCatchupWindow().AsDuration(), 10)
+		require.NoError(t, jobs.Schedule(t.Context(), &job.Plan{Job: "tick", Cluster: "c",
+			Concurrency: &job.Concurrency{MaxRuns: 3}}, 0, trigger, false))
+		require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, s.made.GetPolicies().GetOverlapPolicy(), interval)
+	}
+}
