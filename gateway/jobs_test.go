@@ -123,6 +123,10 @@ func TestAWrongDefinitionIsRefusedWithItsPlaces(t *testing.T) {
 		protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPut, jobsPath+"/nightly", strings.Replace(nightlyJob, "default", "none", 1)),
 		http.StatusNotFound, protocol.CodeUnknownCluster)
+	wrong = problem(t, do(h, http.MethodPut, jobsPath+"/nightly", strings.Replace(nightlyJob, "task: {type: merge}",
+		"task: {type: merge, payload: '"+strings.Repeat("<", 50<<10)+"'}", 1)), http.StatusUnprocessableEntity,
+		protocol.CodeInvalidRequest)
+	require.Contains(t, wrong.Errors[0].Message, "is larger than 256 KiB as JSON")
 	require.NotContains(t, f.executions, contract.JobWorkflowID("nightly"))
 }
 

@@ -285,7 +285,13 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 		)
 	}
 	plan, err := flow.PlanOf(name, 0, d)
-	return name, d, plan, err
+	if err != nil {
+		return "", nil, nil, rest.Invalid(
+			"body",
+			fmt.Errorf("is larger than %d KiB as JSON, where each <, > and & takes six bytes", job.MaxDefinition>>10),
+		)
+	}
+	return name, d, plan, nil
 }
 
 // definitionProblem tells everything that is wrong with a definition, each with its field, and with its line in YAML.

@@ -62,7 +62,7 @@ func (e *entity) mayStop(contract.RunRequest) error {
 func (e *entity) stop(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
 	e.job.Stopped = &job.Decision{Action: "stop", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
 	e.planned = false
-	return *e.job, e.publish(ctx)
+	return e.publishAndTell(ctx)
 }
 
 // deploys is the answer to a person's decision about a deployment.
@@ -71,7 +71,7 @@ func (e *entity) deploys(decide func(in contract.RunRequest, now time.Time)) fun
 	return func(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
 		decide(in, workflow.Now(ctx).UTC())
 		e.look, e.planned = true, false
-		return *e.job, e.publish(ctx)
+		return e.publishAndTell(ctx)
 	}
 }
 
@@ -83,7 +83,7 @@ func (e *entity) mayScale(contract.ScaleJob) error {
 
 func (e *entity) scale(ctx workflow.Context, in contract.ScaleJob) (job.Job, error) {
 	e.job.Count, e.planned = in.Count, false
-	return *e.job, e.publish(ctx)
+	return e.publishAndTell(ctx)
 }
 
 // keepInstances applies what the job was told, and starts and stops instances. It reports whether there was anything.

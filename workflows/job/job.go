@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -113,23 +114,23 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 		put = e.job.DeployAgain
 	}
 	if !put(in.Definition, in.By, workflow.Now(ctx).UTC()) {
-		return *e.job, nil
+		return e.told(), nil
 	}
 	e.look, e.planned, e.lookedAt = true, false, time.Time{}
 	e.admit, e.schedule = true, e.schedule || e.job.Schedules > 0 || len(in.Definition.Schedules()) > 0
-	return *e.job, e.publish(ctx)
+	return e.publishAndTell(ctx)
 }
 
 func (e *entity) pause(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
 	e.job.Paused = &job.Decision{Action: "pause", By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()}
 	e.schedule = e.job.Schedules > 0
-	return *e.job, e.publish(ctx)
+	return e.publishAndTell(ctx)
 }
 
 func (e *entity) resume(ctx workflow.Context, _ contract.RunRequest) (job.Job, error) {
 	e.job.Resume(workflow.Now(ctx).UTC())
 	e.schedule, e.planned = e.job.Schedules > 0, false
-	return *e.job, e.publish(ctx)
+	return e.publishAndTell(ctx)
 }
 
 func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, error) {
@@ -139,7 +140,23 @@ func (e *entity) remove(ctx workflow.Context, in contract.RunRequest) (job.Job, 
 		e.job.Stopped = &job.Decision{Action: "delete", By: in.By, Reason: "the job is deleted",
 			At: workflow.Now(ctx).UTC()}
 	}
-	return *e.job, nil
+	return e.told(), nil
+}
+
+// told is the job as updates answer it: of its definitions only the one in force, and without its instances. Temporal
+// takes no more than 4 MiB of answers at a time, and all versions of one job may have more than a third of that.
+func (e *entity) told() job.Job {
+	j := *e.job
+	j.Instances, j.Versions = nil, slices.Clone(j.Versions)
+	for i := range len(j.Versions) - 1 {
+		j.Versions[i].Definition = nil
+	}
+	return j
+}
+
+func (e *entity) publishAndTell(ctx workflow.Context) (job.Job, error) {
+	err := e.publish(ctx)
+	return e.told(), err
 }
 
 // publish shows in lists what they tell of the job.

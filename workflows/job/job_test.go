@@ -107,6 +107,29 @@ func versionOf(t *testing.T, a *workflowtest.Answer) int {
 	return a.Value.(job.Job).Version
 }
 
+func TestUpdatesAnswerOnlyTheDefinitionInForce(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(nil)})
+	on := func(d *job.Definition) { d.On = []job.Trigger{{Event: &job.EventTrigger{Type: "pushed"}}} }
+	answers := []*workflowtest.Answer{
+		s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(on)}),
+		s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(on)}), // the same
+		s.update(contract.PauseJobUpdate.Name, contract.RunRequest{}),
+		s.update(contract.ResumeJobUpdate.Name, contract.RunRequest{}),
+		s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{}),
+	}
+	s.execute()
+	for _, a := range answers {
+		require.NoError(t, a.Err)
+		j := a.Value.(job.Job)
+		require.Len(t, j.Versions, 2)
+		require.Nil(t, j.Versions[0].Definition)
+		require.Equal(t, []string{"pushed"}, j.Definition().Events())
+		require.Equal(t, []string{"pushed"}, j.Events)
+	}
+}
+
 func TestAJobCountsTheVersionsOfItsDefinition(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
