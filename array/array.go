@@ -186,16 +186,6 @@ func (m *marks) UnmarshalText(text []byte) error {
 
 func (m marks) status(n int) Status { return statuses[strings.IndexByte(letters, m[n])] }
 
-// trouble is what is known of an element that is not delivered for the first time.
-type trouble struct {
-	Number   int         `json:"n"`
-	Attempts int         `json:"a,omitempty"` // so far
-	Tally    fleet.Tally `json:"t,omitzero"`  // of fleet.Redeliver
-	Size     int         `json:"s,omitempty"` // of the largest bundle that it may be in; 0: any
-	Suspect  bool        `json:"x,omitempty"` // it may have ended its agents: it is delivered with no other suspect
-	At       time.Time   `json:"at,omitzero"` // not before
-}
-
 // Cause is why an element failed last.
 type Cause struct {
 	Number int    `json:"n"`
@@ -204,9 +194,11 @@ type Cause struct {
 }
 
 const (
-	// causesKept bounds the causes that the state keeps, and causeBytes each: they are carried over continue-as-new.
-	causesKept = 1000
-	causeBytes = 300
+	// causesKept bounds the causes that the state keeps, reasonBytes the text of each, and causeBytes its JSON: they
+	// are carried over continue-as-new.
+	causesKept  = 1000
+	reasonBytes = 300
+	causeBytes  = 400
 )
 
 // Bundle is a delivery: one or more elements for one agent.
@@ -242,7 +234,7 @@ type State struct {
 	Counts     ElementCounts `json:"counts"`
 	Marks      marks         `json:"marks"`
 	Low        int           `json:"low"` // no element before it is queued
-	Troubles   []trouble     `json:"troubles,omitempty"`
+	Troubles   troubles      `json:"troubles,omitzero"`
 	Causes     []Cause       `json:"causes,omitempty"`
 	Bundles    int           `json:"bundles"`              // so far
 	Base       int           `json:"base,omitempty"`       // attempts count from here: a retry by hand raises it
@@ -277,49 +269,39 @@ func (s *State) mark(n int, status Status) {
 	}
 }
 
-// find is where the trouble of an element is, or belongs.
-func (s *State) find(n int) (int, bool) {
-	return slices.BinarySearchFunc(s.Troubles, n, func(t trouble, n int) int { return t.Number - n })
-}
-
 // trouble is a copy of what is known of an element.
 func (s *State) trouble(n int) trouble {
-	if i, found := s.find(n); found {
-		return s.Troubles[i]
+	if t := s.Troubles.find(n); t != nil {
+		return *t
 	}
 	return trouble{Number: n, Attempts: s.Base}
-}
-
-// keep keeps what is known of an element.
-func (s *State) keep(t trouble) {
-	i, found := s.find(t.Number)
-	if found {
-		s.Troubles[i] = t
-		return
-	}
-	s.Troubles = slices.Insert(s.Troubles, i, t)
-}
-
-// forget drops what is known of an element that is not delivered again.
-func (s *State) forget(n int) {
-	if i, found := s.find(n); found {
-		s.Troubles = slices.Delete(s.Troubles, i, i+1)
-	}
 }
 
 // blame keeps why an element failed; "" removes that.
 func (s *State) blame(n int, why, kind string) {
 	i, found := slices.BinarySearchFunc(s.Causes, n, func(c Cause, n int) int { return c.Number - n })
-	if len(why) > causeBytes {
-		why = strings.ToValidUTF8(why[:causeBytes], "") + "…"
-	}
-	cause := Cause{Number: n, Text: why, Type: kind}
 	switch {
 	case found && why == "":
 		s.Causes = slices.Delete(s.Causes, i, i+1)
 	case found:
-		s.Causes[i] = cause
+		s.Causes[i] = causeOf(n, why, kind)
 	case why != "" && len(s.Causes) < causesKept:
-		s.Causes = slices.Insert(s.Causes, i, cause)
+		s.Causes = slices.Insert(s.Causes, i, causeOf(n, why, kind))
+	}
+}
+
+// causeOf is a cause that is short as JSON too, where some characters have six bytes.
+func causeOf(n int, why, kind string) Cause {
+	c := Cause{Number: n, Text: why, Type: kind}
+	for most := reasonBytes; ; most /= 2 {
+		if len(why) > most {
+			c.Text = strings.ToValidUTF8(why[:most], "") + "…"
+		}
+		if data, _ := json.Marshal(c); len(data) <= causeBytes {
+			return c
+		}
+		if most == 0 {
+			c.Type = ""
+		}
 	}
 }

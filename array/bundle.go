@@ -14,8 +14,8 @@ const (
 	firstBundle = 4
 	// bundleBytes bounds the payloads of a bundle, unless it has one element.
 	bundleBytes = 256 << 10
-	// mostWaiting is how many elements may wait for another attempt before no other element begins: the state of each
-	// is carried over continue-as-new.
+	// mostWaiting is how many elements may wait for another attempt before no other element begins: what is known of
+	// each is carried over continue-as-new. Those under way may join them, MaxParallel·fleet.MaxBundle at most.
 	mostWaiting = 500
 	// singlesInARow is how many elements are delivered one by one after a bundle that no agent could take.
 	singlesInARow = 64
@@ -32,7 +32,7 @@ func (s *State) Begin(d *Definition, now time.Time) (Bundle, bool) {
 		s.TakenAt = now
 	}
 	elements, suspect := s.due(d, now)
-	if len(elements) == 0 && s.waiting() < mostWaiting {
+	if len(elements) == 0 && s.Troubles.count < mostWaiting {
 		elements = s.fresh(d)
 	}
 	if len(elements) == 0 {
@@ -73,9 +73,8 @@ func (s *State) size(d *Definition) int {
 func (s *State) due(d *Definition, now time.Time) (elements []int, suspect bool) {
 	size, limit, bytes := s.size(d), 0, 0
 	judging := slices.ContainsFunc(s.flight, func(b Bundle) bool { return b.suspect })
-	halved := slices.ContainsFunc(s.Troubles, func(t trouble) bool { return t.Size > 1 })
-	for i := range s.Troubles {
-		t := &s.Troubles[i]
+	halved := s.Troubles.halved > 0
+	for t := range s.Troubles.all() {
 		bound := size
 		if t.Size > 0 {
 			bound = min(size, t.Size)
@@ -117,9 +116,6 @@ func (s *State) fresh(d *Definition) (elements []int) {
 	return elements
 }
 
-// waiting is how many elements are to be delivered again.
-func (s *State) waiting() int { return len(s.Troubles) }
-
 // Wake is when Begin may find more without a result; the zero time: not before one.
 func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
 	if s.Stopped != "" || s.Counts.Queued == 0 || len(s.flight) >= s.parallel(d) {
@@ -128,7 +124,7 @@ func (s *State) Wake(d *Definition, now time.Time) (at time.Time) {
 	if now.Before(s.HoldUntil) {
 		return s.HoldUntil
 	}
-	for _, t := range s.Troubles {
+	for t := range s.Troubles.all() {
 		if s.Marks.status(t.Number) == RetryWait && t.At.After(now) && (at.IsZero() || t.At.Before(at)) {
 			at = t.At
 		}

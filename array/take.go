@@ -95,7 +95,7 @@ func (s *State) undelivered(d *Definition, array string, b Bundle, end fleet.Att
 		if b.Single() { // the next delivery has another number
 			t := s.trouble(n)
 			t.Attempts++
-			s.keep(t)
+			s.Troubles.keep(t)
 		}
 		s.again(n, now)
 	}
@@ -205,14 +205,14 @@ func (s *State) settle(d *Definition, array string, n int, end fleet.AttemptEnd,
 
 // wait has an element wait for another attempt.
 func (s *State) wait(t trouble) {
-	s.keep(t)
+	s.Troubles.keep(t)
 	s.mark(t.Number, RetryWait)
 }
 
 // again queues an element that an agent did not begin.
 func (s *State) again(n int, now time.Time) {
-	if i, found := s.find(n); found {
-		s.Troubles[i].At = now
+	if t := s.Troubles.find(n); t != nil {
+		t.At = now
 		s.mark(n, RetryWait)
 		return
 	}
@@ -250,7 +250,7 @@ func (s *State) Resume(now time.Time) { s.TakenAt = now }
 // end ends an element, unless a person has it run again.
 func (s *State) end(n int, status Status, why, kind string) {
 	s.mark(n, status)
-	s.forget(n)
+	s.Troubles.forget(n)
 	s.blame(n, why, kind)
 }
 

@@ -350,6 +350,35 @@ func TestBundlesOfLargePayloadsBeginOverSeveralTurns(t *testing.T) {
 	require.GreaterOrEqual(t, turns, 5, "with 2 MiB in each")
 }
 
+// failing is an array of which so many elements wait for another attempt as can: as many are under way as may be, then
+// all but the first begin to fail, with long reasons.
+func failing(in *contract.ArrayInput) {
+	in.Parallel, in.Spec.ExpiresIn = array.MaxParallel, fleet.Duration(48*time.Hour)
+	in.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 9, InitialInterval: fleet.Duration(24 * time.Hour),
+		MaxInterval: fleet.Duration(24 * time.Hour)}
+	state, now := array.New(in.Total()), time.Now()
+	var flying []array.Bundle
+	for {
+		for b, ok := state.Begin(&in.Definition, now); ok; b, ok = state.Begin(&in.Definition, now) {
+			flying = append(flying, b)
+		}
+		if len(flying) == 0 {
+			break
+		}
+		end := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptCompleted}}
+		for _, n := range flying[0].Elements {
+			r := fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+			if n >= 8000 {
+				r.Outcome, r.Error = fleet.AttemptFailed, strings.Repeat("<", 8000)
+			}
+			end.Results = append(end.Results, r)
+		}
+		state.Take(&in.Definition, "a", flying[0].Number, end, now)
+		flying = flying[1:]
+	}
+	in.Carried = &contract.ArrayCarried{State: state}
+}
+
 func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
 	t.Parallel()
 	in := contract.ArrayInput{Definition: array.Definition{Spec: fleet.TaskSpec{Type: "work", Cluster: "c"}}}
@@ -357,25 +386,25 @@ func TestTheCarriedStateStaysBelowTemporalsLimit(t *testing.T) {
 	for range fleet.MaxElements {
 		in.Items = append(in.Items, item)
 	}
-	state := array.New(in.Total())
-	now := time.Now()
-	failed := array.End{AttemptEnd: fleet.AttemptEnd{Outcome: fleet.AttemptCompleted}}
-	for { // all elements fail, with long reasons, until no other begins
-		b, ok := state.Begin(&in.Definition, now)
-		if !ok {
-			break
-		}
-		failed.Results = nil
-		for _, n := range b.Elements {
-			failed.Results = append(failed.Results, fleet.ElementResult{Number: n, Outcome: fleet.AttemptFailed,
-				Error: strings.Repeat("x", 8000)})
-		}
-		state.Take(&in.Definition, "a", b.Number, failed, now)
-	}
-	in.Carried = &contract.ArrayCarried{State: state}
+	failing(&in)
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(in)
 	require.NoError(t, err)
 	require.Less(t, payloads.Size(), 2<<20)
+}
+
+// A workflow that computes for longer than a second is ended, and tried again for ever.
+func TestAnArrayOfWhichMostElementsWaitIsCancelled(t *testing.T) {
+	t.Parallel()
+	h := newHarness(nil)
+	cancelled := h.asks(time.Hour, contract.ArrayRequest{Action: contract.CancelArray, Reason: "not needed"})
+	h.start(func(in *contract.ArrayInput) {
+		in.Count = fleet.MaxElements
+		failing(in)
+	})
+	require.NoError(t, cancelled.Err)
+	state := h.outcome(t)
+	require.Equal(t, array.ArrayCancelled, state.Status)
+	require.Equal(t, array.ElementCounts{Total: fleet.MaxElements, Completed: 8000, Cancelled: 92_000}, state.Counts)
 }
 
 // An array of a step keeps no dead letters: its run goes on. Reviews wait for a person all the same.

@@ -1,0 +1,206 @@
+package array_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// mostInTrouble is how many elements may wait for another attempt: all that are under way, and the 499 that waited when
+// the last of them began.
+const mostInTrouble = 499 + array.MaxParallel*fleet.MaxBundle
+
+// failTogether is an array of so many elements. When so many of them are under way as may be, all others begin to fail,
+// and are to be tried again an hour later.
+func failTogether(count int, why string) (*array.Definition, *array.State) {
+	d := define(func(d *array.Definition) {
+		d.Count, d.Parallel = count, array.MaxParallel
+		d.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 100, InitialInterval: fleet.Duration(time.Hour),
+			MaxInterval: fleet.Duration(24 * time.Hour)}
+	})
+	s := array.New(d.Total())
+	var flying []array.Bundle
+	for now := start; ; now = now.Add(time.Millisecond) {
+		for b, ok := s.Begin(d, now); ok; b, ok = s.Begin(d, now) {
+			flying = append(flying, b)
+		}
+		if len(flying) == 0 {
+			return d, s
+		}
+		end := completed(flying[0].Elements, 1)
+		for i := range end.Results {
+			if end.Results[i].Number >= count*8/100 {
+				end.Results[i].Outcome, end.Results[i].Error = fleet.AttemptFailed, why
+			}
+		}
+		s.Take(d, "a", flying[0].Number, end, now)
+		flying = flying[1:]
+	}
+}
+
+// waiting are the elements that wait for another attempt.
+func waiting(s *array.State) []array.ElementEntry {
+	found, _ := s.Elements("a", array.RetryWait, 0, fleet.MaxElements)
+	return found
+}
+
+func TestTheStateIsSmallHoweverManyElementsFailTogether(t *testing.T) {
+	t.Parallel()
+	for name, why := range map[string]string{"short": "no disk", "long": strings.Repeat("x", 8000),
+		"escaped": strings.Repeat("<", 8000)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, s := failTogether(fleet.MaxElements, why)
+			before := waiting(s)
+			if len(before) < 50_000 || len(before) > mostInTrouble {
+				t.Fatalf("%d elements wait for another attempt", len(before))
+			}
+			data, err := json.Marshal(s)
+			if err != nil || len(data) > 600<<10 {
+				t.Fatalf("%d elements wait, the state has %d bytes (%v)", len(before), len(data), err)
+			}
+			t.Logf("%d elements wait, the state has %d bytes", len(before), len(data))
+			if s, err = carried(s); err != nil {
+				t.Fatal(err)
+			}
+			after := waiting(s)
+			if len(after) != len(before) {
+				t.Fatalf("%d elements wait, %d after it was carried over", len(before), len(after))
+			}
+			for i := range after {
+				later := after[i].NextAt.Sub(*before[i].NextAt)
+				if after[i].Number != before[i].Number || later < 0 || later >= time.Second {
+					t.Fatalf("%+v became %+v, its time %v later", before[i], after[i], later)
+				}
+			}
+			b, ok := s.Begin(d, start.Add(48*time.Hour))
+			if !ok || b.Elements[0] != before[0].Number || slices.Min(b.Attempts) != 2 || slices.Max(b.Attempts) != 2 {
+				t.Errorf("after it was carried over, %v begin as the attempts %v", b.Elements, b.Attempts)
+			}
+		})
+	}
+}
+
+func TestAllThatWaitsIsCancelledTogether(t *testing.T) {
+	t.Parallel()
+	_, s := failTogether(fleet.MaxElements, "no disk")
+	began := time.Now()
+	s.Cancel("enough")
+	s.CancelHeld("enough")
+	t.Logf("Cancel took %v", time.Since(began))
+	completed := fleet.MaxElements * 8 / 100
+	want := array.ElementCounts{Total: fleet.MaxElements, Completed: completed, Cancelled: fleet.MaxElements - completed}
+	if s.Counts != want {
+		t.Errorf("after the cancellation there are %+v", s.Counts)
+	}
+	if data, _ := json.Marshal(s); strings.Contains(string(data), "troubles") {
+		t.Error("the state keeps what it knew of elements that have ended")
+	}
+}
+
+// BenchmarkCancel shows that a cancellation takes as long for each element however many there are.
+func BenchmarkCancel(b *testing.B) {
+	for _, count := range []int{fleet.MaxElements / 8, fleet.MaxElements / 2, fleet.MaxElements} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			_, s := failTogether(count, "no disk")
+			data, _ := json.Marshal(s)
+			for b.Loop() {
+				b.StopTimer()
+				s = &array.State{}
+				if err := json.Unmarshal(data, s); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				s.Cancel("enough")
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/element")
+		})
+	}
+}
+
+// listed is what is known of an element as earlier workers wrote it.
+type listed struct {
+	Number   int         `json:"n"`
+	Attempts int         `json:"a"`
+	Tally    fleet.Tally `json:"t"`
+	Size     int         `json:"s"`
+	Suspect  bool        `json:"x"`
+	At       time.Time   `json:"at"`
+}
+
+// written is a state as earlier workers wrote it, with elements that differ as much as they can.
+func written(t *testing.T, count int) []byte {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, uint64(count)))
+	numbers := random.Perm(fleet.MaxElements)[:count]
+	slices.Sort(numbers)
+	marks, list := []byte(strings.Repeat("c", fleet.MaxElements)), make([]listed, count)
+	for i, n := range numbers {
+		marks[n] = 'w'
+		list[i] = listed{n, 1 + random.IntN(300), fleet.Tally{Failures: random.IntN(100), Losses: random.IntN(100),
+			Returns: random.IntN(3), NotReceived: random.IntN(3)}, []int{0, 1, 6, 25}[random.IntN(4)], random.IntN(2) == 0,
+			start.Add(time.Duration(1+random.IntN(30*86_400)) * time.Second)}
+	}
+	data, err := json.Marshal(map[string]any{"counts": array.ElementCounts{Total: fleet.MaxElements, Queued: count,
+		Completed: fleet.MaxElements - count}, "marks": string(marks), "low": 0, "troubles": list, "bundles": 3000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestStatesOfEarlierWorkersAreRead(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		count  int
+		packed bool
+	}{{1, false}, {500, false}, {501, true}, {mostInTrouble, true}} {
+		t.Run(fmt.Sprint(test.count), func(t *testing.T) {
+			t.Parallel()
+			data := written(t, test.count)
+			s := &array.State{}
+			if err := json.Unmarshal(data, s); err != nil {
+				t.Fatal(err)
+			}
+			again, err := json.Marshal(s)
+			if err != nil || len(again) > 700<<10 {
+				t.Fatalf("the state has %d bytes (%v)", len(again), err)
+			}
+			if list := strings.Contains(string(again), `"troubles":[`); list == test.packed {
+				t.Errorf("the troubles of %d elements are a list: %v", test.count, list)
+			}
+			next := &array.State{}
+			if err := json.Unmarshal(again, next); err != nil {
+				t.Fatal(err)
+			}
+			last, err := json.Marshal(next)
+			if err != nil || string(last) != string(again) {
+				t.Errorf("a state that was written and read is another one (%v)", err)
+			}
+			d, later := define(func(d *array.Definition) { d.Count = fleet.MaxElements }), start.AddDate(0, 0, 31)
+			for range 3 {
+				b, _ := s.Begin(d, later)
+				other, _ := next.Begin(d, later)
+				if !slices.Equal(b.Elements, other.Elements) || !slices.Equal(b.Attempts, other.Attempts) {
+					t.Fatalf("%+v begins, after it was carried over %+v", b, other)
+				}
+			}
+		})
+	}
+}
+
+func TestADamagedStateIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, troubles := range []string{`"AAAA"`, `"!"`, `""`, `7`, `[7]`, `{}`} {
+		if err := json.Unmarshal([]byte(`{"troubles":`+troubles+`}`), &array.State{}); err == nil {
+			t.Errorf("the troubles %s are read", troubles)
+		}
+	}
+}
