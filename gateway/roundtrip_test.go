@@ -24,7 +24,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s", "damping": "11m0s",
 			"restore_after": "6m0s", "replace_after": "17m0s", "recover_by": "restart", "stuck_after": "16m0s",
 			"max_actions": 4},
-		"tenant_weights": {"acme": 5},
+		"tenant_weights": {"acme": 5}, "tenants": ["acme"],
 		"scaling": {"mode": "auto", "queue_measure": "per_agent",
 			"scale_up": {"queue_threshold": 6, "cpu_threshold": 70, "cooldown": "2m0s", "increment": 2},
 			"scale_down": {"queue_threshold": 2, "idle_timeout": "6m0s", "cooldown": "6m0s", "decrement": 2},
