@@ -248,7 +248,12 @@ func (in *installation) checkDeadLetters(t testing.TB, jobs []*job) int {
 			letters = append(letters, j)
 		}
 	}
-	for _, j := range letters {
+	for n, j := range letters {
+		// What Temporal alone tells, while no worker answers, lacks the attempts.
+		for end := time.Now().Add(time.Minute); len(j.task.Attempts) == 0 && time.Now().Before(end); {
+			_, _ = in.call(n, http.MethodGet, tasksPath+"/"+j.id, nil, &j.task)
+			pause(t.Context(), 200*time.Millisecond)
+		}
 		failed := 0
 		for _, a := range j.task.Attempts {
 			if a.Outcome == fleet.AttemptFailed && a.Reason != "" {
