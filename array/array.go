@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -194,11 +195,9 @@ type Cause struct {
 }
 
 const (
-	// causesKept bounds the causes that the state keeps, reasonBytes the text of each, and causeBytes its JSON: they
-	// are carried over continue-as-new.
-	causesKept  = 1000
-	reasonBytes = 300
-	causeBytes  = 400
+	// causesKept bounds the causes that the state keeps, and causeBytes each: they are carried over continue-as-new.
+	causesKept = 1000
+	causeBytes = 300
 )
 
 // Bundle is a delivery: one or more elements for one agent.
@@ -283,25 +282,29 @@ func (s *State) blame(n int, why, kind string) {
 	switch {
 	case found && why == "":
 		s.Causes = slices.Delete(s.Causes, i, i+1)
-	case found:
-		s.Causes[i] = causeOf(n, why, kind)
-	case why != "" && len(s.Causes) < causesKept:
-		s.Causes = slices.Insert(s.Causes, i, causeOf(n, why, kind))
+		return
+	case why == "" || !found && len(s.Causes) >= causesKept:
+		return
+	case !found:
+		s.Causes = slices.Insert(s.Causes, i, Cause{})
 	}
+	s.Causes[i] = Cause{Number: n, Text: short(why, causeBytes), Type: short(kind, fleet.MaxErrorTypeBytes)}
 }
 
-// causeOf is a cause that is short as JSON too, where some characters have six bytes.
-func causeOf(n int, why, kind string) Cause {
-	c := Cause{Number: n, Text: why, Type: kind}
-	for most := reasonBytes; ; most /= 2 {
-		if len(why) > most {
-			c.Text = strings.ToValidUTF8(why[:most], "") + "…"
+// short is a text, or its beginning that has at most so many bytes as JSON, where some characters have six.
+func short(text string, most int) string {
+	for i, r := range text {
+		switch {
+		case strings.ContainsRune("\"\\\n\r\t", r):
+			most -= 2
+		case r < ' ' || strings.ContainsRune("<>&\u2028\u2029\ufffd", r):
+			most -= 6
+		default:
+			most -= utf8.RuneLen(r)
 		}
-		if data, _ := json.Marshal(c); len(data) <= causeBytes {
-			return c
-		}
-		if most == 0 {
-			c.Type = ""
+		if most < 0 {
+			return text[:i] + "…"
 		}
 	}
+	return text
 }
