@@ -240,7 +240,7 @@ func (v *verdict) judgeLimits(e evidence) {
 		looked, allowed := 0, false
 		for j := range e.looks {
 			l := &e.looks[j]
-			if len(l.agents) == 0 || l.wall.Before(a.DecidedAt.Add(-factsAge)) {
+			if l.of(a.TargetID) == nil || l.wall.Before(a.DecidedAt.Add(-factsAge)) { // its cluster did not answer
 				continue
 			}
 			if l.wall.After(a.DecidedAt.Add(factsAge)) {
