@@ -111,6 +111,8 @@ func attacks(task string) []attack {
 			role: access.Viewer, atOnce: 300, hold: true},
 		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
 			hold: true},
+		{name: "lists", method: http.MethodGet, path: "/api/v1/agents/tasks?page_size=200", role: access.Viewer, atOnce: 20},
+		{name: "searches", method: http.MethodGet, path: "/api/v1/agents/tasks?text=zz", role: access.Viewer, atOnce: 60},
 		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 1000, unread: 14 << 10},
 		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 1000, unread: 14 << 10},
 		{name: "unread refusals", method: http.MethodPost,
