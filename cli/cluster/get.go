@@ -73,8 +73,8 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
 	t.Facts([][2]string{
-		{"Only tenants", strings.Join(k.Tenants, ", ")}, {"Tenant weights", strings.Join(weights, ", ")}, {"Leader", leader},
-		{"Standbys", strings.Join(k.Standbys, ", ")},
+		{"Only tenants", strings.Join(k.Tenants, ", ")}, {"Tenant weights", strings.Join(weights, ", ")},
+		{"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
 		{"Target group", k.TargetGroup}, {"Created", a.Ago(k.CreatedAt)}, {"Revision", k.Revision},
 	})
 	return t.Flush()
