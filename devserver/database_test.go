@@ -32,9 +32,14 @@ func TestListsAreReadByTheirIndexes(t *testing.T) {
 		"open tasks, counted": {"SELECT COUNT(*) FROM executions_visibility WHERE namespace_id = 'n' AND workflow_type_name = 'Task' AND status = 1" + normal, "mainstay_by_type_and_status"},
 		"tasks in review": {from +
 			"workflow_type_name = 'Task' AND status = 1 AND Keyword03 BETWEEN 'review' AND 'review'" + normal + order,
-			"mainstay_by_keyword_03"},
+			"mainstay_by_type_and_keyword_03"},
 		"pinned tasks": {from + "workflow_type_name = 'Task' AND status = 1 AND Keyword05 > ''" + normal + order,
-			"mainstay_by_keyword_05"},
+			"mainstay_by_type_and_keyword_05"},
+		"tasks of a tenant": {from + "workflow_type_name = 'Task' AND Keyword05 = 'acme'" + normal + order,
+			"mainstay_by_type_and_keyword_05"},
+		"open tasks of a cluster": {from +
+			"workflow_type_name = 'Task' AND status = 1 AND Keyword05 = 'main'" + normal + order,
+			"mainstay_by_type_and_status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

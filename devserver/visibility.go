@@ -59,10 +59,11 @@ func visibilityStatements() []string {
 		statements = append(statements, "CREATE INDEX IF NOT EXISTS "+index)
 	}
 	for n := 1; n <= 10; n++ {
-		statements = append(statements, sparseIndex("keyword", "Keyword", n)...)
+		statements = append(statements, fmt.Sprintf("DROP INDEX IF EXISTS mainstay_by_keyword_%02d", n))
+		statements = append(statements, sparseIndex("keyword", "type_and_keyword", "Keyword", ", workflow_type_name", n)...)
 	}
 	for n := 1; n <= 3; n++ {
-		statements = append(statements, sparseIndex("datetime", "Datetime", n)...)
+		statements = append(statements, sparseIndex("datetime", "datetime", "Datetime", "", n)...)
 	}
 	for _, event := range []string{"ai", "ad", "au"} {
 		statements = append(statements, "DROP TRIGGER IF EXISTS "+visibilityTable+"_"+event)
@@ -73,13 +74,14 @@ func visibilityStatements() []string {
 	return statements
 }
 
-// sparseIndex replaces Temporal's index of an attribute's column by one that has only the rows with a value.
-func sparseIndex(kind, column string, n int) []string {
+// sparseIndex replaces Temporal's index of an attribute's column by one that has only the rows with a value. With the
+// type of the workflow, SQLite takes it for what few tasks have, as a small tenant, and not the index of all tasks.
+func sparseIndex(theirs, ours, column, more string, n int) []string {
 	column = fmt.Sprintf("%s%02d", column, n)
 	return []string{
-		fmt.Sprintf("DROP INDEX IF EXISTS by_%s_%02d", kind, n),
-		fmt.Sprintf("CREATE INDEX IF NOT EXISTS mainstay_by_%s_%02d ON %s (namespace_id, %s, %s) WHERE %s IS NOT NULL",
-			kind, n, visibilityTable, column, listOrder, column),
+		fmt.Sprintf("DROP INDEX IF EXISTS by_%s_%02d", theirs, n),
+		fmt.Sprintf("CREATE INDEX IF NOT EXISTS mainstay_by_%s_%02d ON %s (namespace_id, %s%s, %s) WHERE %s IS NOT NULL",
+			ours, n, visibilityTable, column, more, listOrder, column),
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -236,7 +237,7 @@ func TestLargeReadsAreCountedFirst(t *testing.T) {
 		arraysPath + "/a-1/results.ndjson":       store.ResultsTake,
 		"/api/v1/agents/tasks/t-1":               2 << 20,
 		"/api/v1/agents/tasks?page_size=200":     200 * 32 << 10,
-		"/api/v1/agents/tasks?text=t":            1000 * 16 << 10,
+		"/api/v1/agents/tasks?text=t":            500 * 16 << 10,
 		"/api/v1/agents/failovers?page_size=100": 100 * 16 << 10,
 		// the task itself comes first
 		"/api/v1/agents/tasks/t-1?include=history": 3 << 20,
@@ -251,5 +252,27 @@ func TestLargeReadsAreCountedFirst(t *testing.T) {
 			return httpapi.RetryAfter(time.Second, "too many")
 		}))), http.StatusTooManyRequests, protocol.CodeRateLimited)
 		require.Equal(t, want, asked, path)
+	}
+}
+
+// Lists keep the store busy, so those of one client are read one after another.
+func TestListsAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	_, h, _ := servedArrays(t)
+	do(h, http.MethodPost, "/api/v1/agents/tasks", `{"id":"t-1","type":"x","cluster":"default"}`)
+	for path, turns := range map[string]int{
+		"tasks": 2, "tasks?text=t": 2, "tasks/queue": 2, "failovers": 1, "drains": 1, "runs": 1, "jobs": 1, "arrays": 1,
+	} {
+		took, ended := 0, 0
+		r := newRequest(http.MethodGet, "/api/v1/agents/"+path, "")
+		w := serveRequest(h, r.WithContext(httpapi.WithTurn(r.Context(), func(context.Context) (func(), error) {
+			took++
+			return func() { ended++ }, nil
+		})))
+		require.Equal(t, http.StatusOK, w.Code, path)
+		require.Equal(t, []int{turns, turns}, []int{took, ended}, path)
+		problem(t, serveRequest(h, r.WithContext(httpapi.WithTurn(r.Context(), func(context.Context) (func(), error) {
+			return nil, httpapi.RetryAfter(time.Second, "not yet")
+		}))), http.StatusTooManyRequests, protocol.CodeRateLimited)
 	}
 }

@@ -78,6 +78,8 @@ type Gate struct {
 	strangers    *ratelimit.Limiter // by address
 	joining      *ratelimit.Limiter // registrations, by token
 	signOuts     *ratelimit.Limiter // by token
+	visitors     *ratelimit.Limiter // those who read what is open to everybody, by address
+	readers      *readers
 	inFlight     *inFlight
 	slower       slower
 	audit        *Audit
@@ -100,6 +102,8 @@ func New(o Options) *Gate {
 		strangers:    ratelimit.New(failedRate, failedBurst),
 		joining:      ratelimit.New(joinRate, joinBurst),
 		signOuts:     ratelimit.New(signOutRate, signOutBurst),
+		visitors:     ratelimit.New(o.Rate, o.Burst),
+		readers:      newReaders(),
 		inFlight:     newInFlight(),
 		slower:       newSlower(),
 		audit:        o.Audit,
@@ -178,7 +182,9 @@ func (g *Gate) admit(
 		return ctx, nil, err
 	}
 	if id.Known() || route.Policy.IsSession() {
-		connlimit.Proven(ctx, holderOf(route.Policy, group, client))
+		holder := holderOf(route.Policy, group, client)
+		connlimit.Proven(ctx, holder)
+		ctx = httpapi.WithTurn(ctx, func(ctx context.Context) (func(), error) { return g.readers.take(ctx, holder) })
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
@@ -237,7 +243,9 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 		wait = g.joining.Take(string(id.Kind)+" "+id.ID, 1, g.now())
 	case id.Known():
 		wait = g.callers.Take(string(id.Kind)+" "+id.ID, 1+int(bodySize(r, route)/bodyPart), g.now())
+	case probes[route.Path]:
 	case route.Policy.IsOpen() && !mutates(r.Method):
+		wait = g.visitors.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now())
 	default:
 		wait = g.strangers.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now())
 	}

@@ -42,8 +42,13 @@ func TestEachClientHasItsOwnBudget(t *testing.T) {
 	for range 100 {
 		require.Empty(t, code(join, access.Join), "all agents of a cluster may register at once")
 		require.Empty(t, code("sealed-by-a-hub", access.Session), "nor their polls")
-		require.Empty(t, code("", access.Open), "nor probes")
+		_, _, err := g.Admit(request(http.MethodGet, ""), httpapi.Route{Path: protocol.ReadyPath, Policy: access.Open}, nil)
+		require.NoError(t, err, "nor probes")
 	}
+	for range 5 {
+		require.Empty(t, code("", access.Open))
+	}
+	require.Equal(t, protocol.CodeRateLimited, code("", access.Open), "what is open to everybody costs something too")
 }
 
 func TestRetryAfterSaysWhenThereIsRoom(t *testing.T) {

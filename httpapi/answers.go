@@ -23,6 +23,22 @@ func Reserve(ctx context.Context, bytes int64) error {
 	return nil
 }
 
+type turnKey struct{}
+
+// WithTurn carries how a request takes its turn to read a list; see Turn.
+func WithTurn(ctx context.Context, take func(context.Context) (done func(), err error)) context.Context {
+	return context.WithValue(ctx, turnKey{}, take)
+}
+
+// Turn waits until it is the client's turn to have a list read, which may keep the store busy, and so others waiting.
+// Call done when it is read. The error is the problem to answer with where others of the client keep it from its turn.
+func Turn(ctx context.Context) (done func(), err error) {
+	if take, ok := ctx.Value(turnKey{}).(func(context.Context) (func(), error)); ok {
+		return take(ctx)
+	}
+	return func() {}, nil
+}
+
 // largeAnswer is from how many bytes on an answer counts: it is more than what a connection takes at once.
 const largeAnswer = 64 << 10
 

@@ -94,10 +94,26 @@ func ReservePage(ctx context.Context, size int) error {
 	return httpapi.Reserve(ctx, int64(size)*recordTakes)
 }
 
+// Read reads one page of what a visibility query finds, and the token of the next.
+type Read[T any] func(ctx context.Context, query string, size int, token []byte) ([]T, []byte, error)
+
+// InTurn reads when it is the client's turn; see httpapi.Turn.
+func InTurn[T any](read Read[T]) Read[T] {
+	return func(ctx context.Context, query string, size int, token []byte) ([]T, []byte, error) {
+		done, err := httpapi.Turn(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer done()
+		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+		defer cancel()
+		return read(ctx, query, size, token)
+	}
+}
+
 // PageOf reads one page of what a visibility query finds. A page token belongs to its query.
 func PageOf[T any](
-	ctx context.Context, c *Core, doing string, read func(context.Context, string, int, []byte) ([]T, []byte, error),
-	query string, p RecordPageInput,
+	ctx context.Context, c *Core, doing string, read Read[T], query string, p RecordPageInput,
 ) (page []T, next string, err error) {
 	token, err := OpenToken(query, p.PageToken)
 	if err != nil {
@@ -106,9 +122,7 @@ func PageOf[T any](
 	if err := ReservePage(ctx, p.PageSize); err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	page, after, err := read(ctx, query, p.PageSize, token)
+	page, after, err := InTurn(read)(ctx, query, p.PageSize, token)
 	return page, SealToken(query, after), c.Answer(err, doing, protocol.CodeNotFound)
 }
 

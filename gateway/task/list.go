@@ -32,7 +32,7 @@ type listTasksInput struct {
 	Tenant  string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
 	Prefix  string           `query:"id_prefix" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"How its id begins."`
-	Text    string           `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, so a page may hold fewer than page_size."`
+	Text    string           `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
 	Label   []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
 	After   time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
 	Before  time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
@@ -116,15 +116,13 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
 		return nil, err
 	}
-	read, page := h.Store.Tasks().Newest, in.PageSize
+	read, page := rest.InTurn(h.Store.Tasks().Newest), in.PageSize
 	if in.Text != "" {
-		read, page = h.searched(in.Text), searchedPage
+		read, page = searched(read, in.Text), searchedPage
 	}
 	if err := rest.ReservePage(ctx, 2*page); err != nil { // Newest looks at twice as many
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	of := *in
 	of.After = time.Time{} // a page token fits however far back the list goes: "the last hour" goes on
 	list := of.query(ctx, labels)
@@ -137,6 +135,11 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 		return nil, h.Answer(err, "list tasks", protocol.CodeNotFound)
 	}
 	next := rest.SealToken(list, after)
+	done, err := httpapi.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	h.Store.Tasks().RefineAll(ctx, tasks)
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
 		return !matches(t.Status, in.Status) || !t.HasLabels(labels)
@@ -153,18 +156,24 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 }
 
 const (
-	searchedPage = 500
+	searchedPage = 250
 	maxSearched  = 5000
+	searchedFor  = 2 * time.Second
 )
 
-// searched reads pages as Newest does, of the tasks with a text.
-func (h *Handlers) searched(text string) func(context.Context, string, int, []byte) ([]store.Task, []byte, error) {
+// searched reads pages, of the tasks with a text. What it has found it answers when others of the client have their
+// turn for long.
+func searched(read rest.Read[store.Task], text string) rest.Read[store.Task] {
 	text = strings.ToLower(text)
 	return func(
 		ctx context.Context, query string, size int, token []byte,
 	) (found []store.Task, next []byte, err error) {
-		for searched := 0; searched < maxSearched; searched += searchedPage {
-			page, after, err := h.Store.Tasks().Newest(ctx, query, searchedPage, token)
+		began := time.Now()
+		for searched := 0; searched < maxSearched && time.Since(began) < searchedFor; searched += searchedPage {
+			page, after, err := read(ctx, query, searchedPage, token)
+			if _, notYet := httpapi.Code(err); notYet && searched > 0 {
+				break
+			}
 			if err != nil {
 				return nil, nil, err
 			}

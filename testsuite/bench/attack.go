@@ -29,6 +29,7 @@ type attack struct {
 	name         string
 	method, path string
 	role         access.Role   // of the token that it has; empty: none
+	allTenants   bool          // the token is of no tenant, so it sees what the honest clients submitted
 	body         func() []byte // nil: none
 	atOnce       int           // requests at a time
 	hold         bool          // the answer is read to its end, which may take a minute
@@ -112,9 +113,9 @@ func attacks(task string) []attack {
 		{name: "streams", method: http.MethodGet, path: "/api/v1/agents/events", role: access.Viewer, atOnce: 400,
 			hold: true},
 		{name: "lists", method: http.MethodGet, path: "/api/v1/agents/tasks?page_size=200", role: access.Viewer,
-			atOnce: 20},
+			allTenants: true, atOnce: 20},
 		{name: "searches", method: http.MethodGet, path: "/api/v1/agents/tasks?text=zz", role: access.Viewer,
-			atOnce: 60},
+			allTenants: true, atOnce: 60},
 		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 1000, unread: 14 << 10},
 		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 1000, unread: 14 << 10},
 		{name: "unread refusals", method: http.MethodPost,
@@ -132,14 +133,19 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 	if i.Client, err = client.New(client.Options{URL: i.url, Token: attackAdmin, Patience: -1}); err != nil {
 		return err
 	}
-	tokens := map[access.Role]string{}
-	for _, role := range []access.Role{access.Viewer, access.Operator} {
-		token, err := i.Tokens.Create(ctx, api.TokenRequest{Name: "attacker-" + string(role), Role: role,
-			Tenant: "acme"})
-		if err != nil {
-			return err
+	tokenOf := func(a *attack) (string, error) {
+		request := api.TokenRequest{Name: strings.ReplaceAll(a.name, " ", "-"), Role: a.role, Tenant: "acme"}
+		switch {
+		case a.role == "":
+			return "", nil
+		case a.allTenants:
+			request.Tenant = ""
 		}
-		tokens[role] = token.Secret
+		made, err := i.Tokens.Create(ctx, request)
+		if err != nil {
+			return "", err
+		}
+		return made.Secret, nil
 	}
 	task, err := i.Tasks.Submit(ctx, &api.TaskRequest{ID: "waits", TaskSpec: fleet.TaskSpec{Type: "none",
 		Cluster: "default", Tenant: "acme", ExpiresIn: fleet.Duration(24 * time.Hour)}})
@@ -154,7 +160,11 @@ func (r *run) attack(ctx context.Context, only []string, d time.Duration) error 
 		if !wanted(only, a.name) {
 			continue
 		}
-		under, err := i.endure(ctx, &a, tokens[a.role], d)
+		token, err := tokenOf(&a)
+		if err != nil {
+			return err
+		}
+		under, err := i.endure(ctx, &a, token, d)
 		if err != nil {
 			return err
 		}

