@@ -218,12 +218,12 @@ func (e *evaluation) check(
 			return answer, nil //nolint:nilerr // it is the answer
 		}
 		id := job.TaskID(e.in.Run, job.CheckKey(step.ID))
-		place, why, err := e.place(ctx, id, spec)
+		places, why, err := e.place(ctx, unplaced{id, spec})
 		if err != nil {
 			return answer, err
 		}
 		if problem = why; why == "" {
-			input := place.Input(id, *spec)
+			input := places[0].Input(id, *spec)
 			answer.Check = &contract.PlacedTask{Spec: input.Spec, Lane: input.Lane}
 			return answer, nil
 		}
@@ -263,19 +263,24 @@ func (e *evaluation) calls(
 		return answer, true, nil
 	}
 	e.elements += len(calls)
+	var tasks []unplaced
+	var of []int // the calls of the tasks
 	for i := range calls {
 		call := contract.StepCall{ToolCall: calls[i]}
 		var spec *fleet.TaskSpec
 		if spec, call.Refused = flow.Call(ctx, e.in.Plan, step, &calls[i]); spec != nil {
-			id := job.TaskID(e.in.Run, job.ElementKey(step.ID, len(entry.Elements)+i))
-			place, problem, err := e.place(ctx, id, spec)
-			if err != nil || problem != "" {
-				return contract.StepOutput{Step: step.ID, Error: problem}, true, err
-			}
-			input := place.Input(id, *spec)
-			call.PlacedTask = contract.PlacedTask{Spec: input.Spec, Lane: input.Lane}
+			tasks = append(tasks, unplaced{job.TaskID(e.in.Run, job.ElementKey(step.ID, len(entry.Elements)+i)), spec})
+			of = append(of, i)
 		}
 		answer.Calls = append(answer.Calls, call)
+	}
+	places, problem, err := e.place(ctx, tasks...)
+	if err != nil || problem != "" {
+		return contract.StepOutput{Step: step.ID, Error: problem}, true, err
+	}
+	for n := range places {
+		input := places[n].Input(tasks[n].id, *tasks[n].spec)
+		answer.Calls[of[n]].PlacedTask = contract.PlacedTask{Spec: input.Spec, Lane: input.Lane}
 	}
 	return answer, true, nil
 }
@@ -356,15 +361,27 @@ func (e *evaluation) begin(ctx context.Context, step *job.PlannedStep) (contract
 	return begun, nil
 }
 
-// place says where a task goes. While clusters are asked, other runs of the tenant go first.
+// unplaced is a task that is filled in.
+type unplaced struct {
+	id   string
+	spec *fleet.TaskSpec
+}
+
+// place says where tasks go. While clusters are asked, other runs of the tenant go first: once for all of the tasks.
 func (e *evaluation) place(
-	ctx context.Context, id string, spec *fleet.TaskSpec,
-) (place contract.TaskPlace, problem string, err error) {
-	err = e.turn.aside(ctx, func() (err error) {
-		place, problem, err = e.places.Place(ctx, id, *spec)
-		return err
+	ctx context.Context, tasks ...unplaced,
+) (places []contract.TaskPlace, problem string, err error) {
+	err = e.turn.aside(ctx, func() error {
+		for _, t := range tasks {
+			place, why, err := e.places.Place(ctx, t.id, *t.spec)
+			if problem = why; err != nil || problem != "" {
+				return err
+			}
+			places = append(places, place)
+		}
+		return nil
 	})
-	return place, problem, err
+	return places, problem, err
 }
 
 // tasks fills in the tasks of a step, one for each element, and finds their lanes.
@@ -392,29 +409,29 @@ func (e *evaluation) tasks(
 			return begun, nil
 		}
 	}
+	tasks := make([]unplaced, 0, len(elements))
 	for i, item := range elements {
 		spec, err := e.fill(ctx, step, item, i)
 		if err != nil {
-			begun.Tasks, begun.Error = nil, err.Error()
+			begun.Error = err.Error()
 			return begun, nil //nolint:nilerr // it is the answer
 		}
 		key := step.ID
 		if step.ForEach != nil {
 			key = job.ElementKey(step.ID, i)
 		}
-		id := job.TaskID(e.in.Run, key)
-		place, problem, err := e.place(ctx, id, spec)
-		if err != nil {
-			return begun, err
+		tasks = append(tasks, unplaced{job.TaskID(e.in.Run, key), spec})
+	}
+	places, problem, err := e.place(ctx, tasks...)
+	if err != nil || problem != "" {
+		begun.Error = problem
+		return begun, err
+	}
+	for i := range tasks {
+		if !places[i].Sharded {
+			e.defaults = &places[i].Defaults
 		}
-		if problem != "" {
-			begun.Tasks, begun.Error = nil, problem
-			return begun, nil
-		}
-		if !place.Sharded {
-			e.defaults = &place.Defaults
-		}
-		input := place.Input(id, *spec)
+		input := places[i].Input(tasks[i].id, *tasks[i].spec)
 		begun.Tasks = append(begun.Tasks, contract.PlacedTask{Spec: input.Spec, Lane: input.Lane})
 	}
 	return begun, nil
@@ -449,33 +466,35 @@ func (e *evaluation) array(
 		in.Count, common.Payload = 0, nil
 	}
 	id := job.TaskID(e.in.Run, step.ID)
-	place, problem, err := e.place(ctx, id, common) // before there is much in memory
-	if err != nil {
+	places, problem, err := e.place(ctx, unplaced{id, common}) // before there is much in memory
+	if err != nil || problem != "" {
+		begun.Error = problem
 		return begun, err
 	}
-	input := place.Input(id, *common)
-	for i := 0; i < len(elements) && step.Dynamic; i++ {
-		if ctx.Err() != nil {
-			return begun, ctx.Err()
-		}
-		spec, err := e.fill(ctx, step, elements[i], i)
-		if err == nil {
-			in.Items = append(in.Items, spec.Payload)
-			if spec.Payload = nil; !reflect.DeepEqual(spec, common) {
-				err = errDiffer
+	input := places[0].Input(id, *common)
+	if step.Dynamic {
+		for i := range elements {
+			if ctx.Err() != nil {
+				return begun, ctx.Err()
 			}
-		}
-		if err != nil {
-			begun.Error = fmt.Sprintf("element %d: %s", i, err)
-			return begun, nil
+			spec, err := e.fill(ctx, step, elements[i], i)
+			if err == nil {
+				in.Items = append(in.Items, spec.Payload)
+				if spec.Payload = nil; !reflect.DeepEqual(spec, common) {
+					err = errDiffer
+				}
+			}
+			if err != nil {
+				begun.Error = fmt.Sprintf("element %d: %s", i, err)
+				return begun, nil
+			}
 		}
 	}
 	in.Spec, in.Lane = input.Spec, input.Lane
-	if err := in.Validate(); err != nil && problem == "" {
-		problem = err.Error()
+	if err := in.Validate(); err != nil {
+		begun.Error = err.Error()
+		return begun, nil //nolint:nilerr // it is the answer
 	}
-	if begun.Error = problem; problem == "" {
-		begun.Array = in
-	}
+	begun.Array = in
 	return begun, nil
 }

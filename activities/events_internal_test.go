@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -73,24 +74,20 @@ func TestReadingTriggersIsRare(t *testing.T) {
 	require.ErrorIs(t, err, errTurn, "as it is, so that the event waits by a timer")
 	turn.done()
 
-	asked := make(chan time.Duration, 2)
-	d = NewDispatcher(&ClusterPlaces{Control: &Control{Client: slowLists{took: asked}}}, nil)
-	_, err = d.triggered(t.Context(), jobsOn{"acme", "t"})
-	require.NoError(t, err)
-	require.Greater(t, time.Until(d.jobs[jobsOn{"acme", "t"}].until), 2*<-asked)
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDispatcher(&ClusterPlaces{Control: &Control{Client: slowLists{}}}, nil)
+		_, err := d.triggered(t.Context(), jobsOn{"acme", "t"})
+		require.NoError(t, err)
+		require.Equal(t, lookRest*triggersKept/2, time.Until(d.jobs[jobsOn{"acme", "t"}].until))
+	})
 }
 
-// slowLists is a Temporal that takes longer than triggersKept to list nothing.
-type slowLists struct {
-	client.Client
-	took chan time.Duration
-}
+// slowLists is a Temporal that takes half of triggersKept to list nothing.
+type slowLists struct{ client.Client }
 
-func (l slowLists) ListWorkflow(
+func (slowLists) ListWorkflow(
 	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	began := time.Now()
-	<-time.After(triggersKept / 2)
-	l.took <- time.Since(began)
+	time.Sleep(triggersKept / 2)
 	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 }

@@ -135,3 +135,39 @@ func TestRunsOfATenantAreEvaluatedOneAfterAnother(t *testing.T) {
 	}
 	require.LessOrEqual(t, evaluated, 2, "one that is let in, and one that brings the share to its end")
 }
+
+// heldPlaces have another run take its tenant's turn when the first task is placed, until the last is.
+type heldPlaces struct {
+	placesOfAll
+	shares *shares
+	left   *int
+	other  **evaluating
+}
+
+func (p heldPlaces) Place(ctx context.Context, id string, spec fleet.TaskSpec) (contract.TaskPlace, string, error) {
+	if *p.other == nil {
+		other, err := p.shares.begin(ctx, "acme", 0)
+		if err != nil {
+			return contract.TaskPlace{}, "", err
+		}
+		*p.other = other
+	}
+	if *p.left--; *p.left == 0 {
+		(*p.other).ended()
+	}
+	return p.placesOfAll.Place(ctx, id, spec)
+}
+
+// A run gives its turn away once for all elements of a step: beside other runs of its tenant it would wait for each.
+func TestAStepGivesItsTurnAwayOnce(t *testing.T) {
+	t.Parallel()
+	left, other := 50, (*evaluating)(nil)
+	e := &Evaluator{shares: newShares(shareRate, shareBurst)}
+	e.places = heldPlaces{shares: e.shares, left: &left, other: &other}
+	step := job.PlannedStep{ID: "s", Step: job.Step{ForEach: &job.ForEach{Count: left},
+		Task: &fleet.TaskSpec{Type: "hash", Cluster: "c"}}}
+	answer, err := e.Evaluate(t.Context(), contract.EvaluateInput{Run: "acme:r", Plan: &job.Plan{
+		Steps: []job.PlannedStep{step}}, Begin: []string{"s"}})
+	require.NoError(t, err)
+	require.Len(t, answer.Begin[0].Tasks, 50)
+}

@@ -84,11 +84,14 @@ func (l *troubles) forget(n int) {
 // IsZero has JSON leave out none.
 func (l troubles) IsZero() bool { return l.count == 0 }
 
-// MarshalJSON writes a list, or packs it if it is longer than what usually waits: as a list the most that there may be
-// have more bytes than Temporal takes.
+// mostListed is how many are written as a list, which the releases before can read too.
+const mostListed = 2_000
+
+// MarshalJSON writes a list, or packs it where it is long: as a list the most that there may be have more bytes than
+// Temporal takes.
 func (l troubles) MarshalJSON() ([]byte, error) {
 	list := slices.Collect(l.all())
-	if len(list) <= mostWaiting {
+	if len(list) <= mostListed {
 		return json.Marshal(list)
 	}
 	return json.Marshal(pack(list))
@@ -96,6 +99,9 @@ func (l troubles) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads both.
 func (l *troubles) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" { // as usual in JSON, it changes nothing
+		return nil
+	}
 	*l = troubles{}
 	var list []trouble
 	if data[0] == '[' {

@@ -161,7 +161,7 @@ func TestStatesOfEarlierWorkersAreRead(t *testing.T) {
 	for _, test := range []struct {
 		count  int
 		packed bool
-	}{{1, false}, {500, false}, {501, true}, {mostInTrouble, true}} {
+	}{{1, false}, {2000, false}, {2001, true}, {mostInTrouble, true}} {
 		t.Run(fmt.Sprint(test.count), func(t *testing.T) {
 			t.Parallel()
 			data := written(t, test.count)

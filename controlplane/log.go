@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -74,7 +76,8 @@ func (l *LogFile) open() error {
 func (l *LogFile) turnLocked() {
 	old := l.file
 	l.size = 0
-	if os.Rename(l.path, l.path+".1") == nil && l.open() == nil {
+	err := os.Rename(l.path, l.path+".1")
+	if (err == nil || errors.Is(err, fs.ErrNotExist)) && l.open() == nil { // it may be gone from a try before
 		_ = old.Close()
 	}
 }

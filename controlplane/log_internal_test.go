@@ -40,3 +40,26 @@ func TestALogFileIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 2)
 }
+
+// TestALogFileIsBoundedAfterAFailure cannot open the file once, as where all files of the process are in use.
+func TestALogFileIsBoundedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.log")
+	l, err := OpenLog(path)
+	require.NoError(t, err)
+	l.most = 100
+	line := strings.Repeat("x", 59) + "\n"
+	write := func() {
+		_, err := l.Write([]byte(line))
+		require.NoError(t, err)
+	}
+	write()
+	require.NoError(t, os.Rename(path, path+".1")) // and the open that follows fails
+	for range 10 {
+		write()
+	}
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.LessOrEqual(t, info.Size(), int64(100))
+	l.Close()
+}

@@ -32,7 +32,7 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 		return contract.EvacuateResult{}, err
 	}
 	stopped := false
-	defer func() { c.endEvacuation(s, stopped) }()
+	defer func() { c.endEvacuation(s, in.Roles, stopped) }()
 	var result contract.EvacuateResult
 	for _, a := range moving {
 		result.Attempts = append(result.Attempts, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
@@ -40,7 +40,7 @@ func (c activities) evacuate(ctx context.Context, in contract.EvacuateInput) (co
 	limited, cancel := context.WithTimeout(ctx, evacuateLimit)
 	defer cancel()
 	var gone *temporal.ApplicationError
-	switch err := lookEvery(limited, evacuateLook, func() (bool, error) { return c.evacuated(s, moving) }); {
+	switch err := lookEvery(limited, evacuateLook, func() (bool, error) { return c.evacuated(s, in.Roles, moving) }); {
 	case err == nil:
 		stopped = true
 		return result, nil
@@ -132,8 +132,8 @@ func (a *attempt) movable() bool {
 }
 
 // evacuated reports whether the session has none of these attempts any more: the agent no longer lists them, or is
-// gone. One that has resigned must have read so: of one that is gone the leases run on.
-func (c activities) evacuated(s *session, moving []*attempt) (bool, error) {
+// gone. One that has resigned for it must have read so: of one that is gone the leases run on.
+func (c activities) evacuated(s *session, roles bool, moving []*attempt) (bool, error) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	for _, a := range moving {
@@ -142,7 +142,7 @@ func (c activities) evacuated(s *session, moving []*attempt) (bool, error) {
 		}
 	}
 	switch {
-	case s.resigned == 0:
+	case !roles || s.resigned == 0:
 		return true, nil
 	case s.gone:
 		return false, noSession()
@@ -152,11 +152,11 @@ func (c activities) evacuated(s *session, moving []*attempt) (bool, error) {
 
 // endEvacuation lets the agent have work again. If it did not stop, it keeps its roles; else its cluster gives them to
 // others.
-func (c activities) endEvacuation(s *session, stopped bool) {
+func (c activities) endEvacuation(s *session, roles, stopped bool) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
 	s.evacuating = false
-	if !stopped && s.resigned != 0 && !s.gone {
+	if roles && !stopped && s.resigned != 0 && !s.gone {
 		s.resigned = 0
 		c.hub.serveLocked(s)
 		c.hub.sendRoleLocked(s)

@@ -69,15 +69,17 @@ func TestEvacuatedLeaderHasReadIt(t *testing.T) {
 				s, moving, err := b.activities.beginEvacuation(contract.EvacuateInput{AgentID: "a",
 					Instance: a.claims.Instance, Epoch: a.claims.Epoch, Roles: true})
 				require.NoError(t, err)
-				done, err := b.activities.evacuated(s, moving)
+				done, err := b.activities.evacuated(s, true, moving)
 				require.NoError(t, err)
 				require.False(t, done, "it has not read yet that it does not lead")
 				require.Equal(t, fleet.RoleMember, (<-a.poll()).Commands[0].Role)
 				tt.after(b, a)
 				b.pass(0)
-				done, err = b.activities.evacuated(s, moving)
+				done, err = b.activities.evacuated(s, true, moving)
 				require.Equal(t, tt.stopped, done && err == nil)
-				b.activities.endEvacuation(s, done)
+				b.activities.endEvacuation(s, true, done)
+				drained, err := b.activities.evacuated(s, false, moving)
+				require.True(t, drained && err == nil, "to a drain it matters only that it has no work")
 				if tt.role != "" {
 					commands := (<-a.poll()).Commands
 					require.Equal(t, tt.role, commands[len(commands)-1].Role, "it still leads")

@@ -193,6 +193,9 @@ func (i *inbound) revive(ctx workflow.Context, dead []mesh.Dispatch) contract.Ev
 	return answer
 }
 
+// mostTurns is how often a try looks whether it is the tenant's turn, for about six hours. History has a bound.
+const mostTurns = 500
+
 // start starts what asks for the event.
 func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -203,7 +206,7 @@ func (i *inbound) start(ctx workflow.Context) contract.EventDispatched {
 	for n := 1; ; n++ {
 		answer, err := contract.DispatchEventActivity.ExecuteLocal(ctx, contract.DispatchEvent{
 			ID: i.record.ID, Event: *i.event, Data: i.record.Corrected}).Get(ctx)
-		if i.late = IsType(err, contract.NotTheirTurn) && ctx.Err() == nil; i.late {
+		if i.late = IsType(err, contract.NotTheirTurn) && ctx.Err() == nil && n < mostTurns; i.late {
 			i.record.Why = ReasonOf(err)
 			_ = workflow.Sleep(ctx, fleet.TurnWait(i.record.ID, n))
 			continue

@@ -17,36 +17,55 @@ import (
 	"mainstay.dev/mainstay/workflows/workflowtest"
 )
 
-// An event that waits for others of its tenant uses up none of its tries, and holds no place of the worker.
+// An event that waits for others of its tenant uses up none of its tries, and holds no place of the worker. If its turn
+// never comes, a person decides: before, it waited until its history was too long, and was lost.
 func TestAnEventWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	env := workflowtest.NewEnvironment()
-	worker.RegisterWorkflows(env)
-	calls := 0
-	env.RegisterActivityWithOptions(func(context.Context, contract.DispatchEvent) (contract.EventDispatched, error) {
-		if calls++; calls <= 10 {
-			return contract.EventDispatched{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
-		}
-		return contract.EventDispatched{Dispatches: []mesh.Dispatch{{Kind: mesh.KindTask, ID: "acme:t"}}}, nil
-	}, activity.RegisterOptions{Name: contract.DispatchEventActivity.Name})
-	env.SetStartWorkflowOptions(client.StartWorkflowOptions{
-		ID: contract.InboundWorkflowID(fleet.Qualify("acme", "e")), TaskQueue: contract.WorkerQueue})
-	began := env.Now()
-	env.RegisterDelayedCallback(func() {
-		value, err := env.QueryWorkflow(contract.InboundQuery.Name)
-		require.NoError(t, err)
-		var e mesh.InboundEvent
-		require.NoError(t, value.Get(&e))
-		require.Equal(t, "others go first", e.Why)
-	}, time.Minute)
-	env.ExecuteWorkflow(contract.InboundWorkflow, contract.InboundInput{
-		Event: mesh.Envelope{Attributes: map[string]string{"id": "e", "tenant": "acme", "type": "t"}}})
-	require.NoError(t, env.GetWorkflowError())
-	var e mesh.InboundEvent
-	require.NoError(t, env.GetWorkflowResult(&e))
-	require.Equal(t, mesh.Dispatched, e.Status)
-	require.Empty(t, e.Tries)
-	require.Empty(t, e.Why)
-	require.Equal(t, 11, calls)
-	require.Greater(t, env.Now().Sub(began), 2*time.Minute)
+	for name, tt := range map[string]struct {
+		turnless int // how often it is not its turn
+		at       time.Duration
+		then     mesh.Status // at that time
+		calls    int
+		tries    int
+	}{
+		"its turn comes":       {10, time.Minute, mesh.Received, 11, 0},
+		"its turn never comes": {1 << 20, 7 * 24 * time.Hour, mesh.Quarantined, 5 * 500, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := workflowtest.NewEnvironment()
+			worker.RegisterWorkflows(env)
+			calls := 0
+			env.RegisterActivityWithOptions(func(context.Context, contract.DispatchEvent) (contract.EventDispatched, error) {
+				if calls++; calls <= tt.turnless {
+					return contract.EventDispatched{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
+				}
+				return contract.EventDispatched{Dispatches: []mesh.Dispatch{{Kind: mesh.KindTask, ID: "acme:t"}}}, nil
+			}, activity.RegisterOptions{Name: contract.DispatchEventActivity.Name})
+			env.SetStartWorkflowOptions(client.StartWorkflowOptions{
+				ID: contract.InboundWorkflowID(fleet.Qualify("acme", "e")), TaskQueue: contract.WorkerQueue})
+			env.RegisterDelayedCallback(func() {
+				value, err := env.QueryWorkflow(contract.InboundQuery.Name)
+				require.NoError(t, err)
+				var e mesh.InboundEvent
+				require.NoError(t, value.Get(&e))
+				require.Equal(t, tt.then, e.Status)
+				require.Equal(t, "others go first", e.Why)
+				if tt.then == mesh.Quarantined {
+					env.UpdateWorkflowNoRejection(contract.DiscardEventUpdate.Name, "d", t, contract.RunRequest{By: "ann"})
+				}
+			}, tt.at)
+			env.ExecuteWorkflow(contract.InboundWorkflow, contract.InboundInput{
+				Event: mesh.Envelope{Attributes: map[string]string{"id": "e", "tenant": "acme", "type": "t"}}})
+			require.NoError(t, env.GetWorkflowError())
+			var e mesh.InboundEvent
+			require.NoError(t, env.GetWorkflowResult(&e))
+			require.Len(t, e.Tries, tt.tries)
+			require.Equal(t, tt.calls, calls)
+			if tt.tries == 0 {
+				require.Equal(t, mesh.Dispatched, e.Status)
+				require.Empty(t, e.Why)
+			}
+		})
+	}
 }

@@ -136,9 +136,11 @@ func (c check) run(ctx context.Context, p Program) Result {
 	done, broken := make(chan struct{}), make(chan struct{})
 	t := &trial{program: p, ended: make(chan struct{}), broken: broken, listed: map[string]bool{}}
 	t.Hub = agenttest.NewHub(t, agenttest.Options{HeartbeatInterval: heartbeat, Lease: lease, Patience: p.Patience})
+	ended := t.ended
 	if err := t.start(ctx); err != nil {
 		t.Errorf("%v", err)
 		close(t.ended)
+		ended = nil // it did not even begin
 		close(done)
 	} else {
 		go func() {
@@ -149,7 +151,7 @@ func (c check) run(ctx context.Context, p Program) Result {
 	select {
 	case <-done:
 	case <-broken:
-	case <-t.ended:
+	case <-ended:
 		if t.leaving.Load() {
 			<-done
 		} else {

@@ -175,7 +175,7 @@ func TestRunEndsEarly(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		conform.Run(ctx, conform.Program{Command: []string{"sh", "-c", "echo $$ > " + pid + "; sleep 600"}}, nil,
+		conform.Run(ctx, conform.Program{Command: []string{"sh", "-c", "echo $$ > " + pid + "; exec sleep 600"}}, nil,
 			func(r conform.Result) { results = append(results, r) })
 	}()
 	var id int

@@ -108,15 +108,12 @@ func TestProbesOfASecondAgent(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
 	asked := make(chan string, 4)
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path })
-	stop, err := serveAgentHealth(probes{address, "/alive", false}, handler, logger)
+	stop, err := serveAgentHealth(probes{"127.0.0.1:0", "/alive", false}, handler, logger)
 	require.NoError(t, err)
 	defer stop()
+	address := probesAt(t, &log)
 	for _, path := range []string{"/alive", "/readyz"} {
 		answer, err := http.Get("http://" + address + path)
 		require.NoError(t, err)
@@ -133,21 +130,28 @@ func TestProbesOfASecondAgent(t *testing.T) {
 	require.ErrorContains(t, err, "Choose another address with --health")
 }
 
+// probesAt is the address that the log tells.
+func probesAt(t *testing.T, log *bytes.Buffer) string {
+	t.Helper()
+	served := regexp.MustCompile(`"Health probes are served" address=(\S+)`).FindStringSubmatch(log.String())
+	require.NotNil(t, served, "%s", log)
+	return served[1]
+}
+
 // TestProbesHoldFewConnections: whoever can reach the probes neither takes the agent's files nor keeps its probes out.
 func TestProbesHoldFewConnections(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/held" {
 			<-r.Context().Done()
 		}
 	})
-	stop, err := serveAgentHealth(probes{address, "/health", true}, handler, slog.New(slog.DiscardHandler))
+	var log bytes.Buffer
+	stop, err := serveAgentHealth(probes{"127.0.0.1:0", "/health", true}, handler,
+		slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	defer stop()
+	address := probesAt(t, &log)
 	dial := func(sends string) net.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		require.NoError(t, err)

@@ -47,6 +47,7 @@ func serveAgentHealth(p probes, handler http.Handler, log *slog.Logger) (stop fu
 	server.SetKeepAlivesEnabled(false) // a probe is one request
 	connlimit.NewPublic(maxProbes, zap.NewNop()).Apply(server)
 	go func() { _ = server.Serve(listener) }()
+	log.Info("Health probes are served", "address", listener.Addr().String(), "path", p.path)
 	return func() { _ = server.Close() }, nil
 }
 

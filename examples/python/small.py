@@ -25,7 +25,7 @@ def post(path, body, token):
 def work(key, task):
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     result = {"token": task["token"], "attempt": task["attempt"], "outcome": "completed", "output": task.get("payload"), "started_at": now, "ended_at": now}
-    while not 200 <= post(f"{AGENT}/tasks/{task['task_id']}/result", result, session)[0] < 500:
+    while (status := post(f"{AGENT}/tasks/{task['task_id']}/result", result, session)[0]) in (408, 429) or not 200 <= status < 500:
         time.sleep(0.5)  # until a hub has taken or refused it
     del running[key]
 

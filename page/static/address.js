@@ -6,8 +6,14 @@ export const seg = encodeURIComponent;
 
 const keyName = "mainstay-session-key";
 
-/** keepKey keeps the key of a session. It throws where storage is blocked. */
-export const keepKey = (key) => localStorage.setItem(keyName, key);
+/** keepKey keeps the key of a session. */
+export function keepKey(key) {
+  try {
+    localStorage.setItem(keyName, key);
+  } catch {
+    throw new Error("This browser keeps nothing for this page, and a session needs that: allow storage for it.");
+  }
+}
 
 /** proof is the header without which the session's cookie is worth nothing. Each port has storage of its own. */
 export function proof() {

@@ -326,8 +326,7 @@ function signIn() {
       keepKey(session.session_key);
       location.reload();
     } catch (error) {
-      problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer."
-        : error instanceof DOMException ? "This browser keeps nothing for this page, and a session needs that: allow storage for it." : error.message;
+      problem_.textContent = error.status === 401 ? "This token is not valid, or is no longer." : error.message;
       problem_.hidden = false;
       form.token.select();
     }

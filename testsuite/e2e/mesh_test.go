@@ -235,6 +235,19 @@ func TestEventsAssignTasks(t *testing.T) {
 		fmt.Sprintf(`,"data":{"taskId":"%s:x","type":"echo","cluster":%q}`, s.beta, s.cluster)))
 	require.NoError(t, err)
 	require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "tenant_mismatch")
+
+	t.Log("a cluster that is for another tenant does not exist")
+	for id, tenant := range map[string]string{"d": s.beta, "e": s.acme} {
+		cluster := s.EnsureCluster(t, fleet.ClusterConfig{Tenants: []string{tenant}})
+		sent, err = c.Inbound.Send(t.Context(), inboundEvent(s.acme, "AgentTaskAssigned", id,
+			fmt.Sprintf(`,"data":{"taskId":"at-%s","type":"echo","cluster":%q}`, id, cluster)))
+		require.NoError(t, err)
+		if tenant == s.acme {
+			s.become(t, s.acme, sent.ID, mesh.Dispatched)
+		} else {
+			require.Contains(t, s.become(t, s.acme, sent.ID, mesh.Quarantined).Why, "there is no cluster "+cluster)
+		}
+	}
 }
 
 // TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one that

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,9 +34,11 @@ func TestAgentWithoutAHubKeepsTrying(t *testing.T) {
 		return probed(t, "127.0.0.1:9091", "patient") ||
 			strings.Contains(patient.stderr.String(), "There are no health probes of this agent")
 	}, patience, tick)
-	address := freeAddress(t)
-	runAgent(t, nowhere, "default", "probed", "--health", address)
-	require.Eventually(t, func() bool { return probed(t, address, "probed") }, patience, tick)
+	chosen := runAgent(t, nowhere, "default", "probed", "--health", "127.0.0.1:0")
+	chosen.says(t, "Health probes are served")
+	address := regexp.MustCompile(`Health probes are served.*?(127\.0\.0\.1:\d+)`).FindStringSubmatch(chosen.stderr.String())
+	require.NotNil(t, address, "%s", &chosen.stderr)
+	require.Eventually(t, func() bool { return probed(t, address[1], "probed") }, patience, tick)
 
 	begun := time.Now()
 	fails(t, nil, 4, []string{"gave up: no hub has answered for too long"}, "agent", "run", "--hub", nowhere,

@@ -61,7 +61,7 @@ func TestBenchQueueInSmall(t *testing.T) {
 }
 
 // What a task costs beside bare Temporal is checked in processor time, which other programs of the machine hardly
-// change. It is about 1.15 times bare Temporal's; with 100 tasks a round it was 1.63 once.
+// change. It is about 1.15 times bare Temporal's. Few tasks vary more: with 100 a round it was 1.63 once.
 func TestBenchThroughputInSmall(t *testing.T) {
 	slow.Test(t)
 	p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "throughput", "-o", "json", "--rounds", "2", "--tasks", "200")
@@ -84,7 +84,7 @@ func TestBenchThroughputInSmall(t *testing.T) {
 		require.Len(t, rounds, 2)
 		require.Positive(t, rounds[0])
 	}
-	require.Less(t, run.Mainstay.CPU/run.Bare.CPU, 1.6, "processor time of a task beside bare Temporal")
+	require.Less(t, run.Mainstay.CPU/run.Bare.CPU, 2.0, "processor time of a task beside bare Temporal")
 }
 
 // An element of an array is to cost a fiftieth of a task. What it costs is processor time, as above.
