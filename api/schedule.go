@@ -13,7 +13,7 @@ type ScheduleTimes struct {
 	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
 	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval; less than it."`
 	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
-	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s. Default ten times interval (of cron: of an hour by its starts in one), but 1m to 1h."`
+	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s. Default ten intervals, but at least 1m and at most 1h. Of cron, an interval is an hour divided by the starts in an hour that it names."`
 	Jitter        fleet.Duration `json:"jitter,omitempty" doc:"Delays each task by a different time, up to this."`
 	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
 	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`

@@ -17,7 +17,7 @@ import (
 const (
 	// maxConnections bounds the connections of a server; a low limit of open files bounds them further.
 	maxConnections = 65_536
-	// strangersShare is the part of a server's connections that all strangers together may have. So those on several
+	// strangersShare: all strangers together may have one in so many of a server's connections. So those on several
 	// ports of a process together leave it files.
 	strangersShare = 3
 	// fullLogged spaces the lines of the log about connections that were refused.
@@ -158,8 +158,8 @@ func (l *Limit) end(conn net.Conn) {
 	}
 }
 
-// knownShare is how many times the connections that are still free one of those who have proven who they are may have:
-// three quarters of all, if nobody else has any. So there is always one for the next.
+// knownShare bounds the connections of one of those who have proven who they are: so many times as many as are still
+// free. With nobody else there that is three quarters of all, and there is always one for the next.
 const knownShare = 3
 
 // Proven says that the caller of a request has proven who they are: its connection no longer counts for its address. It

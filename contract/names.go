@@ -200,8 +200,8 @@ func LaneQueue(cluster, lane string) string {
 	return "lane/" + cluster + "/" + lane
 }
 
-// LaneOfQueue is the inverse of LaneQueue. cluster is empty for the lane that an agent had in whatever cluster it was.
-// Nobody serves that any more: whoever may register agents in one cluster got the work of another's agent.
+// LaneOfQueue is the inverse of LaneQueue. cluster is empty for lane/agent/<agent>, a queue of earlier releases that
+// nobody serves.
 func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
 	rest, ok := strings.CutPrefix(queue, "lane/")
 	if !ok || rest == "" {

@@ -159,7 +159,7 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 		return newProblem(status, protocol.CodeInvalidRequest, "only application/json can be answered", nil)
 	case status == http.StatusRequestTimeout:
 		return newProblem(status, protocol.CodeInvalidRequest, "the request body did not arrive in time", nil)
-	case detail == "cannot read request body": // huma's 500: the client has left, or its chunks are none
+	case detail == "cannot read request body": // huma's 500: the client has left, or its chunks are malformed
 		return newProblem(http.StatusBadRequest, protocol.CodeInvalidRequest,
 			"the request body ended too early, or its chunks are not well formed", nil)
 	case status >= http.StatusInternalServerError:

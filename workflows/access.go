@@ -89,8 +89,8 @@ func (r *accessRun) checkMaker(id string) error {
 		ancestors += len(access.Line(r.tokens, r.tokens[i].ID)) - 1
 	}
 	if len(line) > 0 && ancestors > access.MaxAncestors {
-		return Refuse("too many tokens were made by tokens, by one another: make this one with the first admin token or a " +
-			"client certificate, or revoke some")
+		return Refuse("tokens that were made by other tokens have too many ancestors together: make this one with the " +
+			"first admin token or a client certificate, or revoke some")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (r *accessRun) forget(ctx workflow.Context, goes func(access.Record) bool) 
 		if maker < 0 || !goes(r.tokens[maker]) || goes(*t) {
 			continue
 		}
-		// Each maker's is a change of its own: a workflow from before does so from its next one on.
+		// Each maker has a version of its own: a run that began before keeps the ancestors of what is forgotten from now on.
 		if workflow.GetVersion(ctx, "keep-ancestors "+t.CreatedByID, workflow.DefaultVersion, 1) == 1 {
 			t.Ancestors = access.Line(r.tokens, t.CreatedByID)
 		}

@@ -95,7 +95,8 @@ func (d *database) start(t *testing.T, settings ...string) {
 		20*time.Millisecond, "%s", &d.said)
 }
 
-// stop sends the server's first process a signal, and waits until all of them have ended.
+// stop sends the server's first process a signal, and waits until it has ended. Killed, it leaves shared memory, which a
+// new server in the same directory refuses to start with while others of the old one use it.
 func (d *database) stop(s syscall.Signal) {
 	_ = d.server.Process.Signal(s)
 	_ = d.server.Wait()
