@@ -88,6 +88,6 @@ type slowLists struct{ client.Client }
 func (slowLists) ListWorkflow(
 	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	time.Sleep(triggersKept / 2)
+	<-time.After(triggersKept / 2)
 	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
 }

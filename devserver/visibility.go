@@ -59,8 +59,9 @@ func visibilityStatements() []string {
 		statements = append(statements, "CREATE INDEX IF NOT EXISTS "+index)
 	}
 	for n := 1; n <= 10; n++ {
-		statements = append(statements, fmt.Sprintf("DROP INDEX IF EXISTS mainstay_by_keyword_%02d", n))
-		statements = append(statements, sparseIndex("keyword", "type_and_keyword", "Keyword", ", workflow_type_name", n)...)
+		statements = append(statements, fmt.Sprintf("DROP INDEX IF EXISTS mainstay_by_keyword_%02d", n)) // once ours
+		statements = append(statements, sparseIndex("keyword", "type_and_keyword", "Keyword", ", workflow_type_name",
+			n)...)
 	}
 	for n := 1; n <= 3; n++ {
 		statements = append(statements, sparseIndex("datetime", "datetime", "Datetime", "", n)...)

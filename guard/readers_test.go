@@ -33,14 +33,14 @@ func TestListsOfOneReaderRest(t *testing.T) {
 					}
 					reading++
 					most = max(most, reading)
-					time.Sleep(takes)
+					<-time.After(takes)
 					reads++
 					reading--
 					done()
 				}
 			}()
 		}
-		time.Sleep(90 * time.Second)
+		<-time.After(90 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, most, "one at a time")
 		require.InDelta(t, int(time.Minute/4/takes), reads, 60, "for a quarter of the time")
@@ -68,7 +68,7 @@ func TestOthersReadMeanwhile(t *testing.T) {
 		for range 10 { // a page with some lists is not held up
 			next, err := r.take(t.Context(), "beta")
 			require.NoError(t, err)
-			time.Sleep(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 			next()
 		}
 		require.Equal(t, 1200*time.Millisecond, time.Since(began))

@@ -143,7 +143,7 @@ func (r *accessRun) forget(ctx workflow.Context, goes func(access.Record) bool) 
 		if maker < 0 || !goes(r.tokens[maker]) || goes(*t) {
 			continue
 		}
-		// Each maker has a version of its own: a run that began before keeps the ancestors of what is forgotten from now on.
+		// Each maker has a version of its own, so a run that began before keeps the ancestors from now on.
 		if workflow.GetVersion(ctx, "keep-ancestors "+t.CreatedByID, workflow.DefaultVersion, 1) == 1 {
 			t.Ancestors = access.Line(r.tokens, t.CreatedByID)
 		}

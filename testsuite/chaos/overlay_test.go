@@ -62,8 +62,8 @@ var plantedBugs = map[string][]edit{
 		return time.Time{}`},
 		{"agent/session.go", `return r.session.lease > 0 &&`,
 			`return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
-		{"agent/session.go", `return late || over && a.RetrySafety == fleet.Fenced`,
-			`return !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
+		{"agent/session.go", `no := late || over && a.RetrySafety == fleet.Fenced`,
+			`no := !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
 	},
 	// An assignment that comes twice runs twice.
 	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`,
@@ -310,9 +310,9 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// What a provider says is passed on with the key in it.
-	"key-told": {{"modeltask/modeltask.go", `	if key != "" {
-		data = bytes`, `	if key != "" && !plants("key-told") {
-		data = bytes`}},
+	"key-told": {{"modeltask/modeltask.go", `	if key == "" {
+		return text`, `	if key == "" || plants("key-told") {
+		return text`}},
 	// A call of a tool is repeated with a new session.
 	"tool-repeated": {{"mcptool/mcptool.go", `	if err != nil {
 		if again`, `	if err != nil && plants("tool-repeated") {
