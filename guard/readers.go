@@ -15,7 +15,7 @@ const (
 	readRate  = float64(time.Second / 4 / time.Microsecond)
 	readBurst = int(time.Second / 4 / time.Microsecond)
 	// readWait is how long a request waits for its turn.
-	readWait = 2 * time.Second
+	readWait = 3 * time.Second
 )
 
 // readers have the lists of one tenant, or of one token without a tenant, read one after another, with rests.
@@ -66,7 +66,7 @@ func (r *readers) take(ctx context.Context, reader string) (done func(), err err
 }
 
 var errReaders = httpapi.RetryAfter(time.Second,
-	"too many lists are read for this tenant or token at the same time: read one after another, with narrower filters")
+	"other lists of this tenant or token are being read, and take long: read one after another, with narrower filters")
 
 func (r *readers) enter(reader string) *readTurn {
 	r.mu.Lock()
