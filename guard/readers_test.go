@@ -20,7 +20,7 @@ func TestListsOfOneReaderRest(t *testing.T) {
 		const takes = 20 * time.Millisecond
 		r, began := newReaders(), time.Now()
 		reading, most, reads, refused := 0, 0, 0, 0
-		for range 30 {
+		for range 60 {
 			go func() {
 				for time.Since(began) < time.Minute {
 					done, err := r.take(t.Context(), "acme")
