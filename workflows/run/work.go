@@ -43,8 +43,10 @@ func (w *work) work(l *job.Ledger) *job.Work {
 
 // make makes the tasks of a step that begins. They begin when there is room.
 func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
+	if len(tasks) > 0 {
+		e.SetPolicy(&tasks[0].Spec, r.in.Plan.Step(e.Step)) // of elements, that of the first
+	}
 	for i, t := range tasks {
-		e.SetPolicy(&t.Spec, r.in.Plan.Step(e.Step))
 		w := &work{run: r, key: e.Step, step: e.Step, element: -1}
 		if each {
 			w.key, w.element = job.ElementKey(e.Step, i), i
