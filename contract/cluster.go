@@ -120,10 +120,12 @@ type AgentLanes struct {
 type Directive struct {
 	Cluster string `json:"cluster"`
 	// CreatedAt tells a cluster from an earlier one of the same name; versions count from its creation.
-	CreatedAt      time.Time             `json:"created_at,omitzero"`
-	Version        int64                 `json:"version"`
-	Mode           fleet.ReplicationMode `json:"mode"`
-	CapabilitySets [][]string            `json:"capability_sets,omitempty"`
+	CreatedAt time.Time             `json:"created_at,omitzero"`
+	Version   int64                 `json:"version"`
+	Mode      fleet.ReplicationMode `json:"mode"`
+	// Tenants are those whose work begins here; none: all.
+	Tenants        []string   `json:"tenants,omitempty"`
+	CapabilitySets [][]string `json:"capability_sets,omitempty"`
 	// AgentLanes is the version of AgentLanes that a hub must know at least. 0: it polls the lanes of all its agents.
 	AgentLanes int64 `json:"agent_lanes,omitempty"`
 	// Fits are the lanes of tasks that ask for resources.

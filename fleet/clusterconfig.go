@@ -73,8 +73,8 @@ type ClusterConfig struct {
 	SelfHealing HealingPolicy `json:"self_healing,omitzero" doc:"What the healing cycle may do in the cluster."`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. Other tenants have 1.
 	TenantWeights map[string]float64 `json:"tenant_weights,omitempty" doc:"The tenants' shares of the lanes while work of several waits, 0.1 to 100; at most 100 tenants. One that is not named has 1. Counts for tasks submitted from then on."`
-	// Tenants are those whose tokens may use the cluster. Empty: all.
-	Tenants []string `json:"tenants,omitempty" maxItems:"100" doc:"The tenants whose tokens may submit tasks, jobs and schedules for it; to those of others it does not exist. Empty: all. Holds for what is submitted from then on."`
+	// Tenants are those that the cluster is for. Empty: all.
+	Tenants []string `json:"tenants,omitempty" maxItems:"100" doc:"The tenants whose tokens may submit tasks, jobs and schedules for it; to those of others it does not exist. Empty: all. Other tenants' work that is there already does not begin any more: it fails; what runs goes on until it ends."`
 	// Scaling decides when agents are started and stopped. Off by default.
 	Scaling ScalingPolicy `json:"scaling,omitzero" doc:"When its agents are started and stopped."`
 }
@@ -195,9 +195,13 @@ func (c ClusterConfig) validateTenants() error {
 	return nil
 }
 
-// IsFor reports whether tokens of a tenant may use the cluster. A token of no tenant may use all.
-func (c ClusterConfig) IsFor(tenant string) bool {
-	return tenant == "" || len(c.Tenants) == 0 || slices.Contains(c.Tenants, tenant)
+// IsFor reports whether the cluster is for a tenant's tokens and work; see TakesTenant.
+func (c ClusterConfig) IsFor(tenant string) bool { return TakesTenant(c.Tenants, tenant) }
+
+// TakesTenant reports whether a tenant is one of those that a cluster is for; none: it is for all. Tokens and work of no
+// tenant may use every cluster.
+func TakesTenant(tenants []string, tenant string) bool {
+	return tenant == "" || len(tenants) == 0 || slices.Contains(tenants, tenant)
 }
 
 // validateWeights checks the weights with which tenants share a cluster's lanes.

@@ -38,6 +38,12 @@ func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueRespo
 	if t := task.GetScheduledTime(); t != nil {
 		a.queuedAt = t.AsTime()
 	}
+	if cluster, _, _ := contract.LaneOfQueue(l.name); !fleet.TakesTenant(h.directives[cluster].Tenants, a.tenant) {
+		// It was there before the cluster was for others only, or begins again.
+		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true,
+			Reason: "cluster " + cluster + " takes no work of tenant " + a.tenant})
+		return
+	}
 	if h.stopping {
 		h.giveBackLocked(a, "the hub is stopping")
 		return

@@ -80,6 +80,30 @@ func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {
 	})
 }
 
+// TestAClusterBeginsNoWorkOfOtherTenants has what another tenant had there before, or has begin again.
+func TestAClusterBeginsNoWorkOfOtherTenants(t *testing.T) {
+	for _, lane := range []string{"lane/c", "lane/c/agent/a"} {
+		t.Run(lane, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive,
+					Tenants: []string{"acme"}}
+				answer := b.register("a", 3).poll()
+				of := func(tenant string) func(*contract.RunTaskInput) {
+					return func(in *contract.RunTaskInput) { in.Spec.Tenant = tenant }
+				}
+				b.queue(lane, task("t1", of("beta")))
+				b.pass(0)
+				require.Len(t, b.reported(), 1)
+				require.Equal(t, fleet.AttemptFailed, b.reported()[0].Outcome)
+				require.True(t, b.reported()[0].Final)
+				require.Equal(t, "cluster c takes no work of tenant beta", b.reported()[0].Reason)
+				b.queue(lane, task("t2", of("acme")))
+				require.Equal(t, "t2", (<-answer).Assignments[0].TaskID)
+			})
+		})
+	}
+}
+
 func TestRateLimitedAgentsGetNoTasksOfTheProvider(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		until := time.Now().Add(3 * time.Second)

@@ -118,14 +118,15 @@ func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest
 	return revoked, r.publish(ctx)
 }
 
-// going is what a request revokes. A token that is gone may have children yet.
+// going is what a request revokes. A token that is gone may have children yet, as may one that is not kept here: the
+// first admin's.
 func (r *accessRun) going(req contract.RevokeTokenRequest) (contract.RevokedToken, error) {
 	going := contract.RevokedToken{Record: access.Record{ID: req.ID}}
 	i := r.find(req.ID)
 	if i >= 0 {
 		going.Record = r.tokens[i]
 	}
-	if req.WithChildren && (i >= 0 || access.Kept(req.ID)) {
+	if req.WithChildren {
 		going.Children = access.Descendants(r.tokens, req.ID)
 	}
 	if i < 0 && len(going.Children) == 0 {

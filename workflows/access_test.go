@@ -160,7 +160,10 @@ func TestALeakedTokenIsRevokedWithAllThatItMade(t *testing.T) {
 		"a later one has made more": {steps: append(chain, gone(second), made("0000000000aa", fourth), family(leaked))},
 		"nothing of it is there":    {steps: append(chain, family(leaked), family(leaked)), refused: true},
 		"none is known":             {steps: []any{family("0000000000ff")}, refused: true},
-		"no token that is kept":     {steps: []any{family("first-admin")}, refused: true},
+		"it has made nothing":       {steps: []any{family("ops.example.com")}, refused: true},
+		"a certificate's": {
+			steps: []any{made(leaked, "ops.example.com"), made(second, leaked), family("ops.example.com")},
+		},
 		"it is used once more":      {steps: append(chain, family(leaked), made("0000000000aa", leaked)), refused: true},
 		"another is used once more": {steps: append(chain, family(leaked), made("0000000000aa", fourth)), refused: true},
 		"children are not asked for": {

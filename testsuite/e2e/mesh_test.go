@@ -250,6 +250,44 @@ func TestEventsAssignTasks(t *testing.T) {
 	}
 }
 
+// TestAClusterThatIsForOthersNowBeginsNothing has a tenant leave work in a cluster before that is for others only: what
+// waits there, what its events start, and what it retries.
+func TestAClusterThatIsForOthersNowBeginsNothing(t *testing.T) {
+	t.Parallel()
+	s := newSenders(t)
+	c := s.of[s.acme]
+	s.apply(t, s.acme, "left", "type: left", "retry: {max_attempts: 1}")
+	cluster := s.cluster
+	waits, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "echo", Cluster: cluster,
+		RequiredCapabilities: []string{"none-has-it"}}})
+	require.NoError(t, err)
+	admin, err := client.New(client.Options{URL: s.URL, Token: firstAdmin})
+	require.NoError(t, err)
+	_, err = admin.Clusters.Update(t.Context(), cluster, client.Settings{"tenants": []string{s.beta}}, "")
+	require.NoError(t, err)
+
+	sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "left", "a", ""))
+	require.NoError(t, err)
+	run := s.become(t, s.acme, sent.ID, mesh.Dispatched).Dispatches[0].ID
+	ended, err := c.Runs.Get(t.Context(), run, patience)
+	require.NoError(t, err)
+	require.Equal(t, job.RunFailed, ended.Status)
+	require.Contains(t, fmt.Sprint(ended.Steps), "takes no work of tenant "+s.acme)
+
+	join := s.token(t, api.TokenRequest{Name: "more", Kind: access.JoinToken, Cluster: cluster})
+	startAgent(t, agent.Options{HubURLs: []string{s.URL}, Cluster: cluster, ID: plane.UniqueID("b"), Slots: 8,
+		JoinToken: join.Secret, Capabilities: []string{"none-has-it"}}, map[string]agent.Handler{"echo": echo})
+	task, err := c.Tasks.Wait(t.Context(), waits.ID, patience)
+	require.NoError(t, err)
+	require.Equal(t, fleet.TaskFailed, task.Status)
+	theirs, err := s.of[s.beta].Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "echo",
+		Cluster: cluster}})
+	require.NoError(t, err)
+	done, err := s.of[s.beta].Tasks.Wait(t.Context(), theirs.ID, patience)
+	require.NoError(t, err)
+	require.Equal(t, fleet.TaskCompleted, done.Status)
+}
+
 // TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one that
 // the task prefers, as one that has loaded what the task needs. That counts for more than what the machine is busy with.
 func TestEventsGoToWarmAgents(t *testing.T) {

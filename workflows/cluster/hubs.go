@@ -65,6 +65,7 @@ func (r *run) rules() contract.Directive {
 		Cluster:          s.Config.Name,
 		CreatedAt:        r.created,
 		Mode:             s.Config.ReplicationMode,
+		Tenants:          s.Config.Tenants,
 		CapabilitySets:   s.CapabilitySets,
 		AgentLanes:       s.LanesOpened,
 		Fits:             s.Fits,
