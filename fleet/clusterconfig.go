@@ -198,7 +198,7 @@ func (c ClusterConfig) validateTenants() error {
 // IsFor reports whether the cluster is for a tenant's tokens and work; see TakesTenant.
 func (c ClusterConfig) IsFor(tenant string) bool { return TakesTenant(c.Tenants, tenant) }
 
-// TakesTenant reports whether a tenant is one of those that a cluster is for; none: it is for all. Tokens and work of no
+// TakesTenant reports whether a cluster that is for some tenants takes one; none: it is for all. Tokens and work of no
 // tenant may use every cluster.
 func TakesTenant(tenants []string, tenant string) bool {
 	return tenant == "" || len(tenants) == 0 || slices.Contains(tenants, tenant)
