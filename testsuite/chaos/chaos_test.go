@@ -28,7 +28,9 @@ const settleLimit = 2*fleet.AttemptBackstop + 30*time.Second
 
 // backlog is how much longer so many tasks may take: faults leave more work behind the longer they go on, and two cores
 // begin about a dozen tasks a second, with all that waits beside them.
-func backlog(tasks int) time.Duration { return time.Duration(max(0, tasks-1000)) * 100 * time.Millisecond }
+func backlog(tasks int) time.Duration {
+	return time.Duration(max(0, tasks-1000)) * 100 * time.Millisecond
+}
 
 // TestChaos breaks a whole installation for a while, heals it, and holds the API to what the agents wrote down.
 func TestChaos(t *testing.T) {
