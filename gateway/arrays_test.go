@@ -262,6 +262,7 @@ func TestListsAreReadInTurn(t *testing.T) {
 	do(h, http.MethodPost, "/api/v1/agents/tasks", `{"id":"t-1","type":"x","cluster":"default"}`)
 	for path, turns := range map[string]int{
 		"tasks": 2, "tasks?text=t": 2, "tasks/queue": 2, "failovers": 1, "drains": 1, "runs": 1, "jobs": 1, "arrays": 1,
+		"schedules": 1,
 	} {
 		took, ended := 0, 0
 		r := newRequest(http.MethodGet, "/api/v1/agents/"+path, "")

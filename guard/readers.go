@@ -6,33 +6,33 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/ratelimit"
 )
 
 const (
-	// readRate and readBurst bound how long a second, and how long at once, lists are read for one reader: a quarter of
-	// the time. Others' requests wait for a store that reads.
-	readRate  = float64(time.Second / 4 / time.Microsecond)
-	readBurst = int(time.Second / 4 / time.Microsecond)
+	// readShare: for one reader, lists are read one in so many parts of the time. Others' requests wait for a store that
+	// reads.
+	readShare = 8
+	// readAhead is how far that share may be used ahead of its time: 250 ms of reading.
+	readAhead = readShare * 250 * time.Millisecond
+	// longRead is the longest that a read counts as: what makes reads long may be none of the reader's doing.
+	longRead = time.Second
 	// readWait is how long a request waits for its turn.
 	readWait = 3 * time.Second
 )
 
 // readers have the lists of one tenant, or of one token without a tenant, read one after another, with rests.
 type readers struct {
-	spent *ratelimit.Limiter // microseconds
 	mu    sync.Mutex
-	turns map[string]*readTurn // of those who read or wait
+	turns map[string]*readTurn // of those who read, wait or rest
 }
 
 type readTurn struct {
-	taken chan struct{} // holds one element while somebody reads
 	users int
+	taken chan struct{} // holds one element while somebody reads
+	rests time.Time     // until when the reader would rest, had it used nothing ahead; who has taken the turn sets it
 }
 
-func newReaders() *readers {
-	return &readers{spent: ratelimit.New(readRate, readBurst), turns: map[string]*readTurn{}}
-}
+func newReaders() *readers { return &readers{turns: map[string]*readTurn{}} }
 
 // take waits for the reader's turn, which ends when done is called; or it returns the problem to answer with.
 func (r *readers) take(ctx context.Context, reader string) (done func(), err error) {
@@ -42,14 +42,14 @@ func (r *readers) take(ctx context.Context, reader string) (done func(), err err
 	select {
 	case turn.taken <- struct{}{}:
 	case <-ctx.Done():
-		r.leave(reader)
+		r.leave(reader, turn)
 		return nil, errReaders
 	}
 	leave := func() {
 		<-turn.taken
-		r.leave(reader)
+		r.leave(reader, turn)
 	}
-	if rest := r.spent.Take(reader, 0, time.Now()); rest > 0 {
+	if rest := time.Until(turn.rests.Add(-readAhead)); rest > 0 {
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
@@ -59,8 +59,10 @@ func (r *readers) take(ctx context.Context, reader string) (done func(), err err
 	}
 	began := time.Now()
 	return sync.OnceFunc(func() {
-		now := time.Now()
-		r.spent.Spend(reader, int(now.Sub(began)/time.Microsecond), now)
+		if turn.rests.Before(began) {
+			turn.rests = began
+		}
+		turn.rests = turn.rests.Add(readShare * min(time.Since(began), longRead))
 		leave()
 	}), nil
 }
@@ -80,12 +82,18 @@ func (r *readers) enter(reader string) *readTurn {
 	return turn
 }
 
-func (r *readers) leave(reader string) {
+// leave forgets the turn when nobody uses it and its rest is over.
+func (r *readers) leave(reader string, turn *readTurn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn := r.turns[reader]; turn.users > 1 {
-		turn.users--
-	} else {
-		delete(r.turns, reader)
+	if turn.users--; turn.users > 0 {
+		return
 	}
+	time.AfterFunc(time.Until(turn.rests), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.turns[reader] == turn && turn.users == 0 && !time.Now().Before(turn.rests) {
+			delete(r.turns, reader)
+		}
+	})
 }

@@ -17,37 +17,50 @@ import (
 // else, and others' submissions waited 200 times as long.
 func TestListsOfOneReaderRest(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const takes = 20 * time.Millisecond
-		r, began := newReaders(), time.Now()
-		var reading, reads, refused atomic.Int64
-		for range 60 {
-			go func() {
-				for time.Since(began) < time.Minute {
-					done, err := r.take(t.Context(), "acme")
-					if err != nil {
-						code, _ := httpapi.Code(err)
-						if refused.Add(1); code != protocol.CodeRateLimited {
-							t.Error(err)
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		reads int // in a minute
+	}{
+		"short reads":     {20 * time.Millisecond, int(time.Minute/8/(20*time.Millisecond)) + 12},
+		"long reads":      {time.Second, 60/8 + 2},
+		"very long reads": {4 * time.Second, 60/10 + 1}, // they count as a second, and so rest for six
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, began := newReaders(), time.Now()
+				var reading, reads, refused atomic.Int64
+				for range 60 {
+					go func() {
+						for time.Since(began) < time.Minute {
+							done, err := r.take(t.Context(), "acme")
+							if err != nil {
+								if code, _ := httpapi.Code(err); code != protocol.CodeRateLimited {
+									t.Error(err)
+								}
+								refused.Add(1)
+								continue
+							}
+							if reading.Add(1) > 1 {
+								t.Error("one at a time")
+							}
+							<-time.After(tt.takes)
+							if time.Since(began) < time.Minute {
+								reads.Add(1)
+							}
+							reading.Add(-1)
+							done()
 						}
-						continue
-					}
-					if reading.Add(1) > 1 {
-						t.Error("one at a time")
-					}
-					<-time.After(takes)
-					reads.Add(1)
-					reading.Add(-1)
-					done()
+					}()
 				}
-			}()
-		}
-		<-time.After(90 * time.Second)
-		synctest.Wait()
-		require.InDelta(t, int(time.Minute/4/takes), reads.Load(), 60, "for a quarter of the time")
-		require.NotZero(t, refused.Load(), "who waits for long hears it")
-		require.Empty(t, r.turns, "nothing is kept")
-	})
+				<-time.After(2 * time.Minute)
+				synctest.Wait()
+				require.InDelta(t, tt.reads, reads.Load(), 2)
+				require.NotZero(t, refused.Load(), "who waits for long hears it")
+				require.Empty(t, r.turns, "nothing is kept")
+			})
+		})
+	}
 }
 
 func TestOthersReadMeanwhile(t *testing.T) {
@@ -73,6 +86,8 @@ func TestOthersReadMeanwhile(t *testing.T) {
 			next()
 		}
 		require.Equal(t, 1200*time.Millisecond, time.Since(began))
+		<-time.After(time.Minute)
+		synctest.Wait()
 		require.Empty(t, r.turns)
 	})
 }

@@ -27,23 +27,32 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-		Namespace: h.Store.Namespace, MaximumPageSize: int32(in.PageSize), NextPageToken: token, Query: query,
-	})
+	if err := rest.ReservePage(ctx, in.PageSize); err != nil {
+		return nil, err
+	}
+	page, next, err := rest.InTurn(h.page)(ctx, query, in.PageSize, token)
 	if err != nil {
 		return nil, h.Answer(err, "list schedules", protocol.CodeNotFound)
 	}
 	out := &listSchedulesOutput{}
-	out.Body.Schedules = make([]api.ScheduleEntry, 0, len(page.GetSchedules()))
-	for _, entry := range page.GetSchedules() {
+	out.Body.Schedules = make([]api.ScheduleEntry, 0, len(page))
+	for _, entry := range page {
 		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
 			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
 		}
 	}
-	out.Body.NextPageToken = rest.SealToken(query, page.GetNextPageToken())
+	out.Body.NextPageToken = rest.SealToken(query, next)
 	return out, nil
+}
+
+// page is a rest.Read.
+func (h *Handlers) page(
+	ctx context.Context, query string, size int, token []byte,
+) ([]*schedulepb.ScheduleListEntry, []byte, error) {
+	page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+		Namespace: h.Store.Namespace, MaximumPageSize: int32(size), NextPageToken: token, Query: query,
+	})
+	return page.GetSchedules(), page.GetNextPageToken(), err
 }
 
 // countSchedules counts the schedules of tasks and of jobs, all or those of a query.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
-
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -106,18 +104,15 @@ func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float6
 	}
 	starts := map[string]float64{}
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-			Namespace: h.Store.Namespace, MaximumPageSize: pageOfAll, NextPageToken: token,
-			Query: rest.AllOf(ofAll, query),
-		})
+		page, next, err := rest.InTurn(h.page)(ctx, rest.AllOf(ofAll, query), pageOfAll, token)
 		if err != nil {
 			return nil, err
 		}
-		for _, entry := range page.GetSchedules() {
+		for _, entry := range page {
 			times := timesOf(entry.GetInfo().GetSpec())
 			starts[entry.GetScheduleId()] = fleet.StartsAMinute(times.Cron, times.Interval)
 		}
-		token = page.GetNextPageToken()
+		token = next
 	}
 	return starts, nil
 }

@@ -108,7 +108,6 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
 	}
-	access.Touch(ctx, "task", id)
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	cluster, err := h.KnownCluster(ctx, spec.Cluster)
@@ -121,6 +120,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	}
 	input := place.Input(id, spec)
 	input.By = rest.Who(ctx)
+	access.Touch(ctx, "task", id)
 	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
 		TaskInput: input,
 		Digest:    digest,
