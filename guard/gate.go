@@ -184,7 +184,7 @@ func (g *Gate) admit(
 	if id.Known() || route.Policy.IsSession() {
 		holder := holderOf(route.Policy, group, client)
 		connlimit.Proven(ctx, holder)
-		ctx = httpapi.WithTurn(ctx, func(ctx context.Context) (func(), error) { return g.readers.take(ctx, holder) })
+		ctx = httpapi.WithTurn(ctx, g.readers.of(holder, client))
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {

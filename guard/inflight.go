@@ -32,10 +32,11 @@ const (
 	// smallBody is how much of a body is read even while others have taken all that may be read: most are no larger, as
 	// are the polls of agents, whose number is bounded.
 	smallBody = 16 << 10
-	// maxAnswers bounds what reading and writing the large answers to one client's requests takes, and maxAllAnswers
-	// that of all clients together: an answer stays in memory until its client has read it.
-	maxAnswers    = 32 << 20
-	maxAllAnswers = 128 << 20
+	// maxAnswers bounds what reading and writing the large answers to one client's requests takes, maxGroupAnswers that
+	// of one tenant's, and maxAllAnswers that of all together: an answer stays in memory until its client has read it.
+	maxAnswers      = 32 << 20
+	maxGroupAnswers = maxAllAnswers / 2
+	maxAllAnswers   = 128 << 20
 )
 
 // inFlight is what is under way.
@@ -43,7 +44,7 @@ type inFlight struct {
 	mu      sync.Mutex
 	clients map[string]*flight
 	bodies  map[string]int64 // bytes beyond smallBody that were read: of each group, and of all agents and all others
-	answers int64            // bytes of all clients' answers
+	answers map[string]int64 // bytes of the answers to each group's clients, and of all
 }
 
 // flight is what one client has under way.
@@ -53,7 +54,7 @@ type flight struct {
 }
 
 func newInFlight() *inFlight {
-	return &inFlight{clients: map[string]*flight{}, bodies: map[string]int64{}}
+	return &inFlight{clients: map[string]*flight{}, bodies: map[string]int64{}, answers: map[string]int64{}}
 }
 
 // begin counts a request of a client until end is called; or it returns the problem to answer with. A body counts as it
@@ -104,11 +105,14 @@ func (f *inFlight) begin(
 		if more <= 0 {
 			return nil
 		}
-		full := c.answers > 0 && c.answers+more > maxAnswers || f.answers > 0 && f.answers+more > maxAllAnswers
+		beyond := func(others, most int64) bool { return others > 0 && others+more > most }
+		full := beyond(c.answers, maxAnswers) || beyond(f.answers[all], maxAllAnswers) ||
+			group != "" && beyond(f.answers[body.group], maxGroupAnswers)
 		if full && !mutates(r.Method) { // what was changed is told
 			return httpapi.RetryAfter(time.Second, "too many large answers at the same time: read those before")
 		}
-		answer, c.answers, f.answers = bytes, c.answers+more, f.answers+more
+		answer, c.answers = bytes, c.answers+more
+		f.countAnswer(body.group, more)
 		return nil
 	}
 	return httpapi.WithReserve(ctx, reserve), sync.OnceFunc(func() {
@@ -116,7 +120,7 @@ func (f *inFlight) begin(
 		defer f.mu.Unlock()
 		c.requests--
 		c.answers -= answer
-		f.answers -= answer
+		f.countAnswer(body.group, -answer)
 		body.count(-body.read)
 		if held {
 			c.held--
@@ -125,6 +129,17 @@ func (f *inFlight) begin(
 			delete(f.clients, client)
 		}
 	}), nil
+}
+
+// all is the group of all clients.
+const all = ""
+
+func (f *inFlight) countAnswer(group string, more int64) {
+	for _, key := range []string{group, all} {
+		if f.answers[key] += more; f.answers[key] == 0 {
+			delete(f.answers, key)
+		}
+	}
 }
 
 // body is that of a request. What was read of it counts until the request has ended.

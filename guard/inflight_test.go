@@ -271,6 +271,26 @@ func TestLargeAnswersAtATimeAreBounded(t *testing.T) {
 	require.NoError(t, httpapi.Reserve(ctx, maxAnswers), "that is a part of it")
 }
 
+// TestLargeAnswersOfATenantLeaveRoom has the tokens of one tenant read no answers: before, others' were refused.
+func TestLargeAnswersOfATenantLeaveRoom(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	gate := s.gate(Options{})
+	read := func(n byte, tenant string) error {
+		token, _ := s.add(n, access.Record{Kind: access.APIToken, Role: access.Viewer, Tenant: tenant})
+		ctx, done, err := gate.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View.Scoped()}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { done(http.StatusOK) })
+		return httpapi.Reserve(ctx, maxAnswers)
+	}
+	for n := range byte(maxGroupAnswers / maxAnswers) {
+		require.NoError(t, read(n, "acme"))
+	}
+	require.Error(t, read(100, "acme"), "the tenant's share")
+	require.NoError(t, read(101, "beta"))
+	require.NoError(t, read(102, ""))
+}
+
 // The name of a parameter may be written in other ways.
 func TestAnEncodedWaitIsAWait(t *testing.T) {
 	t.Parallel()

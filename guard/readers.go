@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mainstay.dev/mainstay/httpapi"
@@ -34,22 +35,38 @@ type readTurn struct {
 
 func newReaders() *readers { return &readers{turns: map[string]*readTurn{}} }
 
-// take waits for the reader's turn, which ends when done is called; or it returns the problem to answer with.
-func (r *readers) take(ctx context.Context, reader string) (done func(), err error) {
-	turn := r.enter(reader)
-	ctx, cancel := context.WithTimeout(ctx, readWait)
-	defer cancel()
-	select {
-	case turn.taken <- struct{}{}:
-	case <-ctx.Done():
-		r.leave(reader, turn)
-		return nil, errReaders
+// of is how a request takes its turns; see httpapi.Turn. Of one client's requests only one waits for the reader's turn,
+// so that the others of a tenant get theirs. Once it has waited for a rest to end, a request reads on without another, so
+// that it can end, too.
+func (r *readers) of(reader, client string) func(context.Context) (done func(), err error) {
+	var rested atomic.Bool
+	return func(ctx context.Context) (func(), error) {
+		ctx, cancel := context.WithTimeout(ctx, readWait)
+		defer cancel()
+		_, leave, err := r.take(ctx, "client "+client)
+		if err != nil {
+			return nil, err
+		}
+		done, err := r.read(ctx, "reader "+reader, !rested.Load())
+		if err != nil {
+			leave()
+			return nil, err
+		}
+		rested.Store(true)
+		return func() {
+			done()
+			leave()
+		}, nil
 	}
-	leave := func() {
-		<-turn.taken
-		r.leave(reader, turn)
+}
+
+// read waits for the reader's turn, and for the end of its rest, if it rests. done ends the read.
+func (r *readers) read(ctx context.Context, reader string, rests bool) (done func(), err error) {
+	turn, leave, err := r.take(ctx, reader)
+	if err != nil {
+		return nil, err
 	}
-	if rest := time.Until(turn.rests.Add(-readAhead)); rest > 0 {
+	if rest := time.Until(turn.rests.Add(-readAhead)); rests && rest > 0 {
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
@@ -65,6 +82,21 @@ func (r *readers) take(ctx context.Context, reader string) (done func(), err err
 		turn.rests = turn.rests.Add(readShare * min(time.Since(began), longRead))
 		leave()
 	}), nil
+}
+
+// take waits for a turn, until leave is called.
+func (r *readers) take(ctx context.Context, key string) (turn *readTurn, leave func(), err error) {
+	turn = r.enter(key)
+	select {
+	case turn.taken <- struct{}{}:
+		return turn, func() {
+			<-turn.taken
+			r.leave(key, turn)
+		}, nil
+	case <-ctx.Done():
+		r.leave(key, turn)
+		return nil, nil, errReaders
+	}
 }
 
 var errReaders = httpapi.RetryAfter(time.Second,

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ func TestListsOfOneReaderRest(t *testing.T) {
 				for range 60 {
 					go func() {
 						for time.Since(began) < time.Minute {
-							done, err := r.take(t.Context(), "acme")
+							done, err := r.of("acme", "token")(t.Context())
 							if err != nil {
 								if code, _ := httpapi.Code(err); code != protocol.CodeRateLimited {
 									t.Error(err)
@@ -67,20 +68,20 @@ func TestOthersReadMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, began := newReaders(), time.Now()
-		done, err := r.take(t.Context(), "acme")
+		done, err := r.of("acme", "a")(t.Context())
 		require.NoError(t, err)
-		others, err := r.take(t.Context(), "beta")
+		others, err := r.of("beta", "b")(t.Context())
 		require.NoError(t, err)
 		others()
 		require.Zero(t, time.Since(began))
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = r.take(gone, "acme")
+		_, err = r.of("acme", "c")(gone)
 		require.Error(t, err, "its client is gone")
 		require.Equal(t, time.Second, time.Since(began))
 		done()
 		for range 10 { // a page with some lists is not held up
-			next, err := r.take(t.Context(), "beta")
+			next, err := r.of("beta", "b")(t.Context())
 			require.NoError(t, err)
 			<-time.After(20 * time.Millisecond)
 			next()
@@ -89,5 +90,57 @@ func TestOthersReadMeanwhile(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Empty(t, r.turns)
+	})
+}
+
+// TestARequestReadsToItsEnd: a search reads page after page. Only its next request waits for the rests.
+func TestARequestReadsToItsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, began := newReaders(), time.Now()
+		search := r.of("acme", "a")
+		for range 5 {
+			done, err := search(t.Context())
+			require.NoError(t, err)
+			<-time.After(time.Second)
+			done()
+		}
+		require.Equal(t, 5*time.Second, time.Since(began))
+		_, err := r.of("acme", "a")(t.Context())
+		require.Error(t, err)
+		<-time.After(readShare * 5 * time.Second)
+		done, err := r.of("acme", "a")(t.Context())
+		require.NoError(t, err)
+		done()
+	})
+}
+
+// TestOneClientDoesNotKeepItsTenantFromReading has one viewer ask for lists at 50 places at once.
+func TestOneClientDoesNotKeepItsTenantFromReading(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReaders()
+		ctx, stop := context.WithCancel(t.Context())
+		var viewers sync.WaitGroup
+		for range 50 {
+			viewers.Go(func() {
+				for ctx.Err() == nil {
+					if done, err := r.of("acme", "viewer")(ctx); err == nil {
+						<-time.After(20 * time.Millisecond)
+						done()
+					}
+				}
+			})
+		}
+		for range 20 {
+			<-time.After(time.Second)
+			asked := time.Now()
+			done, err := r.of("acme", "operator")(t.Context())
+			require.NoError(t, err)
+			require.Less(t, time.Since(asked), 400*time.Millisecond)
+			done()
+		}
+		stop()
+		viewers.Wait() // time stands still when the test has ended
 	})
 }

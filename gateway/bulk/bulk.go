@@ -165,6 +165,11 @@ func (h *Handlers) preview(ctx context.Context, bulk *api.Bulk, spec *contract.B
 		bulk.Expected, bulk.Sample = len(spec.IDs), spec.IDs[:min(sampleSize, len(spec.IDs))]
 		return nil
 	}
+	done, err := httpapi.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	query := spec.Query()
 	count, err := h.Store.Count(ctx, query)
 	if err != nil {
