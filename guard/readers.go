@@ -17,6 +17,8 @@ const (
 	readAhead = readShare * 250 * time.Millisecond
 	// longRead is the longest that a read counts as: what makes reads long may be none of the reader's doing.
 	longRead = time.Second
+	// shortRest is the longest rest between the reads of one request, so that it can end.
+	shortRest = 100 * time.Millisecond
 	// readWait is how long a request waits for its turn.
 	readWait = 3 * time.Second
 )
@@ -36,8 +38,7 @@ type readTurn struct {
 func newReaders() *readers { return &readers{turns: map[string]*readTurn{}} }
 
 // of is how a request takes its turns; see httpapi.Turn. Of one client's requests only one waits for the reader's turn,
-// so that the others of a tenant get theirs. Once it has waited for a rest to end, a request reads on without another, so
-// that it can end, too.
+// so that the others of a tenant get theirs. Once it has waited for a rest to end, a request reads on after short ones.
 func (r *readers) of(reader, client string) func(context.Context) (done func(), err error) {
 	var rested atomic.Bool
 	return func(ctx context.Context) (func(), error) {
@@ -60,13 +61,18 @@ func (r *readers) of(reader, client string) func(context.Context) (done func(), 
 	}
 }
 
-// read waits for the reader's turn, and for the end of its rest, if it rests. done ends the read.
-func (r *readers) read(ctx context.Context, reader string, rests bool) (done func(), err error) {
+// read waits for the reader's turn, and for the end of its rest: at most shortRest, unless it is the first of its
+// request. done ends the read.
+func (r *readers) read(ctx context.Context, reader string, first bool) (done func(), err error) {
 	turn, leave, err := r.take(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
-	if rest := time.Until(turn.rests.Add(-readAhead)); rests && rest > 0 {
+	rest := time.Until(turn.rests.Add(-readAhead))
+	if !first {
+		rest = min(rest, shortRest)
+	}
+	if rest > 0 {
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
