@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// readShare: for one reader, lists are read one in so many parts of the time. Others' requests wait for a store that
-	// reads.
+	// readShare: lists are read for one reader in one of so many parts of the time. While a store reads, others wait.
 	readShare = 8
 	// readAhead is how far that share may be used ahead of its time: 250 ms of reading.
 	readAhead = readShare * 250 * time.Millisecond
