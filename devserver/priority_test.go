@@ -13,6 +13,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/server/api/adminservice/v1"
+	taskqueueinternal "go.temporal.io/server/api/taskqueue/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // Tasks wait by priority, and within one priority a tenant with many does not hold up another: on SQLite too, and
@@ -36,15 +40,7 @@ func TestPriorityAndFairness(t *testing.T) {
 	}
 	submit("high", 1, "a")
 	const all = 9
-	require.Eventually(t, func() bool {
-		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace:     s.Namespace(),
-			TaskQueue:     queue,
-			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
-			ReportStats:   true,
-		})
-		return err == nil && described.GetStats().GetApproximateBacklogCount() == all
-	}, 15*time.Second, 20*time.Millisecond)
+	waitUntilRead(t, s, queue, all)
 
 	var order []string
 	for range all {
@@ -75,15 +71,7 @@ func TestFairnessWeights(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.Eventually(t, func() bool {
-		described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-			Namespace:     s.Namespace(),
-			TaskQueue:     queue,
-			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
-			ReportStats:   true,
-		})
-		return err == nil && described.GetStats().GetApproximateBacklogCount() == 2*each
-	}, 15*time.Second, 20*time.Millisecond)
+	waitUntilRead(t, s, queue, 2*each)
 	heavy := 0
 	for range each {
 		task, err := c.WorkflowService().PollWorkflowTaskQueue(ctx, &workflowservice.PollWorkflowTaskQueueRequest{
@@ -95,4 +83,30 @@ func TestFairnessWeights(t *testing.T) {
 		}
 	}
 	require.Greater(t, heavy, 6, "about eight of nine")
+}
+
+// waitUntilRead waits until the queue holds n tasks in memory, where they are ordered. Temporal counts a task as
+// waiting once it is written, and reads those of each priority a moment later.
+func waitUntilRead(t *testing.T, s *Server, queue *taskqueuepb.TaskQueue, n int) {
+	t.Helper()
+	c, err := grpc.NewClient(s.frontend, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	request := &adminservice.DescribeTaskQueuePartitionRequest{
+		Namespace: s.Namespace(),
+		TaskQueuePartition: &taskqueueinternal.TaskQueuePartition{
+			TaskQueue: queue.Name, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+		},
+		BuildIds: &taskqueuepb.TaskQueueVersionSelection{Unversioned: true},
+	}
+	require.Eventually(t, func() bool {
+		described, err := adminservice.NewAdminServiceClient(c).DescribeTaskQueuePartition(t.Context(), request)
+		read := int64(0)
+		for _, version := range described.GetVersionsInfoInternal() {
+			for _, status := range version.GetPhysicalTaskQueueInfo().GetInternalTaskQueueStatus() {
+				read += status.GetLoadedTasks()
+			}
+		}
+		return err == nil && read == int64(n)
+	}, 15*time.Second, 20*time.Millisecond)
 }
