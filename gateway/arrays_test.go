@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -260,20 +261,25 @@ func TestListsAreReadInTurn(t *testing.T) {
 	t.Parallel()
 	_, h, _ := servedArrays(t)
 	do(h, http.MethodPost, "/api/v1/agents/tasks", `{"id":"t-1","type":"x","cluster":"default"}`)
-	for path, turns := range map[string]int{
-		"tasks": 2, "tasks?text=t": 2, "tasks/queue": 2, "failovers": 1, "drains": 1, "runs": 1, "jobs": 1, "arrays": 1,
-		"schedules": 1,
+	for request, turns := range map[string]int{
+		"GET tasks": 2, "GET tasks?text=t": 2, "GET tasks/queue": 2, "GET failovers": 1, "GET drains": 1, "GET runs": 1,
+		"GET jobs": 1, "GET arrays": 1, "GET schedules": 1,
+		`POST tasks/bulk {"action":"cancel","reason":"x","filter":{"type":"x"},"dry_run":true}`: 1,
 	} {
+		serve := func(turn func(context.Context) (func(), error)) *httptest.ResponseRecorder {
+			parts := append(strings.SplitN(request, " ", 3), "")
+			r := newRequest(parts[0], "/api/v1/agents/"+parts[1], parts[2])
+			return serveRequest(h, r.WithContext(httpapi.WithTurn(r.Context(), turn)))
+		}
 		took, ended := 0, 0
-		r := newRequest(http.MethodGet, "/api/v1/agents/"+path, "")
-		w := serveRequest(h, r.WithContext(httpapi.WithTurn(r.Context(), func(context.Context) (func(), error) {
+		w := serve(func(context.Context) (func(), error) {
 			took++
 			return func() { ended++ }, nil
-		})))
-		require.Equal(t, http.StatusOK, w.Code, path)
-		require.Equal(t, []int{turns, turns}, []int{took, ended}, path)
-		problem(t, serveRequest(h, r.WithContext(httpapi.WithTurn(r.Context(), func(context.Context) (func(), error) {
+		})
+		require.Equal(t, http.StatusOK, w.Code, request)
+		require.Equal(t, []int{turns, turns}, []int{took, ended}, request)
+		problem(t, serve(func(context.Context) (func(), error) {
 			return nil, httpapi.RetryAfter(time.Second, "not yet")
-		}))), http.StatusTooManyRequests, protocol.CodeRateLimited)
+		}), http.StatusTooManyRequests, protocol.CodeRateLimited)
 	}
 }
