@@ -33,6 +33,8 @@ func TestListsAreReadByTheirIndexes(t *testing.T) {
 		"tasks in review": {from +
 			"workflow_type_name = 'Task' AND status = 1 AND Keyword03 BETWEEN 'review' AND 'review'" + normal + order,
 			"mainstay_by_type_and_keyword_03"},
+		"tasks marked of late": {from + "workflow_type_name = 'Task' AND Datetime01 >= '2026-11-25 10:00:00+00:00'" + normal + order,
+			"mainstay_by_datetime_01"},
 		"pinned tasks": {from + "workflow_type_name = 'Task' AND status = 1 AND Keyword05 > ''" + normal + order,
 			"mainstay_by_type_and_keyword_05"},
 		"tasks of a tenant": {from + "workflow_type_name = 'Task' AND Keyword05 = 'acme'" + normal + order,

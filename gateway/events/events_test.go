@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -806,6 +807,53 @@ func TestPastOfATenantReadsItsOwnTasks(t *testing.T) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		require.Equal(t, 1, f.calls["history"])
+	})
+}
+
+// A change that visibility shows seconds after it happened is told, also to who has gone meanwhile.
+func TestChangesThatAppearLateAreTold(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "", "")
+		pass(11 * time.Second)
+		happened := timestamppb.Now()
+		pass(8 * time.Second)
+		f.task("t-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			func(info *workflowpb.WorkflowExecutionInfo) { info.StartTime = happened })
+		leaves := follow(t, h, "", "")
+		pass(500 * time.Millisecond)
+		last := leaves.leave()
+		pass(10 * time.Second)
+		require.Equal(t, []string{"task.queued tasks/t-1"}, l.told())
+		l.leave()
+		back := follow(t, h, "", last)
+		defer back.leave()
+		require.Equal(t, []string{"task.queued tasks/t-1"}, back.told())
+	})
+}
+
+// The past of tasks is read as lists are: when it is the client's turn.
+func TestPastIsReadInTurn(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		var takes, gives atomic.Int64
+		turn := func(context.Context) (func(), error) {
+			takes.Add(1)
+			return func() { gives.Add(1) }, nil
+		}
+		inTurn := func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r.WithContext(httpapi.WithTurn(r.Context(), turn)))
+		}
+		for i := range 30 { // more than the first page
+			f.task(fmt.Sprint("t-", i), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+		}
+		l := follow(t, http.HandlerFunc(inTurn), "since=1h&follow=false", "")
+		<-l.ended
+		require.Len(t, l.told(), 30)
+		require.Equal(t, int64(7+1+1), takes.Load(), "seven kinds of changes, a second page, and decisions")
+		require.Equal(t, takes.Load(), gives.Load())
+		turn = func(context.Context) (func(), error) { return nil, httpapi.RetryAfter(time.Second, "not yet") }
+		l = follow(t, http.HandlerFunc(inTurn), "since=1h&follow=false", "")
+		<-l.ended
+		require.Equal(t, []string{"gap the tasks were not all read in time: what happened to them is not known"}, l.told())
 	})
 }
 

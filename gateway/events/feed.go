@@ -84,7 +84,8 @@ type feedRun struct {
 	deaf     bool      // this Temporal cannot ask hubs
 	looks    int64     // rounds of looks at clusters
 	rounds   int       // of looks at tasks
-	read     time.Time // what visibility had by then was told
+	read     time.Time // when tasks were looked at last
+	readFar  time.Time // and, as far back as changes may come late
 }
 
 // New makes a feed. It asks for nothing until somebody listens.
@@ -184,6 +185,7 @@ func (f *Feed) start() *feedRun {
 			hubs: map[string]hubMark{}},
 		known:    map[string]struct{}{},
 		read:     now,
+		readFar:  now,
 		clusters: map[string]*clusterSource{},
 		hubs:     map[string]*hubSource{},
 	}

@@ -10,11 +10,16 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 )
 
-// maxPast is how far back events are looked for.
-const maxPast = 24 * time.Hour
+const (
+	// maxPast is how far back events are looked for.
+	maxPast = 24 * time.Hour
+	// pastLimit bounds how long tasks are looked at for it: the pages are read when it is the client's turn.
+	pastLimit = 15 * time.Second
+)
 
 // past reads what happened after a position from all sources, oldest first; of tasks only those of a tenant, unless
 // that is empty. What cannot be told is a gap.
@@ -115,13 +120,15 @@ func (f *Feed) pastOfHub(ctx context.Context, id string, p *position) []told {
 }
 
 func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) []told {
+	ctx, cancel := context.WithTimeout(ctx, pastLimit)
+	defer cancel()
 	looks := allLooks(since)
 	for i := range looks {
 		looks[i] = looks[i].of(tenant)
 	}
 	changes, more, err := f.taskChanges(ctx, looks, since)
 	if err != nil {
-		return []told{gap(time.Now(), "", "Temporal did not answer: what happened to tasks is not known", 0)}
+		return []told{gap(time.Now(), "", "the tasks were not all read in time: what happened to them is not known", 0)}
 	}
 	earlier, err := f.earlierMarks(ctx, since, tenant)
 	if err != nil {
@@ -146,6 +153,11 @@ var errTooManyMarked = errors.New("too many tasks were marked")
 // earlierMarks are the reviews, dead letters and decisions since a time. Visibility has only the last of each task; the
 // histories have them all.
 func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string) ([]told, error) {
+	done, err := httpapi.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	tasks, more, err := f.store.Tasks().Page(ctx, markedLook(since).of(tenant).query, maxMarked, nil)

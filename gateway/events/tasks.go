@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/store"
 )
@@ -24,11 +25,15 @@ const (
 	// cancelled tasks.
 	taskRarely    = 10
 	taskSometimes = 2
-	// taskOverlap is how much later than it happened a change may appear in visibility.
+	// taskOverlap is how much later than it happened a change may appear in visibility. Most come within taskLate, and
+	// only each tenth round, of taskRarely, looks further back: what is read again and again keeps the store busy.
 	taskOverlap = 10 * time.Second
-	// taskPage and taskPages bound what one look reads of one kind of change.
-	taskPage  = 200
-	taskPages = 5
+	taskLate    = 2 * time.Second
+	// One look reads pages of one kind of change, from firstPage on each twice as large, up to largestPage, and lookAt
+	// in all at most. While the store reads one, others wait.
+	firstPage   = 25
+	largestPage = 100
+	lookAt      = 1000
 	// settles is how long a task whose status was removed may still be about to end.
 	settles = 1500 * time.Millisecond
 )
@@ -94,16 +99,20 @@ func allLooks(since time.Time) []taskLook {
 
 // lookAtTasks publishes what visibility tells of tasks and was not told before.
 func (r *feedRun) lookAtTasks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	now := time.Now()
 	r.mu.Lock()
 	r.rounds++
-	rounds, deaf, read := r.rounds, r.deaf, r.read
+	rounds, deaf, since := r.rounds, r.deaf, r.read.Add(-taskLate)
+	far := rounds%taskRarely == 0
+	if far {
+		since = r.readFar.Add(-taskOverlap)
+	}
 	r.mu.Unlock()
-	since := read.Add(-taskOverlap)
 	looks := allLooks(since)
 	switch {
-	case rounds%taskRarely == 0:
-		since = since.Add(-taskRarely * taskEvery)
+	case far:
 	case deaf:
 		looks = looks[:4]
 	case rounds%taskSometimes == 0:
@@ -131,16 +140,18 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 	r.explainMarks(ctx, kept)
 	r.mu.Lock()
 	r.read = now
+	if far {
+		r.readFar = now
+	}
+	known := r.readFar.Add(-taskOverlap)
 	r.mu.Unlock()
-	r.publish(kept, func(p *position) { p.tasks = now.Add(-taskOverlap) })
+	r.publish(kept, func(p *position) { p.tasks = known })
 }
 
 // taskChanges are the changes since a time that the looks find. more says that there are more than they may read.
 func (f *Feed) taskChanges(
 	ctx context.Context, looks []taskLook, since time.Time,
 ) (changes []told, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
 	found, cut, errs := make([][]told, len(looks)), make([]bool, len(looks)), make([]error, len(looks))
 	parallel.Each(len(looks), atOnce, func(i int) { found[i], cut[i], errs[i] = f.lookForTasks(ctx, looks[i], since) })
 	for i := range looks {
@@ -156,11 +167,12 @@ func (f *Feed) lookForTasks(
 	ctx context.Context, look taskLook, since time.Time,
 ) (changes []told, more bool, err error) {
 	var page []byte
-	for range taskPages {
-		found, next, err := f.store.Page(ctx, look.query, taskPage, page)
+	for read, size := 0, firstPage; read < lookAt; size = min(2*size, largestPage) {
+		found, next, err := rest.InTurn(f.store.Page)(ctx, look.query, size, page)
 		if err != nil {
 			return nil, false, err
 		}
+		read += size
 		for _, info := range found {
 			if look.at != nil && look.at(info).Before(since) {
 				return changes, false, nil
