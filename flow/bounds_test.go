@@ -251,6 +251,19 @@ func TestWhatIsToldOfLongNamesIsBounded(t *testing.T) {
 	require.Less(t, len(wrong[0]), 3000)
 }
 
+// A time is one that JSON can hold.
+func TestTimesAreKeptInUTC(t *testing.T) {
+	t.Parallel()
+	var v flow.Evaluator
+	at, err := v.Time(t.Context(), "'2026-11-26T03:00:00+24:00'", nil)
+	require.NoError(t, err)
+	text, err := at.MarshalJSON()
+	require.NoError(t, err)
+	require.Equal(t, `"2026-11-25T03:00:00Z"`, string(text))
+	_, err = v.Time(t.Context(), "'0000-01-01T00:00:00+10:00'", nil)
+	require.ErrorContains(t, err, "must be of the years 0 to 9999")
+}
+
 // What a task's template has beside its expressions is there for each element.
 func TestALargeTemplateIsNotFilledThousandsOfTimes(t *testing.T) {
 	t.Parallel()

@@ -223,7 +223,8 @@ func (v *Evaluator) Time(ctx context.Context, source string, facts Facts) (time.
 	if err != nil {
 		return time.Time{}, errors.New("gives text that is not a time like 2026-11-22T03:00:00Z")
 	}
-	return at, nil
+	at = at.UTC() // JSON cannot hold all offsets that can be parsed, as +24:00
+	return at, fleet.ValidateTime("the time", at)
 }
 
 func kindOf(value any) string {

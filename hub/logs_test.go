@@ -96,6 +96,29 @@ func TestLogIsReadFromTheAgent(t *testing.T) {
 	})
 }
 
+// Readings whose clients have gone wait on. They leave room for what else the hub is asked to do.
+func TestNotAllReadingsOfLogsWait(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		given := a.give(task("t1"))
+		waiting := make([]<-chan reading, 200)
+		waiting[0] = b.read(1, time.Minute)
+		a.poll(lists(given))
+		a.sendLog(1)
+		for n := range waiting[1:] {
+			waiting[n+1] = b.read(1, time.Minute)
+		}
+		require.Zero(t, (<-b.read(1, time.Minute)).took)
+		a.poll(lists(given))
+		b.pass(10 * time.Second)
+		a.sendLog(2)
+		b.pass(time.Second)
+		for _, r := range waiting {
+			require.Equal(t, []int64{2}, numbers(<-r))
+		}
+	})
+}
+
 func TestLogEndsWithItsAttempt(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)

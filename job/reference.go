@@ -32,10 +32,12 @@ func isName(part string) bool {
 }
 
 // Fill is a task with what its references name among the inputs and the steps of a run. ok is false where there is no
-// such value, or the task would not be valid with it; the evaluation of the expressions then says what is wrong.
+// such value, the task would not be valid with it, or the budget is used up; the evaluation of the expressions then says
+// what is wrong, or fills it in. The budget is how many bytes may be read and filled in: references may name one large
+// value thousands of times.
 //
 //workflowcheck:ignore
-func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *fleet.TaskSpec, ok bool) {
+func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry, budget *int) (filled *fleet.TaskSpec, ok bool) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, false
@@ -46,7 +48,7 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *
 	if decoder.Decode(&value) != nil {
 		return nil, false
 	}
-	f := filler{inputs: inputs, steps: steps, objects: map[string]object{}, left: maxFilled}
+	f := filler{inputs: inputs, steps: steps, objects: map[string]object{}, budget: budget}
 	value = f.fill(value)
 	if f.missing {
 		return nil, false
@@ -60,17 +62,13 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry) (filled *
 	return filled, true
 }
 
-// maxFilled bounds what the references of a task name, in bytes: they may name one large value thousands of times. It
-// is more than a task may have.
-const maxFilled = 16 << 20
-
 // filler replaces references in JSON values.
 type filler struct {
 	inputs  json.RawMessage
 	steps   []Entry
 	objects map[string]object // those that were read, by their paths
-	left    int               // of maxFilled
-	missing bool              // a reference names no value, or all name too much
+	budget  *int
+	missing bool // a reference names no value, or the budget is used up
 }
 
 type object = map[string]json.RawMessage
@@ -111,17 +109,19 @@ func (f *filler) find(path []string) json.RawMessage {
 		at := strings.Join(path[:len(path)-len(rest)+i], ".")
 		if f.objects[at] == nil {
 			var read object
-			f.missing = f.missing || json.Unmarshal(value, &read) != nil
+			f.missing = f.missing || !f.spend(len(value)) || json.Unmarshal(value, &read) != nil
 			f.objects[at] = read
 		}
 		value = f.objects[at][name]
 		f.missing = f.missing || value == nil
 	}
-	if f.left -= len(value); f.left < 0 {
-		f.missing = true
-	}
-	if f.missing {
+	if f.missing = f.missing || !f.spend(len(value)); f.missing {
 		return nil
 	}
 	return value
+}
+
+func (f *filler) spend(bytes int) (left bool) {
+	*f.budget -= bytes
+	return *f.budget >= 0
 }

@@ -41,15 +41,22 @@ func TestFill(t *testing.T) {
 		`"${inputs.m}"`:                      ``,
 	} {
 		spec := &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(payload)}
-		filled, ok := Fill(spec, inputs, steps)
+		filled, ok := Fill(spec, inputs, steps, new(1000))
 		require.Equal(t, want != "", ok, payload)
 		if ok {
 			require.JSONEq(t, want, string(filled.Payload), payload)
 		}
 		require.JSONEq(t, payload, string(spec.Payload), "the plan's task stays")
 	}
-	_, ok := Fill(&fleet.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps)
+	_, ok := Fill(&fleet.TaskSpec{Type: "echo", Cluster: "c", Labels: map[string]string{"n": "${inputs.n}"}}, inputs, steps,
+		new(1000))
 	require.False(t, ok, "a label is text")
+	budget := len(inputs) + len("1.50")
+	spec := &fleet.TaskSpec{Type: "echo", Cluster: "c", Payload: json.RawMessage(`"${inputs.half}"`)}
+	_, ok = Fill(spec, inputs, steps, &budget)
+	require.True(t, ok)
+	_, ok = Fill(spec, inputs, steps, &budget)
+	require.False(t, ok, "what is read and filled in has used the budget up")
 }
 
 //nolint:paralleltest // it measures what is allocated
@@ -59,7 +66,7 @@ func TestReferencesToOneLargeValueAreNotWrittenOutThousandsOfTimes(t *testing.T)
 		Payload: json.RawMessage("[" + strings.Repeat(`"${inputs.big}",`, 5000) + "1]")}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, ok := Fill(spec, inputs, nil)
+	_, ok := Fill(spec, inputs, nil, new(16<<20))
 	runtime.ReadMemStats(&after)
 	require.False(t, ok)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
@@ -28,6 +29,9 @@ const (
 	askAgain = 10 * time.Second
 	// keepEvery is how often agents send lines that nobody reads.
 	keepEvery = 5 * time.Second
+	// mostWaiting is how many readings wait at a time; more are answered with what is there. One whose client has gone
+	// goes on waiting, and all that a hub is asked to do shares the places of its worker.
+	mostWaiting = 200
 	// maxKept bounds the text, in bytes, that a hub keeps unread. While it is reached, agents send only what is read.
 	maxKept = 64 << 20
 	// forgetEvery is the time between two searches for unread logs.
@@ -45,6 +49,8 @@ type Facts interface {
 // Logs keeps lines. Its methods may be called from any goroutine; only Read asks its Facts.
 type Logs struct {
 	facts Facts
+
+	waiting atomic.Int64 // readings under way
 
 	mu      sync.Mutex
 	watches map[key]*watch
@@ -145,14 +151,21 @@ func addLines(tail *fleet.LogTail, lines []fleet.LogLine) {
 	}
 }
 
-// Read returns lines of an attempt's log after a number. It waits for a line, the attempt's end, or the time limit.
+// Read returns lines of an attempt's log after a number. It waits for a line, the attempt's end, or the time limit; not
+// while too many wait.
 func (l *Logs) Read(ctx context.Context, in contract.ReadLogInput) (contract.ReadLogResult, error) {
-	begun := time.Now()
+	begun, wait := time.Now(), in.Wait.Std()
+	full := l.waiting.Add(1) > mostWaiting
+	defer l.waiting.Add(-1)
 	look := time.NewTicker(Look)
 	defer look.Stop()
 	for {
 		result, answered, changed := l.look(&in)
-		passed, wait := time.Since(begun), in.Wait.Std()
+		passed := time.Since(begun)
+		if full {
+			result.Silent = false // not yet
+			return result, nil
+		}
 		enough := len(result.Lines) > 0 && (in.After == 0 || passed >= min(Gather, wait))
 		if result.Gone || enough || passed >= wait && (answered || passed >= Answer) {
 			return result, nil

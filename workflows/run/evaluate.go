@@ -66,8 +66,9 @@ func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.E
 		i := slices.IndexFunc(in.Steps, func(entry job.Entry) bool { return entry.Step == e.Step })
 		in.Steps[i].Output = output // what begins sees it
 	}
+	budget := plainFilled
 	for _, id := range in.Begin {
-		begun, ok := r.plainStep(ctx, r.in.Plan.Step(id), in.Steps)
+		begun, ok := r.plainStep(ctx, r.in.Plan.Step(id), in.Steps, &budget)
 		if !ok {
 			return nil
 		}
@@ -79,7 +80,7 @@ func (r *run) plain(ctx workflow.Context, in contract.EvaluateInput) *contract.E
 // plainStep is what a plain step begins with. ok is false where an evaluation has to say it: also of a task whose lane
 // has to be found or opened.
 func (r *run) plainStep(
-	ctx workflow.Context, s *job.PlannedStep, steps []job.Entry,
+	ctx workflow.Context, s *job.PlannedStep, steps []job.Entry, budget *int,
 ) (begun contract.BegunStep, ok bool) {
 	begun.Step = s.ID
 	switch {
@@ -90,7 +91,7 @@ func (r *run) plainStep(
 	case s.Task != nil:
 		spec := s.Task
 		if s.Dynamic {
-			if spec, ok = job.Fill(s.Task, r.in.Inputs, steps); !ok {
+			if spec, ok = r.fill(ctx, s.Task, steps, budget); !ok {
 				return begun, false
 			}
 		}
@@ -103,6 +104,26 @@ func (r *run) plainStep(
 		begun.Tasks = []contract.PlacedTask{{Spec: task.Spec, Lane: task.Lane}}
 	}
 	return begun, true
+}
+
+const (
+	// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code runs
+	// in the workflow, which may take a second for all that it does at once.
+	plainFilled = 512 << 10
+	// onceFilled is that bound in histories from before plainFilled, for each step.
+	onceFilled = 16 << 20
+)
+
+// fill is a step's task with what its references name. ok is false where an evaluation has to fill it in.
+func (r *run) fill(
+	ctx workflow.Context, task *fleet.TaskSpec, steps []job.Entry, budget *int,
+) (spec *fleet.TaskSpec, ok bool) {
+	spec, ok = job.Fill(task, r.in.Inputs, steps, budget)
+	if !ok && workflow.GetVersion(ctx, "plain-filled", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		once := onceFilled
+		return job.Fill(task, r.in.Inputs, steps, &once)
+	}
+	return spec, ok
 }
 
 func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {

@@ -310,6 +310,23 @@ func TestPlainSteps(t *testing.T) {
 	}
 }
 
+// Plain steps with much to fill in are filled in by evaluations: a workflow has a second for all that it does at once.
+func TestPlainStepsWithMuchToFillIn(t *testing.T) {
+	t.Parallel()
+	const steps = 20
+	definition := head + "steps:\n  a: {task: {type: echo}}\n"
+	for n := range steps {
+		definition += fmt.Sprintf("  b%d: {after: [a], task: {type: echo, payload: \"${inputs.big}\"}}\n", n)
+	}
+	h := newHarness(t, nil)
+	h.start(t, definition, `{"big": "`+strings.Repeat("x", 200<<10)+`"}`)
+	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Greater(t, h.evaluations, 1)
+	for n := range steps {
+		require.Len(t, h.inputs[fmt.Sprint("b", n)], 200<<10+2)
+	}
+}
+
 // How steps end, and their run with them.
 func TestEnds(t *testing.T) {
 	t.Parallel()
@@ -437,7 +454,7 @@ func TestEnds(t *testing.T) {
 		},
 		"a wait": {
 			steps: `  a: {wait: {for: 2h}}
-  b: {after: [a], wait: {until: "'2000-01-01T00:00:00Z'"}}
+  b: {after: [a], wait: {until: "'2000-01-01T00:00:00+24:00'"}} # which JSON cannot hold
   c: {after: [b], task: {type: echo}}`,
 			status: job.RunCompleted, want: "a completed, b completed, c completed",
 		},
