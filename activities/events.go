@@ -204,10 +204,6 @@ func (d *Dispatcher) task(
 	if err = cmp.Or(err, fleet.ValidateStartAt(spec.StartAt, time.Now())); err != nil {
 		return nil, err
 	}
-	cluster, err := d.places.views.get(ctx, spec.Cluster, d.places.Control.view)
-	if err == nil && !cluster.Config.IsFor(in.Event.Tenant()) {
-		return nil, errors.New("there is no cluster " + spec.Cluster)
-	}
 	place, problem, err := d.places.Place(ctx, id, spec)
 	if err != nil || problem != "" {
 		return nil, errors.Join(err, told(problem))

@@ -24,7 +24,7 @@ func (p *ClusterPlaces) Place(
 ) (place contract.TaskPlace, problem string, err error) {
 	view, err := p.views.get(ctx, spec.Cluster, p.Control.view)
 	switch {
-	case store.KindOf(err) == store.NotFound:
+	case store.KindOf(err) == store.NotFound, err == nil && !view.Config.IsFor(spec.Tenant):
 		return place, "there is no cluster " + spec.Cluster, nil
 	case err != nil:
 		return place, "", err

@@ -27,10 +27,10 @@ func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool
 }
 
 // PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that
-// is not there fails with contract.UnknownCluster.
+// is not there, or is for other tenants, fails with contract.UnknownCluster.
 func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (contract.TaskPlace, error) {
 	view, err := a.view(ctx, in.Cluster)
-	if store.KindOf(err) == store.NotFound {
+	if store.KindOf(err) == store.NotFound || err == nil && !view.Config.IsFor(in.Tenant) {
 		return contract.TaskPlace{}, temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("there is no cluster %s any more, so no task was made",
 				in.Cluster), contract.UnknownCluster, nil)

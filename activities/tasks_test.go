@@ -107,7 +107,24 @@ func TestPlaceTaskWithoutACluster(t *testing.T) {
 		require.Equal(t, contract.UnknownCluster, refused.Type())
 		require.True(t, refused.NonRetryable())
 	}
-	_, err := (&activities.Control{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(
+	others := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	others.view.Config = fleet.ClusterConfig{Name: "c", Tenants: []string{"beta"}}
+	needs := fleet.TaskSpec{Cluster: "c", Tenant: "acme", RequiredCapabilities: []string{"tape"}}
+	_, err := (&activities.Control{Client: others}).PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: needs.Cluster,
+		Tenant: needs.Tenant, RequiredCapabilities: needs.RequiredCapabilities})
+	require.ErrorContains(t, err, "there is no cluster c")
+	places := activities.ClusterPlaces{Control: &activities.Control{Client: others}}
+	_, problem, err := places.Place(t.Context(), "t-1", needs)
+	require.NoError(t, err)
+	require.Equal(t, "there is no cluster c", problem)
+	require.Empty(t, others.opened, "no lane is opened in a cluster that is for others")
+	needs.Tenant = "beta"
+	_, problem, err = places.Place(t.Context(), "t-1", needs)
+	require.NoError(t, err)
+	require.Empty(t, problem)
+	require.Len(t, others.opened, 1)
+
+	_, err = (&activities.Control{Client: &fakeCluster{err: serviceerror.NewUnavailable("away")}}).PlaceTask(
 		t.Context(), contract.PlaceTaskInput{Cluster: "c"})
 	var refused *temporal.ApplicationError
 	require.NotErrorAs(t, err, &refused, "this is tried again")
