@@ -99,6 +99,24 @@ func TestATokenIsShownOnceAndKeptAsItsHash(t *testing.T) {
 	problem(t, do(h, http.MethodDelete, tokensPath+"/Canary", ""), http.StatusNotFound, protocol.CodeUnknownToken)
 }
 
+// What the first admin or a client certificate has made is revoked with them named: they are known beforehand.
+func TestChildrenOfWhatIsKnownBeforehandAreRevoked(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withAccess()
+	h := serve(t, f)
+	for _, id := range []string{"first-admin", "ops.example.com"} {
+		_, err := f.executions[contract.AccessWorkflowID].update(contract.CreateTokenUpdate.Name,
+			access.Record{ID: "0000000000aa", Name: "ci", Kind: access.APIToken, Role: access.Admin, CreatedByID: id})
+		require.NoError(t, err)
+		gone := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/"+id+"?with_children=true", ""),
+			http.StatusOK)
+		require.Equal(t, []string{"0000000000aa"}, gone.Children)
+		problem(t, do(h, http.MethodDelete, tokensPath+"/"+id+"?with_children=true", ""), http.StatusNotFound,
+			protocol.CodeUnknownToken)
+	}
+}
+
 func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -248,7 +266,7 @@ func TestChildrenGoAfterTheirParent(t *testing.T) {
 		return contract.RevokedJoinToken{}, nil
 	}
 	h := serve(t, f)
-	for _, path := range []string{"/0000000000aa", "/first-admin?with_children=true", "/0000000000ff?with_children=true"} {
+	for _, path := range []string{"/0000000000aa", "/first-admin", "/0000000000ff?with_children=true"} {
 		problem(t, do(h, http.MethodDelete, tokensPath+path, ""), http.StatusNotFound, protocol.CodeUnknownToken)
 	}
 	require.Empty(t, asked)

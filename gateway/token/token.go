@@ -190,7 +190,7 @@ func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.R
 		return revoked, err
 	}
 	going := slices.DeleteFunc(slices.Clone(records), func(r access.Record) bool { return r.ID != in.ID })
-	if in.Children && access.Kept(in.ID) { // it may be gone, and its children not
+	if in.Children { // it may be gone, or one that is known beforehand, and its children are kept
 		going = append(going, access.Descendants(records, in.ID)...)
 	}
 	if len(going) == 0 {
