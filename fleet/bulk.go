@@ -46,19 +46,6 @@ type TaskFilter struct {
 	SubmittedBefore time.Time         `json:"submitted_before,omitzero"`
 }
 
-// ValidateLabels checks the labels of a filter.
-func (f *TaskFilter) ValidateLabels() error {
-	if len(f.Labels) > 16 {
-		return errors.New("must be at most 16")
-	}
-	for name, value := range f.Labels {
-		if ValidateID("label name", name) != nil || len(value) > 128 {
-			return errors.New("must be names and values that a task's labels can have")
-		}
-	}
-	return nil
-}
-
 // Empty reports whether the filter selects every task.
 func (f *TaskFilter) Empty() bool {
 	return f.Cluster == "" && f.Status == "" && f.Type == "" && f.Tenant == "" && f.Agent == "" && len(f.Labels) == 0 &&
@@ -107,8 +94,8 @@ func (b *Bulk) Validate() error {
 		!b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
 		return wrongField("filter.submitted_before", "must be after submitted_after")
 	}
-	if err := b.Filter.ValidateLabels(); err != nil {
-		return &FieldError{"filter.labels", err}
+	if err := ValidateLabels(b.Filter.Labels); err != nil {
+		return &FieldError{"filter.labels", errors.New("must be names and values that a task's labels can have")}
 	}
 	for _, id := range b.IDs {
 		if !IsTaskID(id) {

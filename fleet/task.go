@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -76,6 +78,8 @@ const (
 	MaxPayloadBytes = 1 << 20
 	// MaxLabels bounds the labels of a task.
 	MaxLabels = 16
+	// maxLabelValue bounds the value of one, in bytes.
+	maxLabelValue = 128
 	// MaxCheckpointBytes bounds a checkpoint.
 	MaxCheckpointBytes = 64 << 10
 )
@@ -120,6 +124,22 @@ type TaskSpec struct {
 	Place                 Demand            `json:"place,omitzero" doc:"Resources, devices, volumes and ports that it needs of its agent. It waits until an agent has them free."`
 }
 
+// ValidateLabels checks the labels of a task, or of what has tasks.
+func ValidateLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return wrongField("labels", "may be at most %d", MaxLabels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if err := ValidateID("label name", name); err != nil {
+			return err
+		}
+		if len(labels[name]) > maxLabelValue {
+			return wrongField("labels", "may have values of at most %d characters", maxLabelValue)
+		}
+	}
+	return nil
+}
+
 // Validate checks the fields that need no facts about the fleet. Messages never repeat the submitted value.
 func (s *TaskSpec) Validate() error {
 	if err := cmp.Or(ValidateID("type", s.Type), ValidateID("cluster", s.Cluster), optionalID("agent", s.Agent),
@@ -155,18 +175,7 @@ func (s *TaskSpec) Validate() error {
 	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
 		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
 	}
-	if len(s.Labels) > MaxLabels {
-		return fmt.Errorf("a task may have at most %d labels", MaxLabels)
-	}
-	for k, v := range s.Labels {
-		if err := ValidateID("label name", k); err != nil {
-			return err
-		}
-		if len(v) > 128 {
-			return fmt.Errorf("a label's value may be at most 128 characters")
-		}
-	}
-	if err := cmp.Or(ValidateDuration("timeout", s.Timeout, time.Second, 30*24*time.Hour),
+	if err := cmp.Or(ValidateLabels(s.Labels), ValidateDuration("timeout", s.Timeout, time.Second, 30*24*time.Hour),
 		ValidateDuration("expires_in", s.ExpiresIn, time.Second, 30*24*time.Hour),
 		ValidateDuration("beacon_timeout", s.BeaconTimeout, time.Second, 24*time.Hour),
 		ValidateDuration("retry.initial_interval", s.Retry.InitialInterval, time.Millisecond, time.Hour),

@@ -100,6 +100,7 @@ func (c *checker) job() {
 	if d.Tenant != "" {
 		c.invalid("tenant", fleet.ValidateID("tenant", d.Tenant))
 	}
+	c.invalid("labels", fleet.ValidateLabels(d.Labels))
 	c.safety("safety", d.Safety)
 	c.retry("retry", d.Retry)
 	c.recovery("recovery", d.Recovery, c.places.Written("retry"))
