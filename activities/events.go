@@ -85,7 +85,7 @@ func (d *Dispatcher) DispatchEvent(
 		}
 		if err != nil && answer.Problem == "" {
 			answer.Problem = fleet.Shorten(what+": "+err.Error(), mesh.MaxProblem)
-			if fleet.ValidateID("cluster", cluster) == nil {
+			if d.isFor(ctx, cluster, e.Tenant()) {
 				answer.Cluster = cluster
 			}
 		}
@@ -136,6 +136,15 @@ func (d *Dispatcher) DispatchEvent(
 		}
 	}
 	return answer, nil
+}
+
+// isFor reports whether there is the cluster for the tenant. One that is for others is not told of its events.
+func (d *Dispatcher) isFor(ctx context.Context, cluster, tenant string) bool {
+	if fleet.ValidateID("cluster", cluster) != nil {
+		return false
+	}
+	view, err := d.places.views.get(ctx, cluster, d.places.Control.view)
+	return err == nil && view.Config.IsFor(tenant)
 }
 
 // trigger starts the run that a trigger asks for; nil: it does not match.

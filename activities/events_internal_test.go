@@ -21,7 +21,7 @@ import (
 // What an event holds may be in the reason why it fails, which is kept for each try.
 func TestProblemsOfEventsAreShort(t *testing.T) {
 	t.Parallel()
-	d := NewDispatcher(nil, nil)
+	d := NewDispatcher(placesIn(fleet.ClusterConfig{}), nil)
 	definition := &job.Definition{Cluster: "c", On: []job.Trigger{{Event: &job.EventTrigger{Type: "t",
 		Where: "event.data.m[event.data.k] == 1"}}}}
 	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: fleet.Qualify("acme", "j"), definition: definition,
@@ -32,12 +32,24 @@ func TestProblemsOfEventsAreShort(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, answer.Problem, "job "+fleet.Qualify("acme", "j"))
 	require.Less(t, len(answer.Problem), 2<<10)
+	require.Equal(t, "c", answer.Cluster)
+
+	d.places = placesIn(fleet.ClusterConfig{Tenants: []string{"beta"}})
+	answer, err = d.DispatchEvent(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, answer.Cluster, "a cluster that is for others is not told")
+}
+
+// placesIn are those of a cluster c.
+func placesIn(config fleet.ClusterConfig) *ClusterPlaces {
+	view := contract.ClusterView{Cluster: fleet.Cluster{Config: config}}
+	return &ClusterPlaces{views: viewCache{views: map[string]cachedView{"c": {view, time.Now().Add(time.Hour)}}}}
 }
 
 // A dispatch by REST has this bound too.
 func TestInputsThatAnEventGivesAreBounded(t *testing.T) {
 	t.Parallel()
-	d := NewDispatcher(nil, nil)
+	d := NewDispatcher(placesIn(fleet.ClusterConfig{}), nil)
 	definition := &job.Definition{Cluster: "c", On: []job.Trigger{{Event: &job.EventTrigger{Type: "t",
 		Inputs: []byte(`{"all": "${event.data}"}`)}}}}
 	d.keep(jobsOn{"acme", "t"}, triggered{jobs: []triggeredJob{{name: fleet.Qualify("acme", "j"), definition: definition,
