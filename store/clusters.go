@@ -10,7 +10,6 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -29,20 +28,11 @@ func (s Clusters) View(ctx context.Context, name string) (view contract.ClusterV
 	if err != nil {
 		return view, err
 	}
-	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID:           id,
-		QueryType:            contract.ViewQuery.Name,
-		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
-	})
-	switch {
-	case isAny[*serviceerror.FailedPrecondition](err): // no worker has asked for work recently
-		return view, serviceerror.NewUnavailable(err.Error())
-	case err != nil:
+	answer, err := s.ask(ctx, id, contract.ViewQuery.Name, "the cluster was deleted")
+	if err != nil {
 		return view, err
-	case answer.QueryRejected != nil:
-		return view, serviceerror.NewNotFound("the cluster was deleted")
 	}
-	err = answer.QueryResult.Get(&view)
+	err = answer.Get(&view)
 	return view, err
 }
 

@@ -15,7 +15,6 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -84,20 +83,11 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 
 // Get asks a job's workflow for the job.
 func (s Jobs) Get(ctx context.Context, name string) (j job.Job, err error) {
-	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID:           contract.JobWorkflowID(name),
-		QueryType:            contract.JobQuery.Name,
-		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
-	})
-	switch {
-	case isAny[*serviceerror.FailedPrecondition](err): // no worker has asked for work recently
-		return j, serviceerror.NewUnavailable(err.Error())
-	case err != nil:
+	answer, err := s.ask(ctx, contract.JobWorkflowID(name), contract.JobQuery.Name, "the job was deleted")
+	if err != nil {
 		return j, err
-	case answer.QueryRejected != nil:
-		return j, serviceerror.NewNotFound("the job was deleted")
 	}
-	if err = answer.QueryResult.Get(&j); err == nil && j.Version == 0 {
+	if err = answer.Get(&j); err == nil && j.Version == 0 {
 		err = serviceerror.NewNotFound("the job has no definition yet")
 	}
 	return j, err

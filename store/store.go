@@ -109,6 +109,28 @@ func Update[In, Out any](
 	return answer, err
 }
 
+// ask puts a query to a workflow that must be open; deleted is the error of one that has ended.
+func (s Store) ask(ctx context.Context, workflowID, query, deleted string) (converter.EncodedValue, error) {
+	for {
+		answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+			WorkflowID:           workflowID,
+			QueryType:            query,
+			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+		})
+		switch {
+		case isAny[*serviceerror.FailedPrecondition](err): // no worker has asked for work recently
+			return nil, serviceerror.NewUnavailable(err.Error())
+		case err != nil:
+			return nil, err
+		case answer.QueryRejected == nil:
+			return answer.QueryResult, nil
+		case answer.QueryRejected.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+			return nil, serviceerror.NewNotFound(deleted)
+		}
+		// It went on in a new run at that moment.
+	}
+}
+
 // TimeOf is a time of Temporal's in UTC, nil when there is none.
 func TimeOf(t *timestamppb.Timestamp) *time.Time {
 	if t == nil || t.AsTime().IsZero() {
