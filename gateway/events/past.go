@@ -145,27 +145,47 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) 
 	return changes
 }
 
-// maxMarked is how many tasks the histories are read of, for what visibility has forgotten.
-const maxMarked = 200
+const (
+	// maxMarked is how many tasks the histories are read of, for what visibility has forgotten: of markedPage in one turn
+	// of the client, historiesAtOnce side by side. While the store reads them, others wait.
+	maxMarked       = 200
+	markedPage      = 50
+	historiesAtOnce = 4
+)
 
 var errTooManyMarked = errors.New("too many tasks were marked")
 
 // earlierMarks are the reviews, dead letters and decisions since a time. Visibility has only the last of each task; the
 // histories have them all.
-func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string) ([]told, error) {
+func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string) (marks []told, err error) {
+	var page []byte
+	for range maxMarked / markedPage {
+		var found []told
+		var failed error
+		found, page, failed = f.pageOfMarks(ctx, since, tenant, page)
+		if marks, err = append(marks, found...), errors.Join(err, failed); len(page) == 0 {
+			return marks, err
+		}
+	}
+	return marks, errors.Join(err, errTooManyMarked)
+}
+
+func (f *Feed) pageOfMarks(
+	ctx context.Context, since time.Time, tenant string, page []byte,
+) (marks []told, next []byte, err error) {
 	done, err := httpapi.Turn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	tasks, more, err := f.store.Tasks().Page(ctx, markedLook(since).of(tenant).query, maxMarked, nil)
+	tasks, next, err := f.store.Tasks().Page(ctx, markedLook(since).of(tenant).query, markedPage, page)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found, errs := make([][]told, len(tasks)), make([]error, len(tasks)+1)
-	parallel.Each(len(tasks), atOnce, func(i int) {
+	found, errs := make([][]told, len(tasks)), make([]error, len(tasks))
+	parallel.Each(len(tasks), historiesAtOnce, func(i int) {
 		marks, err := f.store.Tasks().Marks(ctx, &tasks[i].Task)
 		errs[i] = err
 		for _, m := range marks {
@@ -187,10 +207,7 @@ func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string)
 				Event: fleet.Event{Type: fleet.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
 		}
 	})
-	if len(more) > 0 {
-		errs[len(tasks)] = errTooManyMarked
-	}
-	return slices.Concat(found...), errors.Join(errs...)
+	return slices.Concat(found...), next, errors.Join(errs...)
 }
 
 // positionSince is for whoever wants what happened from a time on.
