@@ -204,7 +204,7 @@ func (in *installation) acknowledged() map[string]int64 {
 
 // judgeArray is I14: each element of an acknowledged array completes, or waits for a person; it has one result, of an
 // attempt of its own; and none begins again after a hub has acknowledged that it completed.
-func (v *verdict) judgeArray(a *arrayWork, byTask map[string][]ran, lives map[int]life, acked map[string]int64) {
+func (v *verdict) judgeArray(a *arrayWork, byTask map[string][]ran, lives lifetimes, acked map[string]int64) {
 	v.arrayOutcomes[a.seen.Status]++
 	if len(a.statuses) != len(a.items) {
 		v.blame(&v.elementEnds, "array %s does not end: it is %q (%s), %+v", a.key, a.seen.Status, a.seen.Why,

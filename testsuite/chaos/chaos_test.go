@@ -212,14 +212,16 @@ func (in *installation) awaitFleet(t testing.TB, clusters []string, limit time.D
 }
 
 // lives is what the driver knows of the agents' processes.
-func (in *installation) lives() map[int]life {
+func (in *installation) lives() lifetimes {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	lives := map[int]life{}
-	for pid, p := range in.processes {
-		p.mu.Lock()
-		lives[pid] = life{gone: p.goneAt, frozen: p.frozen}
-		p.mu.Unlock()
+	lives := lifetimes{}
+	for pid, of := range in.processes {
+		for _, p := range of {
+			p.mu.Lock()
+			lives[pid] = append(lives[pid], life{gone: p.goneAt, frozen: p.frozen})
+			p.mu.Unlock()
+		}
 	}
 	return lives
 }

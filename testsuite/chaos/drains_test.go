@@ -35,7 +35,7 @@ func (v *verdict) judgeDrains(e evidence, attempts []ran) {
 				v.blame(&v.drainFaults, "attempt %d of %s began on %s while that was drained: %s", a.number, a.task,
 					d.agent, told([]ran{a}))
 			}
-			gone := e.lives[a.pid].gone
+			gone := e.lives.of(a).gone
 			open := a.begin < d.from && (a.end == 0 || a.end > d.from) && (gone == 0 || gone > d.from)
 			if open && d.calm && !e.gaveUp(a) && !e.ofSystem(a.task) {
 				v.blame(&v.drainFaults, "attempt %d of %s was in flight on %s when its drain was done: %s", a.number,

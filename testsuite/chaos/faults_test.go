@@ -267,19 +267,13 @@ func (x *injector) inFlight(pid int) []string {
 		x.t.Error(err)
 	}
 	var open []string
+	lives := x.in.lives()
 	for _, a := range attemptsOf(lines) {
-		p := x.in.agentProcess(a.pid)
-		if a.end == 0 && p != nil && p.alive() && (pid == 0 || a.pid == pid) {
+		if a.end == 0 && len(lives[a.pid]) > 0 && lives.of(a).gone == 0 && (pid == 0 || a.pid == pid) {
 			open = append(open, a.task)
 		}
 	}
 	return open
-}
-
-func (in *installation) agentProcess(pid int) *process {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.processes[pid]
 }
 
 func (x *injector) count(kind faultKind, inFlight bool) {

@@ -145,6 +145,8 @@ func TestHealingOracle(t *testing.T) {
 	s := drained()
 	s.illnesses[0].serving = 0
 	require.Positive(t, judge(s.evidence).healingFaults, "well again, and not back at its work")
+	s.illnesses[0].flaps = true
+	require.Zero(t, judge(s.evidence).healingFaults, "it was taken out so often that healing waits for long")
 	s = newIllStory(fleet.HealthDegraded)
 	s.away = []span{{int64(15 * time.Second), int64(16 * time.Second)}}
 	require.Zero(t, judge(s.evidence).healingFaults, "the control plane was away")

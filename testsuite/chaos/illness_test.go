@@ -54,6 +54,8 @@ const (
 	toldBetter = 15 * time.Second
 	// restoreLimit is how long an agent may stay out of service once it is well; its patience doubles with each time.
 	restoreLimit = toldBetter + healLimit
+	// flapLimit is the longest patience that a run waits out.
+	flapLimit = 2 * time.Minute
 	// illLimit is how long an agent stays ill that healing may do nothing about, as another of its cluster is away.
 	illLimit = 2*healLimit + 5*time.Second
 )
@@ -93,6 +95,7 @@ type illness struct {
 	span                     // from when it was told to be ill until it was told to be well
 	treated        int64     // when the API first showed that healing had done something; 0: never
 	serving        int64     // when work that only it may do began on it afterwards; 0: never
+	flaps          bool      // healing has taken it out so often that nobody waits until it is restored
 	began          time.Time // from, by the clock on the wall
 }
 
@@ -177,7 +180,9 @@ func (x *injector) pauseWhole(ctx context.Context, d time.Duration) {
 func (x *injector) awaitServing(ctx context.Context, m *member, ill *illness) {
 	const look = 100 * time.Millisecond
 	wasOut, steady := false, time.Duration(0)
-	for left := restoreLimit + x.restorePatience(m.id); steady < toldBetter+healCycle && pause(ctx, look); {
+	patience := x.restorePatience(m.id)
+	ill.flaps = patience > flapLimit
+	for left := restoreLimit + min(patience, flapLimit); steady < toldBetter+healCycle && pause(ctx, look); {
 		a := x.looks.newest(m.id)
 		switch {
 		case a == nil:
@@ -198,13 +203,12 @@ func (x *injector) awaitServing(ctx context.Context, m *member, ill *illness) {
 	x.giveProof(ctx, m, ill)
 }
 
-// restorePatience is how much longer healing waits before it restores an agent that it took out of service before.
+// restorePatience is how much longer healing waits before it restores an agent: it doubles with each time that it took
+// the agent out of service, also because of other faults.
 func (x *injector) restorePatience(agent string) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	wait := time.Second
-	for _, ill := range x.illnesses {
-		if ill.agent == agent && ill.treated != 0 {
+	wait := healDamping
+	for _, out := range outsByHealing(x.looks.all()) {
+		if out.agent == agent {
 			wait *= 2
 		}
 	}

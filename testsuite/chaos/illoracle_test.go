@@ -35,7 +35,7 @@ func (v *verdict) judgeHealing(e evidence, attempts []ran) {
 			v.judgeRelief(e, ill, attempts)
 			v.judgeOnce(e, ill, attempts)
 		}
-		if ill.serving == 0 {
+		if ill.serving == 0 && !ill.flaps {
 			v.blame(&v.healingFaults, "%s was %s, is well again and does not serve", ill.agent, ill.level)
 		}
 	}
@@ -173,7 +173,7 @@ func (v *verdict) judgeRelief(e evidence, ill *illness, attempts []ran) {
 		slots := slotsAt(e.looks, ill.agent, a.begin)
 		running := 1
 		for _, o := range attempts {
-			gone := e.lives[o.pid].gone
+			gone := e.lives.of(o).gone
 			if o.agent == a.agent && o.begin < a.begin && (o.end == 0 || o.end > a.begin) &&
 				(gone == 0 || gone > a.begin) {
 				running++

@@ -44,7 +44,7 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 		status fleet.TaskStatus
 		result *done
 		lines  []line
-		lives  map[int]life
+		lives  lifetimes
 		fell   []string
 		blamed func(*verdict) int // nil: nothing may be blamed
 	}{
@@ -52,7 +52,7 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 			nil, nil, nil},
 		"idempotent twice": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2), twice, nil, nil, nil},
 		"in review": {fleet.AtMostOnce, fleet.TaskReview, nil, []line{begin(1, 1, 0)},
-			map[int]life{1: {gone: 5}}, nil, nil},
+			lifetimes{1: {{gone: 5}}}, nil, nil},
 		"lost": {fleet.Idempotent, fleet.TaskRunning, nil, once, nil, nil,
 			func(v *verdict) int { return v.lost }},
 		"never seen": {fleet.Idempotent, "", nil, nil, nil, nil,
@@ -64,16 +64,16 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 		"fenced at once": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice, nil, nil,
 			func(v *verdict) int { return v.overlaps }},
 		"fenced, the first was dead": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
-			[]line{twice[0], twice[1], twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, nil},
+			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, nil},
 		"fenced, it died too late": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
-			[]line{twice[0], twice[1], twice[3]}, map[int]life{1: {gone: 600 * ms}}, nil,
+			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 600 * ms}}}, nil,
 			func(v *verdict) int { return v.overlaps }},
 		"fenced, it never ended": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
 			[]line{twice[0], twice[1], twice[3]}, nil, nil, func(v *verdict) int { return v.overlaps }},
 		"fenced, the first was frozen": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
-			map[int]life{1: {frozen: []span{{100 * ms, 990 * ms}}}}, nil, nil},
+			lifetimes{1: {{frozen: []span{{100 * ms, 990 * ms}}}}}, nil, nil},
 		"fenced, it went on for long after": {fleet.Fenced, fleet.TaskCompleted, result(2, 2), twice,
-			map[int]life{1: {frozen: []span{{100 * ms, 600 * ms}}}}, nil, func(v *verdict) int { return v.overlaps }},
+			lifetimes{1: {{frozen: []span{{100 * ms, 600 * ms}}}}}, nil, func(v *verdict) int { return v.overlaps }},
 		"two results": {fleet.Idempotent, fleet.TaskCompleted, result(2, 2),
 			[]line{begin(1, 1, 0), end(1, 1, 10, "done"), begin(2, 2, 20), end(2, 2, 30, "done"), accepted(1, 1),
 				accepted(2, 2)}, nil, nil,
@@ -98,16 +98,18 @@ func TestOraclesSeeWhatMustNotHappen(t *testing.T) {
 		"a process of the first attempt lives on": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
 			[]line{twice[0], leaf(lineLeafBegin, 1, 10, 5), twice[1],
 				leaf(lineLeafBegin, 2, 20, 505), leaf(lineLeaf, 1, 10, 525),
-				twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, func(v *verdict) int { return v.overlaps }},
+				twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, func(v *verdict) int { return v.overlaps }},
 		"the first attempt's process ended before": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
 			[]line{twice[0], leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25), twice[1],
-				leaf(lineLeafBegin, 2, 20, 505), twice[3]}, map[int]life{1: {gone: 400 * ms}}, nil, nil},
+				leaf(lineLeafBegin, 2, 20, 505), twice[3]}, lifetimes{1: {{gone: 400 * ms}}}, nil, nil},
+		"the first attempt's pid is used again": {fleet.Fenced, fleet.TaskCompleted, result(2, 2),
+			[]line{twice[0], twice[1], twice[3]}, lifetimes{1: {{gone: 400 * ms}, {gone: int64(time.Hour)}}}, nil, nil},
 		"a process outlives its attempt": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
 			append([]line{leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeaf, 1, 10, 25)}, once...), nil, nil,
 			func(v *verdict) int { return v.overlaps }},
 		"processes of at_most_once work in two attempts": {fleet.AtMostOnce, fleet.TaskReview, nil,
 			[]line{begin(1, 1, 0), leaf(lineLeafBegin, 1, 10, 5), leaf(lineLeafBegin, 2, 20, 9)},
-			map[int]life{1: {gone: 7}}, nil,
+			lifetimes{1: {{gone: 7}}}, nil,
 			func(v *verdict) int { return v.doubleBegins }},
 		"two leaders": {fleet.Idempotent, fleet.TaskCompleted, result(1, 1),
 			append(once, lead(lineLead, "a", 1, 5, 0), lead(lineLead, "b", 2, 6, 100),

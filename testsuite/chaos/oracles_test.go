@@ -63,6 +63,20 @@ type life struct {
 	frozen []span
 }
 
+// lifetimes are those of the processes with a pid, the earliest first: a long run uses pids again.
+type lifetimes map[int][]life
+
+// of is the life of the process that began an attempt, which it may have done a moment after it was killed. One that
+// the driver does not know lives.
+func (l lifetimes) of(a ran) (last life) {
+	for _, last = range l[a.pid] {
+		if last.gone == 0 || last.gone+int64(time.Second) >= a.begin {
+			break
+		}
+	}
+	return last
+}
+
 // evidence is everything that the oracles compare.
 type evidence struct {
 	jobs   []*job
@@ -73,7 +87,7 @@ type evidence struct {
 	instances []*job
 	acked     map[string]int64 // when hubs acknowledged that elements of arrays completed
 	lines     []line
-	lives     map[int]life
+	lives     lifetimes
 	fell      []string // epochs that fell, as the watcher saw
 	drains    []drained
 
@@ -159,7 +173,7 @@ func (v *verdict) judgeEnd(j *job) {
 }
 
 // judgeBegins is I2 and the half of I3 about fenced work.
-func (v *verdict) judgeBegins(j *job, attempts []ran, lives map[int]life) {
+func (v *verdict) judgeBegins(j *job, attempts []ran, lives lifetimes) {
 	if j.safety == fleet.AtMostOnce && len(attempts) > 1 {
 		v.blame(&v.doubleBegins, "at_most_once task %s began %d times: %s", j.id, len(attempts), told(attempts))
 	}
@@ -177,7 +191,7 @@ func (v *verdict) judgeBegins(j *job, attempts []ran, lives map[int]life) {
 	}
 	for i, first := range attempts {
 		for _, second := range attempts[i+1:] {
-			for _, s := range runningSpans(first, lives[first.pid]) {
+			for _, s := range runningSpans(first, lives.of(first)) {
 				if second.begin >= s.to || (second.end != 0 && second.end <= s.from) {
 					continue
 				}
@@ -275,7 +289,7 @@ func unpinned(attempts []ran, jobs []*job) []ran {
 }
 
 // judgeLeaders is the other half of I3: leaderships do not overlap, and work begins under ever newer ones.
-func (v *verdict) judgeLeaders(attempts []ran, lines []line, lives map[int]life) {
+func (v *verdict) judgeLeaders(attempts []ran, lines []line, lives lifetimes) {
 	var last int64
 	for _, a := range attempts {
 		var lead int64
@@ -308,7 +322,7 @@ func (v *verdict) judgeLeaders(attempts []ran, lines []line, lives map[int]life)
 	slices.SortFunc(leads, func(a, b ran) int { return cmp.Compare(a.begin, b.begin) })
 	for i, first := range leads {
 		for _, second := range leads[i+1:] {
-			for _, s := range runningSpans(first, lives[first.pid]) {
+			for _, s := range runningSpans(first, lives.of(first)) {
 				if second.begin < s.to && (second.end == 0 || second.end > s.from) && first.pid != second.pid &&
 					!s.thawed {
 					v.blame(&v.leaderOverlaps, "%s (leadership %d) and %s (leadership %d) led at once, for %.0f ms",

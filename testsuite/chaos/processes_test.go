@@ -238,7 +238,7 @@ type installation struct {
 	agentEnv     []string
 
 	mu        sync.Mutex
-	processes map[int]*process // agents' processes by pid
+	processes map[int][]*process // agents' processes by pid, the earliest first
 }
 
 // options of an installation.
@@ -254,7 +254,7 @@ type installOptions struct {
 func install(t testing.TB, o installOptions) *installation {
 	t.Helper()
 	in := &installation{dir: t.TempDir(), timing: o.timing, client: &http.Client{Timeout: 8 * time.Second}, net: o.net,
-		processes: map[int]*process{}, agentEnv: o.env}
+		processes: map[int][]*process{}, agentEnv: o.env}
 	if o.secured {
 		in.client.Transport = bearer{adminToken}
 		in.agentEnv = append(slices.Clone(o.env), "MAINSTAY_JOIN_TOKEN="+joinToken)
@@ -354,7 +354,7 @@ func (m *member) up(t testing.TB) *process {
 	p := startProcess(t, m.id, m.in.dir, append([]string{agentEnv + "=" + string(spec)}, m.in.agentEnv...), space,
 		m.in.programAgent, "-test.run=^$")
 	m.in.mu.Lock()
-	m.in.processes[p.pid] = p
+	m.in.processes[p.pid] = append(m.in.processes[p.pid], p)
 	m.in.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -283,7 +283,7 @@ func (r *jobRun) wants() runStatus {
 
 // judgeRun is I13: a step begins after what it needs, with what that wrote; no step begins again whose end was
 // acknowledged; the run ends as its steps say. What holds of any task holds of those of its steps.
-func (v *verdict) judgeRun(r *jobRun, byTask map[string][]ran, lines []line, lives map[int]life) {
+func (v *verdict) judgeRun(r *jobRun, byTask map[string][]ran, lines []line, lives lifetimes) {
 	tasks := r.tasks()
 	for _, j := range tasks {
 		attempts := byTask[j.id]

@@ -193,9 +193,9 @@ func (in *installation) instancesOf(all []*served, lines []line) (tasks []*job) 
 }
 
 // running are the attempts of the job that ran at a time.
-func (s *served) running(attempts []ran, lives map[int]life, at int64) (now []ran) {
+func (s *served) running(attempts []ran, lives lifetimes, at int64) (now []ran) {
 	for _, a := range attempts {
-		if s.owns(a.task) && slices.ContainsFunc(runningSpans(a, lives[a.pid]), func(r runs) bool {
+		if s.owns(a.task) && slices.ContainsFunc(runningSpans(a, lives.of(a)), func(r runs) bool {
 			return r.from <= at && at < r.to
 		}) {
 			now = append(now, a)
@@ -227,7 +227,7 @@ func (s *served) wrong(now []ran) string {
 
 // judgeServed is I15: exactly the instances that were asked for run at the end, all with the last version; until then
 // never more for long, of a system job never two on an agent, and of fenced instances never two of one task.
-func (v *verdict) judgeServed(s *served, attempts []ran, lives map[int]life) {
+func (v *verdict) judgeServed(s *served, attempts []ran, lives lifetimes) {
 	for _, problem := range s.problems {
 		v.blame(&v.serviceFaults, "%s", problem)
 	}
@@ -241,7 +241,7 @@ func (v *verdict) judgeServed(s *served, attempts []ran, lives map[int]life) {
 		v.instances++
 		byTask[a.task] = append(byTask[a.task], a)
 		byAgent[a.agent] = append(byAgent[a.agent], a)
-		for _, r := range runningSpans(a, lives[a.pid]) {
+		for _, r := range runningSpans(a, lives.of(a)) {
 			changes = append(changes, change{r.from, 1}, change{r.to, -1})
 		}
 	}
@@ -315,13 +315,13 @@ func TestOraclesSeeWhatServicesMustNotDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		of     served
 		lines  [][]line
-		lives  map[int]life
+		lives  lifetimes
 		blamed bool
 	}{
 		"a rollout": {service, [][]line{attempt("s~~0.1", "a", 1, 1, 1, 12), attempt("s~~0.2", "b", 2, 2, 10, 210)},
 			nil, false},
 		"none runs":        {service, [][]line{attempt("s~~0.1", "a", 1, 2, 1, 12)}, nil, true},
-		"its agent died":   {service, [][]line{attempt("s~~0.1", "a", 1, 2, 1, 0)}, map[int]life{1: {gone: 9}}, true},
+		"its agent died":   {service, [][]line{attempt("s~~0.1", "a", 1, 2, 1, 0)}, lifetimes{1: {{gone: 9}}}, true},
 		"the old version":  {service, [][]line{attempt("s~~0.1", "a", 1, 1, 1, 210)}, nil, true},
 		"two at the end":   {service, [][]line{attempt("s~~0.1", "a", 1, 2, 1, 210), attempt("s~~0.2", "b", 2, 2, 10, 210)}, nil, true},
 		"three for a time": {service, [][]line{attempt("s~~0.1", "a", 1, 2, 1, 210), attempt("s~~0.2", "b", 2, 2, 10, 30), attempt("s~~0.3", "b", 2, 2, 11, 31)}, nil, false},
@@ -333,7 +333,7 @@ func TestOraclesSeeWhatServicesMustNotDo(t *testing.T) {
 			attempt("s~~b.3", "b", 2, 1, 10, 210)}, nil, true},
 		"it died before the other began": {system, [][]line{attempt("s~~a.1", "a", 1, 1, 1, 0),
 			attempt("s~~a.2", "a", 3, 1, 11, 210), attempt("s~~b.3", "b", 2, 1, 10, 210)},
-			map[int]life{1: {gone: 9 * s}}, false},
+			lifetimes{1: {{gone: 9 * s}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
