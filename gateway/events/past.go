@@ -146,8 +146,8 @@ func (f *Feed) pastOfTasks(ctx context.Context, since time.Time, tenant string) 
 }
 
 const (
-	// maxMarked is how many tasks the histories are read of, for what visibility has forgotten: of markedPage in one turn
-	// of the client, historiesAtOnce side by side. While the store reads them, others wait.
+	// maxMarked is how many tasks the histories are read of, for what visibility has forgotten: of markedPage in one
+	// turn of the client, historiesAtOnce side by side. While the store reads them, others wait.
 	maxMarked       = 200
 	markedPage      = 50
 	historiesAtOnce = 4

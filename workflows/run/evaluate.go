@@ -107,8 +107,8 @@ func (r *run) plainStep(
 }
 
 const (
-	// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code runs
-	// in the workflow, which may take a second for all that it does at once.
+	// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code
+	// runs in the workflow, which may take a second for all that it does at once.
 	plainFilled = 512 << 10
 	// onceFilled is that bound in histories from before plainFilled, for each step.
 	onceFilled = 16 << 20
