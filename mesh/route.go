@@ -152,7 +152,11 @@ type Usage struct {
 	USD float64 `json:"usd,omitempty"`
 }
 
-// Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar.
+// mostTaken bounds what a call may say that it took, so that sums of calls stay numbers.
+const mostTaken = 1 << 40
+
+// Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar, 1<<40 of each at
+// most.
 //
 //workflowcheck:ignore
 func Taken(result json.RawMessage) (tokens, microUSD int) {
@@ -160,6 +164,7 @@ func Taken(result json.RawMessage) (tokens, microUSD int) {
 		Invocation Usage `json:"invocation"`
 	}
 	_ = json.Unmarshal(result, &r) // a result that says nothing of tokens counts none
-	tokens = max(0, r.Invocation.InputTokens) + max(0, r.Invocation.OutputTokens)
-	return tokens, max(0, int(math.Round(r.Invocation.USD*1e6))) // whole, so that sums are exact
+	counted := func(n int) int { return min(max(0, n), mostTaken) }
+	tokens = counted(counted(r.Invocation.InputTokens) + counted(r.Invocation.OutputTokens))
+	return tokens, int(math.Round(min(max(0, r.Invocation.USD*1e6), mostTaken))) // whole, so that sums are exact
 }

@@ -100,7 +100,10 @@ func TestReroute(t *testing.T) {
 		[]time.Duration{mesh.RouteWait(spec, 0), mesh.RouteWait(spec, 2), mesh.RouteWait(spec, 99)})
 	require.Zero(t, mesh.RouteWait(&fleet.TaskSpec{Routes: []fleet.Route{a}}, 0), "there is no other")
 	for result, want := range map[string][2]int{`{"invocation":{"input_tokens":9,"output_tokens":3}}`: {12, 0}, `[1]`: {},
-		`{"invocation":{"input_tokens":9,"usd":0.000125}}`: {9, 125}} {
+		`{"invocation":{"input_tokens":9,"usd":0.000125}}`: {9, 125},
+		`{"invocation":{"input_tokens":9223372036854775807,"output_tokens":9223372036854775807,"usd":1e300}}`: {
+			1 << 40, 1 << 40},
+		`{"invocation":{"input_tokens":-1,"usd":-1}}`: {}} {
 		tokens, microUSD := mesh.Taken(json.RawMessage(result))
 		require.Equal(t, want, [2]int{tokens, microUSD}, result)
 	}
