@@ -19,6 +19,8 @@ const (
 	maxKey   = 1000
 	// maxField bounds the names of fields in bytes; what is deeper has the name of what it is in. Every value has one.
 	maxField = 256
+	// maxProblems bounds what is reported of one document, and looked for: a hint compares a key with all known ones.
+	maxProblems = 100
 )
 
 // below is the name of a field in another.
@@ -44,7 +46,12 @@ type inspection struct {
 	problems []Problem
 }
 
+func (in *inspection) full() bool { return len(in.problems) >= maxProblems }
+
 func (in *inspection) report(n *yaml.Node, field, format string, args ...any) {
+	if in.full() {
+		return
+	}
 	in.problems = append(in.problems, Problem{File: in.file, Line: n.Line, Column: n.Column, Field: field,
 		What: fmt.Sprintf(format, args...)})
 }
@@ -157,6 +164,9 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 		keyType, known := types[key.Value]
 		if known {
 			in.value(at, value, keyType)
+			return
+		}
+		if in.full() {
 			return
 		}
 		explanation := ""
