@@ -25,7 +25,7 @@ const (
 // attempts. A new InstanceID under the same AgentID fences the older process.
 type Register struct {
 	AgentID      string `json:"agent_id" doc:"Lower-case slug, unique in the namespace."`
-	InstanceID   string `json:"instance_id" minLength:"8" maxLength:"64" doc:"Random, new for each process."`
+	InstanceID   string `json:"instance_id" minLength:"8" maxLength:"64" pattern:"^[0-9A-Za-z._:-]+$" doc:"Random, new for each process."`
 	Registration int64  `json:"registration,omitempty" minimum:"1" doc:"Counts the registrations that this process sends, from 1. One that arrives after a later one is refused."`
 	Cluster      string `json:"cluster"`
 	fleet.AgentProfile

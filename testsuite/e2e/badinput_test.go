@@ -71,6 +71,8 @@ func TestBadRequestsAreExplained(t *testing.T) {
 		"unknown path":             {"GET", "/api/v1/" + secret, "", 404, protocol.CodeNotFound},
 		"wrong method": {"PUT", tasks, with(`,"payload":"` + secret + `"`), 405,
 			protocol.CodeMethodNotAllowed},
+		"an instance id of four bytes a character": {"POST", register,
+			agent("a-1", strings.Repeat("\U00020000", 8)+secret, cluster, ""), 422, invalid},
 		"join unknown cluster": {"POST", register, agent("a-"+secret, "12345678", secret, ""), 404,
 			protocol.CodeUnknownCluster},
 		"agent id that is no id": {"POST", register, agent("A "+secret, "12345678", cluster, ""), 422, invalid},
