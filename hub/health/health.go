@@ -16,6 +16,8 @@ import (
 // A cluster is notified of a new level once it has lasted, of a worse one soon, of a better one later, so that brief
 // changes write nothing.
 const (
+	// maxWhy bounds the reason that a cluster keeps of each agent, in bytes.
+	maxWhy      = 256
 	WorseAfter  = 2 * time.Second
 	BetterAfter = 15 * time.Second
 )
@@ -91,7 +93,8 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 	m.log.Info("An agent's health changed", zap.String("agent", a.ID), zap.String("from", string(r.notified)),
 		zap.String("to", string(health.Level)), zap.Float64("score", health.Score), zap.String("why", health.Why))
 	r.notified, r.turnedAt = health.Level, time.Time{}
-	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: health.Why, Since: now.UTC()}
+	return &fleet.MemberHealth{Level: health.Level, Score: health.Score, Why: fleet.Shorten(health.Why, maxWhy),
+		Since: now.UTC()}
 }
 
 // Read rates the agents of a cluster that have a session here.
