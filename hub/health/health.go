@@ -16,11 +16,12 @@ import (
 // A cluster is notified of a new level once it has lasted, of a worse one soon, of a better one later, so that brief
 // changes write nothing.
 const (
-	// maxWhy bounds the reason that a cluster keeps of each agent, in bytes.
-	maxWhy      = 256
 	WorseAfter  = 2 * time.Second
 	BetterAfter = 15 * time.Second
 )
+
+// maxWhy bounds the reason that a cluster keeps of each agent, in bytes.
+const maxWhy = 256
 
 // Agent has the hub's facts about an agent with a session.
 type Agent struct {
