@@ -48,7 +48,7 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	server := everyRoute(t, httpapi.Options{})
 	routes := server.Routes()
 	require.Greater(t, len(routes), 50)
-	documented := map[string]bool{}
+	documented, wide := map[string]bool{}, []string{}
 	for _, r := range routes {
 		require.True(t, r.Policy.Declared(), "%s %s has no policy: nobody could use it while security is on", r.Method,
 			r.Path)
@@ -57,6 +57,9 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 		}
 		if r.Operation != "" {
 			documented[r.Operation] = true
+		}
+		if r.Wide {
+			wide = append(wide, r.Operation)
 		}
 	}
 	for path, item := range server.API().OpenAPI().Paths {
@@ -68,6 +71,9 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 			}
 		}
 	}
+	require.ElementsMatch(t, []string{"get-overview", "list-agents", "list-members", "list-clusters", "list-services",
+		"list-job-instances", "get-queue", "get-cluster-queue", "get-cluster-load", "get-cluster-health",
+		"get-cluster-sync", "get-agent-health"}, wide, "what counts as several requests, by docs/SECURITY.md")
 }
 
 // who are the identities that come to every route.

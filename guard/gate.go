@@ -26,6 +26,8 @@ const (
 	DefaultBurst = 1000
 	// bodyPart is how much of a body, in bytes, counts as one more request.
 	bodyPart = 256 << 10
+	// wideCounts is for how many requests one counts that asks many clusters, hubs or queues.
+	wideCounts = 5
 	// failedRate and failedBurst bound what one address may try without proving who it is.
 	failedRate  = 20.0
 	failedBurst = 200
@@ -242,7 +244,7 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 	case route.Policy.IsJoin() && id.Joins:
 		wait = g.joining.Take(string(id.Kind)+" "+id.ID, 1, g.now())
 	case id.Known():
-		wait = g.callers.Take(string(id.Kind)+" "+id.ID, 1+int(bodySize(r, route)/bodyPart), g.now())
+		wait = g.callers.Take(string(id.Kind)+" "+id.ID, countsAs(r, route), g.now())
 	case probes[route.Path]:
 	case route.Policy.IsOpen() && !mutates(r.Method):
 		wait = g.visitors.Take(connlimit.AddressKey(httpapi.ClientOf(r).Address), 1, g.now())
@@ -253,6 +255,14 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 		return tooMany(wait)
 	}
 	return nil
+}
+
+// countsAs is for how many requests of its token one counts.
+func countsAs(r *http.Request, route httpapi.Route) int {
+	if route.Wide {
+		return wideCounts
+	}
+	return 1 + int(bodySize(r, route)/bodyPart)
 }
 
 func tooMany(wait time.Duration) error {

@@ -51,6 +51,23 @@ func TestEachClientHasItsOwnBudget(t *testing.T) {
 	require.Equal(t, protocol.CodeRateLimited, code("", access.Open), "what is open to everybody costs something too")
 }
 
+// What asks many clusters, hubs or queues counts as several requests.
+func TestWideRequestsCountAsSeveral(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	token, _ := s.add(1, access.Record{Kind: access.APIToken, Role: access.Viewer})
+	g := s.gate(Options{Rate: 1, Burst: 2*wideCounts + 1})
+	admit := func(wide bool) error {
+		_, _, err := g.Admit(request(http.MethodGet, token), httpapi.Route{Policy: access.View, Wide: wide}, nil)
+		return err
+	}
+	require.NoError(t, admit(true))
+	require.NoError(t, admit(true))
+	require.Error(t, admit(true))
+	require.NoError(t, admit(false))
+	require.Error(t, admit(false))
+}
+
 func TestRetryAfterSaysWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	s := newShelf()

@@ -32,9 +32,17 @@ type Route struct {
 	MaxBody int64
 	// Held says that its answers have no end.
 	Held bool
+	// Wide says that it asks many clusters, hubs or queues for one answer; see Wide.
+	Wide bool
 }
 
-const policyKey = "mainstay.policy"
+const policyKey, wideKey = "mainstay.policy", "mainstay.wide"
+
+// Wide marks an operation that asks many clusters, hubs or queues for one answer: it counts as several requests.
+func Wide(op huma.Operation) huma.Operation {
+	op.Metadata = map[string]any{wideKey: true}
+	return op
+}
 
 // Register adds an operation that policy guards. Use it, not huma.Register: an operation without a policy lets nobody
 // in while security is on, and fails the tests.
@@ -154,7 +162,9 @@ type notingAdapter struct {
 func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
 	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
-	taken := Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID, Held: streaming(op)}
+	wide, _ := op.Metadata[wideKey].(bool)
+	taken := Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID, Held: streaming(op),
+		Wide: wide}
 	if op.RequestBody != nil {
 		taken.MaxBody = bodyLimit(op)
 	}

@@ -104,21 +104,21 @@ type getAgentInput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View, rest.Op(
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op(
 		"Agents",
 		"list-agents",
 		"GET ",
 		"List agents",
 		"Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. "+
 			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
-	), h.listAgents)
+	)), h.listAgents)
 	rest.Serve(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}", "Get an agent", ""), h.agent)
 	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusNoContent, rest.Op("Agents", "forget-agent",
 		"DELETE /{id}", "Forget a lost agent",
 		"It is no member any more; should it come back, it joins anew. Answers 409 conflict while it is connected.")),
 		h.forget)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
-		"List a cluster's members", ""), h.listMembers)
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
+		"List a cluster's members", "")), h.listMembers)
 	rest.Serve(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
 		"Prove that an agent has ended",
 		"For when it is certain that its process and all that it started has ended, as when its machine is switched off. Nothing waits "+
@@ -312,13 +312,13 @@ func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMemb
 }
 
 func (h *Handlers) registerHealth(routes huma.API) {
-	rest.Serve(routes, access.View, rest.Op(
+	rest.Serve(routes, access.View, httpapi.Wide(rest.Op(
 		"Agents",
 		"get-agent-health",
 		"GET /{id}/health",
 		"Get an agent's health, with what it is made of",
 		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
-	),
+	)),
 		func(ctx context.Context, in *rest.AgentInput) (api.AgentHealth, error) {
 			view, live, err := h.ClusterOfAgent(ctx, in.ID)
 			if err != nil {
@@ -330,8 +330,8 @@ func (h *Handlers) registerHealth(routes huma.API) {
 			}
 			return agents[0], nil
 		})
-	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-health", "GET /clusters/{id}/health",
-		"Get the health of a cluster's agents", ""),
+	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-health", "GET /clusters/{id}/health",
+		"Get the health of a cluster's agents", "")),
 		func(ctx context.Context, in *rest.ClusterInput) (api.ClusterHealth, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {

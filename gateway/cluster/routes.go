@@ -84,8 +84,8 @@ func (h *Handlers) Register(routes huma.API) {
 			now := time.Now()
 			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
 		})
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-clusters", "GET /clusters",
-		"List clusters", ""), h.listClusters)
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "list-clusters", "GET /clusters",
+		"List clusters", "")), h.listClusters)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster", "GET /clusters/{id}", "Get a cluster", ""),
 		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
 			view, err := h.View(ctx, in.ID)

@@ -34,8 +34,8 @@ type restartInput struct {
 }
 
 func (h *Handlers) registerInstances(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), op("list-job-instances", "GET /jobs/{name}/instances",
-		"List the instances of a job", "Of a service, system or sysbatch job."),
+	httpapi.Register(routes, access.View.Scoped(), httpapi.Wide(op("list-job-instances", "GET /jobs/{name}/instances",
+		"List the instances of a job", "Of a service, system or sysbatch job.")),
 		func(ctx context.Context, in *NameInput) (*rest.Output[api.JobInstances], error) {
 			return rest.Reply(h.instances(ctx, in.Name))
 		})

@@ -19,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -66,13 +67,13 @@ type fleetProblem diagnosis.Problem
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	rest.Serve(routes, access.View, rest.Op(
+	rest.Serve(routes, access.View, httpapi.Wide(rest.Op(
 		"Clusters",
 		"get-overview",
 		"GET /overview",
 		"Show whether anything is wrong, where, and since when",
 		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
-	), h.overview)
+	)), h.overview)
 }
 
 // overview reads the whole fleet at a glance.

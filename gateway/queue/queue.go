@@ -42,16 +42,16 @@ type lanesOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster-queue", "GET /clusters/{id}/queue",
-		"Show what waits in a cluster's lanes", description),
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-queue", "GET /clusters/{id}/queue",
+		"Show what waits in a cluster's lanes", description)),
 		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 			return h.queue(ctx, in.ID, &in.QueuePageInput)
 		})
-	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
+	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
 		"Show how a cluster's work is spread over its agents",
-		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count."), h.load)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-queue", "GET /queue",
-		"Show what waits in the lanes of all clusters", description),
+		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count.")), h.load)
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-queue", "GET /queue",
+		"Show what waits in the lanes of all clusters", description)),
 		func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
 }
 

@@ -56,9 +56,9 @@ type listOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "list-services", "GET /services",
+	httpapi.Register(routes, access.View.Scoped(), httpapi.Wide(rest.Op("Services", "list-services", "GET /services",
 		"List services",
-		"Those that have an instance now."), h.list)
+		"Those that have an instance now.")), h.list)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "get-service", "GET /services/{name}",
 		"Find the instances of a service",
 		"Only those that are healthy, unless health=any. A service without such an instance has an empty list. "+

@@ -38,9 +38,9 @@ func (h *Handlers) Register(routes huma.API) {
 		"Make the states of a cluster's members the same",
 		"For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. "+
 			"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."), h.syncCluster)
-	rest.Serve(routes, access.View, rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
+	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
 		"Compare the states of a cluster's members",
-		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities."), h.clusterSync)
+		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities.")), h.clusterSync)
 }
 
 func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (newest fleet.SyncReport, err error) {
