@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -93,6 +94,10 @@ func (b *Bulk) Validate() error {
 	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() &&
 		!b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
 		return wrongField("filter.submitted_before", "must be after submitted_after")
+	}
+	if err := cmp.Or(ValidateTime("filter.submitted_after", b.Filter.SubmittedAfter),
+		ValidateTime("filter.submitted_before", b.Filter.SubmittedBefore)); err != nil {
+		return err
 	}
 	if err := ValidateLabels(b.Filter.Labels); err != nil {
 		return &FieldError{"filter.labels", errors.New("must be names and values that a task's labels can have")}

@@ -115,6 +115,8 @@ func TestBulkValidate(t *testing.T) {
 		"unknown decision": {fleet.Bulk{Action: fleet.BulkReview, Filter: render, Decision: "explode"},
 			"decision"},
 		"priority out of range": {fleet.Bulk{Action: fleet.BulkPriority, Filter: render, Priority: 6}, "priority"},
+		"a year that JSON cannot hold": {fleet.Bulk{Action: fleet.BulkCancel, Filter: fleet.TaskFilter{
+			SubmittedAfter: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 14*3600))}}, "filter.submitted_after"},
 		"label without a name": {fleet.Bulk{Action: fleet.BulkCancel,
 			Filter: fleet.TaskFilter{Labels: map[string]string{"": "x"}}}, "filter.labels"},
 	} {

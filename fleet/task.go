@@ -330,7 +330,7 @@ func ValidateStartAt(at, now time.Time) error {
 	if at.After(now.AddDate(1, 0, 0)) {
 		return errors.New("start_at must be at most 1 year ahead")
 	}
-	return nil
+	return ValidateTime("start_at", at)
 }
 
 // StartsAt states in words when a task begins that must wait for its time.

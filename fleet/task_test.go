@@ -46,7 +46,7 @@ func TestValidateStartAt(t *testing.T) {
 	now := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 	for at, valid := range map[time.Time]bool{
 		{}: true, now.Add(-1000 * time.Hour): true, now.Add(time.Second): true, now.AddDate(1, 0, 0): true,
-		now.AddDate(1, 0, 0).Add(time.Second): false,
+		now.AddDate(1, 0, 0).Add(time.Second): false, time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 14*3600)): false,
 	} {
 		require.Equal(t, valid, ValidateStartAt(at, now) == nil, at)
 	}
