@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
@@ -130,6 +131,8 @@ type Plane struct {
 
 // Start starts the parts and serves. What it has started when it fails, it stops. It owns the listener.
 func Start(ctx context.Context, o Options) (_ *Plane, err error) {
+	// In a control group with a memory limit, garbage goes before the kernel ends the process.
+	_, _ = memlimit.Set()
 	requests, cutShort := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Plane{cutShort: cutShort, served: make(chan error, 1)}
 	defer func() {

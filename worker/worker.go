@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
@@ -36,7 +37,7 @@ type Options struct {
 	WorkflowPollers int
 	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process.
 	// A task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read
-	// back from its history. 0 means 1000.
+	// back from its history. 0 means 1000, or fewer where the machine or its control group has less than 16 GiB.
 	WorkflowCache int
 	// AssignmentTypes are the types of events from outside whose data is a task. nil means activities.AssignmentTypes.
 	AssignmentTypes []string
@@ -75,10 +76,29 @@ func NewMetrics(r prometheus.Registerer) Metrics {
 		HubsLost: activities.NewHubsLost(r)}
 }
 
+const (
+	// mostCached and leastCached bound the workflows that are kept in memory between their events.
+	mostCached, leastCached = 1000, 100
+	// memoryOfCached is how much memory of the machine, in bytes, allows one of them. One whose task has a payload of
+	// 1 MiB keeps it twice, and as much is garbage at times: so they take a quarter at worst.
+	memoryOfCached = 16 << 20
+)
+
+// cacheFor is how many workflows are kept with so much memory, in bytes; 0: it is not known.
+func cacheFor(memory uint64) int {
+	if memory == 0 {
+		return mostCached
+	}
+	return int(min(max(memory/memoryOfCached, leastCached), mostCached))
+}
+
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
 func Start(c client.Client, o Options) (stop func(), err error) {
 	o.WorkflowPollers = cmp.Or(o.WorkflowPollers, 8)
-	o.WorkflowCache = cmp.Or(o.WorkflowCache, 1000)
+	if o.WorkflowCache == 0 {
+		memory, _ := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+		o.WorkflowCache = cacheFor(memory)
+	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
