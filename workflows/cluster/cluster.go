@@ -16,6 +16,10 @@ import (
 // replay after a worker restart stays quick.
 const longHistory = 1500
 
+// largeHistory is the size of the history, in bytes, at which a Cluster continues as new although its hubs lack the newest
+// directive. Each answer to a join has a directive, which may have many kilobytes.
+const largeHistory = 10 << 20
+
 // Workflow lives until the cluster is deleted.
 func Workflow(ctx workflow.Context, in contract.ClusterInput) error {
 	r, err := newRun(ctx, in)
@@ -126,7 +130,7 @@ func (r *run) loop(ctx workflow.Context) error {
 			r.events.record(ctx)
 		}
 		switch {
-		case r.hubs.behind():
+		case r.hubs.behind() && !r.leavesTelling(ctx):
 			r.hubs.follow(ctx)
 		case len(r.failovers.queue) > 0:
 			r.failovers.start(ctx)
@@ -136,10 +140,12 @@ func (r *run) loop(ctx workflow.Context) error {
 			return nil
 		case r.longEnough(ctx) && r.idle(ctx):
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, contract.ClusterInput{
-				Config:    r.state.Config,
-				State:     &r.state,
-				CreatedAt: r.created,
-				Events:    &r.events.kept,
+				Config:     r.state.Config,
+				State:      &r.state,
+				CreatedAt:  r.created,
+				Events:     &r.events.kept,
+				Sent:       r.hubs.sent,
+				FormerHubs: r.hubs.former,
 			})
 		default:
 			r.scaling.decide(ctx)
@@ -181,7 +187,16 @@ func (r *run) idle(ctx workflow.Context) bool {
 
 func (r *run) longEnough(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory ||
+		info.GetCurrentHistorySize() > largeHistory
+}
+
+// leavesTelling reports whether the next run tells the hubs what they lack: while agents join without end, there is
+// always something, and Temporal terminates a workflow whose history has 50 MiB.
+func (r *run) leavesTelling(ctx workflow.Context) bool {
+	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory && r.idle(ctx) && !r.deleted && ctx.Err() == nil &&
+		len(r.failovers.queue) == 0 && len(r.hubs.release) == 0 &&
+		workflow.GetVersion(ctx, "leave-telling-to-the-next-run", workflow.DefaultVersion, 1) == 1
 }
 
 // alarm is the one timer of the loop. It stays when something else ends a wait, so that only a new time costs history.

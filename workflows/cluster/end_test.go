@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -174,4 +175,37 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 			check(t, continuedInput(t, next).State)
 		})
 	}
+}
+
+// While agents join without end, the hubs always lack something. A run with a large history leaves that to the next one.
+func TestClusterGoesOnThoughHubsAreNeverUpToDate(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
+	takeOver := func(run *clusterRun, hub string, n int) {
+		join := joins(hub, "a")
+		join.Joins[0].Instance = fmt.Sprint("a-", n)
+		run.update(contract.JoinUpdate.Name, join)
+	}
+	for n := range 100 {
+		run.at(time.Second+time.Duration(n)*300*time.Millisecond, func() { takeOver(run, fmt.Sprint("h", n%2), n) })
+	}
+	run.at(10*time.Second, func() { run.SetCurrentHistorySize(11 << 20) })
+	run.start(fleet.ClusterConfig{})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+	input := continuedInput(t, next)
+	require.Less(t, input.State.LastEpoch, int64(50), "it did not wait for the last")
+	require.Less(t, input.Sent, input.State.Version)
+	require.NotEmpty(t, input.FormerHubs)
+
+	again := newCluster(t)
+	again.at(2*time.Second, func() {
+		told := again.directives()
+		require.Len(t, told, 2, "the hub with the agent, and the one that had it")
+		require.Equal(t, input.State.Version, told[0].Version)
+		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	again.ExecuteWorkflow(contract.ClusterWorkflow, input)
+	require.NoError(t, again.GetWorkflowError())
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -33,9 +34,10 @@ type hubs struct {
 	release  []contract.ReleaseBrakeRequest
 }
 
-func (h *hubs) open(workflow.Context, contract.ClusterInput) {
+func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
 	h.content = content(h.run.rules())
-	h.sent, h.followed = h.run.state.Version, h.run.state.Version
+	h.sent = cmp.Or(in.Sent, h.run.state.Version)
+	h.followed, h.former = h.sent, in.FormerHubs
 }
 
 // directive returns the present directive. Its version grows whenever its content has changed.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -55,8 +56,9 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 			continue
 		}
 		joined := r.state.Join(j, req.Hub, now)
-		if joined.ReplacedHub != "" {
-			r.hubs.former = append(r.hubs.former, joined.ReplacedHub)
+		if hub := joined.ReplacedHub; hub != "" && (!slices.Contains(r.hubs.former, hub) ||
+			workflow.GetVersion(ctx, "former-hubs-once", workflow.DefaultVersion, 1) == workflow.DefaultVersion) {
+			r.hubs.former = append(r.hubs.former, hub)
 		}
 		if joined.Refuted != "" {
 			r.events.publish(now, fleet.EventProofRefuted, fleet.EventData{AgentID: j.AgentID, Epoch: joined.Epoch,
