@@ -117,6 +117,32 @@ func TestChildrenOfWhatIsKnownBeforehandAreRevoked(t *testing.T) {
 	}
 }
 
+// A spawner's token is not kept, and the sessions that were opened with it can be ended all the same.
+func TestSessionsOfASpawnersTokenEnd(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	cluster := f.withCluster(fleet.ClusterConfig{Name: "build"})
+	f.withCluster(fleet.ClusterConfig{Name: "other"})
+	f.withAccess()
+	cluster.query = func() (any, error) {
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "build"},
+			Members: []fleet.Member{{AgentID: "rogue", JoinToken: "0000000000ee"}}}}, nil
+	}
+	var asked []contract.RevokeJoinTokenRequest
+	cluster.update = func(_ string, arg any) (any, error) {
+		asked = append(asked, arg.(contract.RevokeJoinTokenRequest))
+		return contract.RevokedJoinToken{Agents: []string{"rogue"}}, nil
+	}
+	h := serve(t, f)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/0000000000ee", ""), http.StatusNotFound, protocol.CodeUnknownToken)
+	problem(t, do(h, http.MethodDelete, tokensPath+"/0000000000ff?end_sessions=true", ""), http.StatusNotFound,
+		protocol.CodeUnknownToken)
+	revoked := answer[api.RevokedToken](t, do(h, http.MethodDelete, tokensPath+"/0000000000ee?end_sessions=true", ""),
+		http.StatusOK)
+	require.Equal(t, []string{"rogue"}, revoked.EndedSessions)
+	require.Equal(t, []contract.RevokeJoinTokenRequest{{ID: "0000000000ee", EndSessions: true}}, asked)
+}
+
 func TestTheFirstTokenStartsTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	f := newFake()

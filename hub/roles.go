@@ -116,6 +116,13 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 		h.states.Changed()
 	}
 	h.directives[d.Cluster] = d
+	if !slices.Equal(d.Tenants, known.Tenants) { // what is parked is asked again whether it may begin here
+		for _, l := range h.lanes {
+			if cluster, _, _ := contract.LaneOfQueue(l.name); cluster == d.Cluster {
+				l.returnParkedLocked("who may use the cluster has changed")
+			}
+		}
+	}
 	if d.AgentLanes > 0 && h.ownLanes.open[d.Cluster].behind(&d) {
 		h.ownLanes.soon.Send()
 	}

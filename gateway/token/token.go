@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -193,6 +194,9 @@ func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.R
 	if in.Children { // it may be gone, or one that is known beforehand, and its children are kept
 		going = append(going, access.Descendants(records, in.ID)...)
 	}
+	if len(going) == 0 && in.EndSessions {
+		return h.endSessionsOf(ctx, in.ID)
+	}
 	if len(going) == 0 {
 		return revoked, rest.Unknown(protocol.CodeUnknownToken)
 	}
@@ -218,6 +222,29 @@ func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.R
 		return slices.ContainsFunc(going, func(g access.Record) bool { return g.ID == c.ID })
 	})
 	return revoked, h.revokeJoinTokens(ctx, late, in.EndSessions, &revoked)
+}
+
+// endSessionsOf ends the sessions that agents opened with a token that is not kept, as a spawner's, and has their
+// clusters refuse it.
+func (h *Handlers) endSessionsOf(ctx context.Context, id string) (api.RevokedToken, error) {
+	revoked := api.RevokedToken{ID: id}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	views, _, err := h.Views(ctx, "")
+	if err != nil {
+		return revoked, err
+	}
+	var of []access.Record
+	for i := range views {
+		if slices.ContainsFunc(views[i].Members, func(m fleet.Member) bool { return m.JoinToken == id }) {
+			of = append(of, access.Record{ID: id, Kind: access.JoinToken, Cluster: views[i].Config.Name})
+		}
+	}
+	if len(of) == 0 {
+		return revoked, rest.Unknown(protocol.CodeUnknownToken)
+	}
+	err = h.revokeJoinTokens(ctx, of, true, &revoked)
+	return revoked, err
 }
 
 // revokeJoinTokens has the clusters of the join tokens refuse them, and adds the agents whose sessions end.

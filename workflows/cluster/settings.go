@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -62,11 +63,15 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	r, next := s.run, withDefaults(ctx, request.ClusterConfig)
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
-	former := r.state.Config.Scaling.Spawn
+	former, tenants := r.state.Config.Scaling.Spawn, r.state.Config.Tenants
 	r.state.Reconfigure(next)
 	r.state.RollOut(former, workflow.Now(ctx))
 	r.scaling.look = true
 	r.note(ctx)
+	if !slices.Equal(tenants, next.Tenants) &&
+		workflow.GetVersion(ctx, "tenants-are-told", workflow.DefaultVersion, 1) == 1 {
+		r.hubs.awaitFollowed(ctx, "who may use the cluster")
+	}
 	return r.view(), nil
 }
 
