@@ -144,7 +144,7 @@ func (r *run) loop(ctx workflow.Context) error {
 				State:      &r.state,
 				CreatedAt:  r.created,
 				Events:     &r.events.kept,
-				Sent:       r.hubs.sent,
+				Sent:       r.hubs.unsent(),
 				FormerHubs: r.hubs.former,
 			})
 		default:

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -207,5 +208,50 @@ func TestClusterGoesOnThoughHubsAreNeverUpToDate(t *testing.T) {
 		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	again.ExecuteWorkflow(contract.ClusterWorkflow, input)
+	require.NoError(t, again.GetWorkflowError())
+}
+
+// A hub that misses a directive, as while it is too busy, is sent it again, by the next run too.
+func TestHubsAreToldAgainWhatTheyMissed(t *testing.T) {
+	t.Parallel()
+	away := func(run *clusterRun, until int) *int {
+		times := new(int)
+		run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).Return(
+			func(context.Context, contract.Directive) error {
+				if *times++; *times <= until {
+					return errors.New("too busy")
+				}
+				return nil
+			})
+		return times
+	}
+	run := newCluster(t)
+	times := away(run, 6) // it is tried three times at once
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "x"}) })
+	run.at(time.Minute, func() {
+		require.Equal(t, 7, *times, "sent, again, and again")
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+
+	run = newCluster(t)
+	away(run, 99)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "x"}) })
+	run.at(20*time.Second, func() {
+		run.SetCurrentHistoryLength(10_000)
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
+	})
+	run.start(fleet.ClusterConfig{})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+	again := newCluster(t)
+	again.at(2*time.Second, func() {
+		require.Len(t, again.directives(), 1)
+		again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
 }

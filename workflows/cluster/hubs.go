@@ -16,10 +16,13 @@ import (
 )
 
 const (
-	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join.
+	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join, or when
+	// it is sent again.
 	directTimeout = 10 * time.Second
 	// followTimeout bounds how long an update waits until the hubs have applied the directive.
 	followTimeout = 2 * time.Second
+	// directAgain is when a hub that missed the directive is sent it again.
+	directAgain = 15 * time.Second
 )
 
 // hubs keeps the cluster's hubs at the newest directive.
@@ -32,6 +35,9 @@ type hubs struct {
 	telling  int      // goroutines that send to former hubs
 	former   []string // hubs with sessions of replaced processes, perhaps without members now
 	release  []contract.ReleaseBrakeRequest
+	missed   []string  // hubs that did not take the newest directive
+	again    time.Time // when they are sent it again; zero: never
+	due      bool      // it is time
 }
 
 func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
@@ -91,14 +97,33 @@ func (r *run) rules() contract.Directive {
 	}
 }
 
+func (h *hubs) settle(ctx workflow.Context) {
+	h.due = !h.again.IsZero() && !workflow.Now(ctx).Before(h.again)
+}
+
+func (h *hubs) wake() (time.Time, string) { return h.again, "tell hubs what they missed" }
+
 // behind reports whether the hubs lack the newest directive, or a release of the brake.
-func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 }
+func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 || h.due }
+
+// unsent is the version from which the next run tells the hubs: it does so at once if some missed the newest.
+func (h *hubs) unsent() int64 {
+	if len(h.missed) > 0 {
+		return -1
+	}
+	return h.sent
+}
 
 // follow sends the directive to every hub with members, and to hubs with sessions of replaced processes; or else it
 // sends a release of the brake.
 func (h *hubs) follow(ctx workflow.Context) {
 	directive := h.directive()
 	to := h.run.state.Hubs()
+	if directive.Version == h.sent && h.due {
+		to = slices.DeleteFunc(to, func(hub string) bool { return !slices.Contains(h.missed, hub) })
+		h.tell(ctx, to, directive)
+		return
+	}
 	if directive.Version == h.sent {
 		request := h.release[0]
 		h.release = h.release[1:]
@@ -116,8 +141,20 @@ func (h *hubs) follow(ctx workflow.Context) {
 			h.telling--
 		})
 	}
-	onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive)
+	h.tell(ctx, to, directive)
 	h.followed = directive.Version
+}
+
+// tell sends hubs the newest directive, and notes those that are to be sent it again.
+func (h *hubs) tell(ctx workflow.Context, to []string, directive contract.Directive) {
+	h.missed, h.again, h.due = onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive), time.Time{}, false
+	if len(h.missed) > 0 &&
+		workflow.GetVersion(ctx, "tell-hubs-again", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		h.missed = nil
+	}
+	if len(h.missed) > 0 {
+		h.again = workflow.Now(ctx).Add(directAgain)
+	}
 }
 
 // awaitFollowed returns when the hubs have applied the present state, so that nothing begins against it afterwards. It
@@ -128,9 +165,10 @@ func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 		func() bool { return h.followed >= version })
 }
 
+// onEachHub has hubs do something side by side, and returns those that did not.
 func onEachHub[In any](
 	ctx workflow.Context, hubs []string, activity contract.Activity[In, contract.None], summary string, argument In,
-) {
+) (missed []string) {
 	var futures []contract.Future[contract.None]
 	for _, hub := range hubs {
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -141,12 +179,13 @@ func onEachHub[In any](
 		})
 		futures = append(futures, activity.Execute(hubCtx, argument))
 	}
-	for _, f := range futures {
+	for i, f := range futures {
 		if _, err := f.Get(ctx); err != nil {
-			workflow.GetLogger(ctx).Warn("A change did not reach a hub; it gets the directive at its next join",
-				"error", err)
+			missed = append(missed, hubs[i])
+			workflow.GetLogger(ctx).Warn("A change did not reach a hub", "hub", hubs[i], "error", err)
 		}
 	}
+	return missed
 }
 
 // fences names the agents whose id a newer process took; hubs end their older sessions.
