@@ -368,7 +368,7 @@ func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 		"security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv,
 	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(httpapi.ForwardedFor) != "" || r.Header.Get("Forwarded") != "" {
+		if protocol.Forwarded(r) {
 			proxied.ServeHTTP(w, r)
 			return
 		}

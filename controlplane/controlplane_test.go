@@ -36,24 +36,25 @@ func TestGuardBrowsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, host, origin string
 		status               int
-		proxied              bool
+		proxied              string
 	}{
-		"a program":        {"POST", "127.0.0.1:8080", "", 204, false},
-		"by name":          {"POST", "localhost:8080", "", 204, false},
-		"IPv6":             {"GET", "[::1]:8080", "", 204, false},
-		"own page":         {"POST", "127.0.0.1:8080", "http://127.0.0.1:8080", 204, false},
-		"foreign page":     {"POST", "127.0.0.1:8080", "http://evil.example", 403, false},
-		"opaque page":      {"POST", "127.0.0.1:8080", "null", 403, false},
-		"rebound name":     {"GET", "evil.example:8080", "", 403, false},
-		"rebound own page": {"POST", "evil.example:8080", "http://evil.example:8080", 403, false},
-		"by a proxy":       {"GET", "127.0.0.1:8080", "", 403, true},
+		"a program":        {"POST", "127.0.0.1:8080", "", 204, ""},
+		"by name":          {"POST", "localhost:8080", "", 204, ""},
+		"IPv6":             {"GET", "[::1]:8080", "", 204, ""},
+		"own page":         {"POST", "127.0.0.1:8080", "http://127.0.0.1:8080", 204, ""},
+		"foreign page":     {"POST", "127.0.0.1:8080", "http://evil.example", 403, ""},
+		"opaque page":      {"POST", "127.0.0.1:8080", "null", 403, ""},
+		"rebound name":     {"GET", "evil.example:8080", "", 403, ""},
+		"rebound own page": {"POST", "evil.example:8080", "http://evil.example:8080", 403, ""},
+		"by a proxy":       {"GET", "127.0.0.1:8080", "", 403, "X-Forwarded-For"},
+		"by another proxy": {"GET", "127.0.0.1:8080", "", 403, "Via"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := httptest.NewRequestWithContext(t.Context(), c.method, "/api/v1/agents/tasks", nil)
 			r.Host = c.host
-			if c.proxied {
-				r.Header.Set("X-Forwarded-For", "192.0.2.1")
+			if c.proxied != "" {
+				r.Header.Set(c.proxied, "192.0.2.1")
 			}
 			if c.origin != "" {
 				r.Header.Set("Origin", c.origin)

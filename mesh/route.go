@@ -155,8 +155,8 @@ type Usage struct {
 // mostTaken bounds what a call may say that it took, so that sums of calls stay numbers.
 const mostTaken = 1 << 40
 
-// Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar, 1<<40 of each at
-// most.
+// Taken is what a call took, by the result of its task: tokens, in and out, and millionths of a dollar; of each at most
+// mostTaken.
 //
 //workflowcheck:ignore
 func Taken(result json.RawMessage) (tokens, microUSD int) {

@@ -20,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
 )
 
 const (
@@ -116,8 +117,14 @@ func handler(as func(token string) *client.Client, server func(*client.Client) *
 	served := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server { return server(caller(r)) },
 		&sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody})
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := caller(r).Once().Session(r.Context()); err != nil {
+		session, err := caller(r).Once().Session(r.Context())
+		if err != nil {
 			refuse(w, err)
+			return
+		}
+		if !session.Security && protocol.Forwarded(r) { // as the REST API, which does not see that it came by a proxy
+			http.Error(w, "security is off, and this came by a proxy, behind which others may be: set MAINSTAY_ADMIN_TOKEN "+
+				"at the control plane", http.StatusForbidden)
 			return
 		}
 		served.ServeHTTP(w, r)

@@ -178,6 +178,34 @@ func TestStrangersLearnNothingOverHTTP(t *testing.T) {
 	}
 }
 
+// While security is off everybody may do everything, so nobody may come by a proxy.
+func TestProxiesAreRefusedWhileSecurityIsOff(t *testing.T) {
+	t.Parallel()
+	for security, want := range map[bool]int{true: http.StatusOK, false: http.StatusForbidden} {
+		api := &fakeAPI{Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]any{"security": security, "kind": "token", "role": "viewer"})
+		}))}
+		t.Cleanup(api.Close)
+		server := overHTTP(t, api)
+		for _, header := range []string{"X-Forwarded-For", "Via", "X-Real-Ip", ""} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
+				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+			require.NoError(t, err)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			status := http.StatusOK
+			if header != "" {
+				r.Header.Set(header, "192.0.2.1")
+				status = want
+			}
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			_ = answer.Body.Close()
+			require.Equal(t, status, answer.StatusCode, "%q, security %t", header, security)
+		}
+	}
+}
+
 func TestEachHTTPRequestBringsItsToken(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)

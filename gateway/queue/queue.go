@@ -42,8 +42,8 @@ type lanesOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-queue", "GET /clusters/{id}/queue",
-		"Show what waits in a cluster's lanes", description)),
+	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-queue",
+		"GET /clusters/{id}/queue", "Show what waits in a cluster's lanes", description)),
 		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
 			return h.queue(ctx, in.ID, &in.QueuePageInput)
 		})

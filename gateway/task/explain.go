@@ -109,6 +109,9 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
 	held map[string][]fleet.HeldTask,
 ) string {
+	if !c.Config.IsFor(t.Tenant) { // how such a cluster stands is not for its tenant to know
+		return "its cluster is for others now: it fails as soon as an agent of the cluster is asked"
+	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities,

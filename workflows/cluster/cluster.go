@@ -16,8 +16,8 @@ import (
 // replay after a worker restart stays quick.
 const longHistory = 1500
 
-// largeHistory is the size of the history, in bytes, at which a Cluster continues as new although its hubs lack the newest
-// directive. Each answer to a join has a directive, which may have many kilobytes.
+// largeHistory is the size of the history, in bytes, at which a Cluster continues as new although its hubs lack the
+// newest directive. Each answer to a join has a directive, which may have many kilobytes.
 const largeHistory = 10 << 20
 
 // Workflow lives until the cluster is deleted.
@@ -194,8 +194,8 @@ func (r *run) longEnough(ctx workflow.Context) bool {
 // leavesTelling reports whether the next run tells the hubs what they lack: while agents join without end, there is
 // always something, and Temporal terminates a workflow whose history has 50 MiB.
 func (r *run) leavesTelling(ctx workflow.Context) bool {
-	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory && r.idle(ctx) && !r.deleted && ctx.Err() == nil &&
-		len(r.failovers.queue) == 0 && len(r.hubs.release) == 0 &&
+	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory && r.idle(ctx) && !r.deleted &&
+		ctx.Err() == nil && len(r.failovers.queue) == 0 && len(r.hubs.release) == 0 &&
 		workflow.GetVersion(ctx, "leave-telling-to-the-next-run", workflow.DefaultVersion, 1) == 1
 }
 

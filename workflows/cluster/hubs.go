@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join, or when
-	// it is sent again.
+	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join, or
+	// when it is sent again.
 	directTimeout = 10 * time.Second
 	// followTimeout bounds how long an update waits until the hubs have applied the directive.
 	followTimeout = 2 * time.Second

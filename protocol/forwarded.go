@@ -1,0 +1,12 @@
+package protocol
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Forwarded reports whether a request tells that it came by a proxy. One that came by a proxy may not.
+func Forwarded(r *http.Request) bool {
+	return slices.ContainsFunc([]string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded",
+		"X-Real-IP", "Via"}, func(name string) bool { return r.Header.Get(name) != "" })
+}
