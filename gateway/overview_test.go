@@ -3,9 +3,12 @@ package gateway_test
 import (
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 
@@ -46,6 +49,29 @@ func TestOverview(t *testing.T) {
 	require.Equal(t, "web", kinds[diagnosis.KindAgents])
 	require.Equal(t, diagnosis.SeverityCritical, got.Problems[0].Severity)
 	require.WithinDuration(t, time.Now(), got.At, time.Minute)
+}
+
+// However many ask at once, the fleet is read once for them.
+func TestOverviewsAreShared(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	view, asked := e.query, atomic.Int64{}
+	e.query = func() (any, error) {
+		asked.Add(1)
+		<-time.After(50 * time.Millisecond)
+		return view()
+	}
+	h := serve(t, f)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			got := answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+			assert.Len(t, got.Clusters, 1)
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, asked.Load(), int64(4), "one for the first, one for those who asked meanwhile")
 }
 
 // A run or an array that waits for a person is a problem of its cluster, since it was blocked.

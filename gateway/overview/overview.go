@@ -39,6 +39,7 @@ type Handlers struct {
 	Every time.Duration
 
 	services askedServices
+	shared   sharedOverview
 }
 
 // Shown is how clusters are shown: one that answered, and one of which only the settings are known.
@@ -76,8 +77,45 @@ func (h *Handlers) Register(routes huma.API) {
 	)), h.overview)
 }
 
-// overview reads the whole fleet at a glance.
+const (
+	// overviewRest is how many times as long as reading an overview took the reading rests, and longestRest the longest.
+	overviewRest = 3
+	longestRest  = 5 * time.Second
+)
+
+// sharedOverview is the newest overview.
+type sharedOverview struct {
+	mu    sync.Mutex
+	began time.Time // when it was read
+	rests time.Time // until when the next is not read
+	shown api.Overview
+	err   error
+}
+
+// overview is the whole fleet at a glance. However many ask, it is read for a quarter of the time, for all who had asked
+// before.
 func (h *Handlers) overview(ctx context.Context, _ *struct{}) (api.Overview, error) {
+	s, asked := &h.shared, time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.began.After(asked) {
+		return s.shown, s.err
+	}
+	select {
+	case <-time.After(time.Until(s.rests)):
+	case <-ctx.Done():
+		return api.Overview{}, ctx.Err()
+	}
+	s.began = time.Now()
+	s.shown, s.err = h.read(context.WithoutCancel(ctx)) // others want it too
+	s.rests = time.Now().Add(min(overviewRest*time.Since(s.began), longestRest))
+	return s.shown, s.err
+}
+
+// read reads the overview.
+func (h *Handlers) read(ctx context.Context) (api.Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
 	listed, err := h.ListClusters(ctx)
 	if err != nil {
 		return api.Overview{}, err
