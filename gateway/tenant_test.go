@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -270,4 +271,23 @@ func TestClusterIsOnlyForItsTenants(t *testing.T) {
 		require.Equal(t, do("beta", http.MethodPost, path, strings.ReplaceAll(body, "own", "none")).Body.String(),
 			others.Body.String(), "as a cluster that does not exist")
 	}
+}
+
+// A lane of an agent that there is not stays in Temporal's memory for minutes.
+func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"}, fleet.Member{AgentID: "here", Status: fleet.AgentOnline})
+	_, send := tenants(t, f)
+	submit := func(tenant, agent string) *httptest.ResponseRecorder {
+		return send(tenant, http.MethodPost, "/api/v1/agents/tasks",
+			`{"type":"x","cluster":"default","agent":"`+agent+`"}`)
+	}
+	for n := range 256 {
+		require.Equal(t, http.StatusAccepted, submit("acme", fmt.Sprint("ghost-", n)).Code)
+	}
+	problem(t, submit("acme", "one-more"), http.StatusConflict, protocol.CodeConflict)
+	require.Equal(t, http.StatusAccepted, submit("acme", "ghost-7").Code, "its lane is there")
+	require.Equal(t, http.StatusAccepted, submit("acme", "here").Code)
+	require.Equal(t, http.StatusAccepted, submit("beta", "one-more").Code)
 }

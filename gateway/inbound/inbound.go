@@ -154,6 +154,11 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 		}
 		return &rest.StatusOutput[any]{Status: status, Body: one}, err
 	}
+	done, err := h.BatchTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	answer := api.InboundBatch{Events: make([]api.InboundItem, len(events))}
 	parallel.Each(len(events), rest.FanOut, func(i int) {
 		one, err := h.take(ctx, &events[i])

@@ -63,8 +63,14 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
-// OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened.
+// OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
+// many agents that there are not.
 func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
+	if spec.Agent != "" {
+		if err := c.admitPin(ctx, spec.Cluster, spec.Agent, spec.Tenant); err != nil {
+			return err
+		}
+	}
 	if !place.Opens() {
 		return nil
 	}

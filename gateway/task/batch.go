@@ -70,8 +70,15 @@ func (h *Handlers) registerBatch(routes huma.API) {
 			return nil, rest.Invalid("header.Idempotency-Key",
 				errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
 		}
+		limited, cancel := context.WithTimeout(ctx, batchWorkLimit)
+		defer cancel()
+		done, err := h.BatchTurn(limited)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 		out := &batchOutput{}
-		out.Body.Tasks = h.submitBatch(ctx, schema, in.Body)
+		out.Body.Tasks = h.submitBatch(limited, schema, in.Body)
 		unavailable := 0
 		for i := range out.Body.Tasks {
 			switch problem := out.Body.Tasks[i].Error; {
@@ -93,8 +100,6 @@ func (h *Handlers) registerBatch(routes huma.API) {
 
 // submitBatch submits the items side by side. Once Temporal is away it does not wait for it again for each item.
 func (h *Handlers) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []api.BatchItem {
-	ctx, cancel := context.WithTimeout(ctx, batchWorkLimit)
-	defer cancel()
 	answers := make([]api.BatchItem, len(items))
 	var away atomic.Bool
 	parallel.Each(len(items), rest.FanOut, func(i int) {

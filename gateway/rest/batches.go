@@ -1,0 +1,30 @@
+package rest
+
+import (
+	"context"
+	"time"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+)
+
+// BatchTurn waits until no other batch of the caller's tenant, or token, is taken, until done is called: a batch starts
+// many workflows side by side, and others wait for Temporal meanwhile. While security is off nobody waits.
+func (c *Core) BatchTurn(ctx context.Context) (done func(), err error) {
+	id := access.From(ctx)
+	if !id.Known() {
+		return func() {}, nil
+	}
+	key := "tenant " + id.Tenant
+	if id.Tenant == "" {
+		key = string(id.Kind) + " " + id.ID
+	}
+	kept, _ := c.batches.LoadOrStore(key, make(chan struct{}, 1))
+	own := kept.(chan struct{})
+	select {
+	case own <- struct{}{}:
+		return func() { <-own }, nil
+	case <-ctx.Done():
+		return nil, httpapi.RetryAfter(time.Second, "other batches of this tenant or token take long: send one after another")
+	}
+}
