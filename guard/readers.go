@@ -18,8 +18,9 @@ const (
 	longRead = time.Second
 	// shortRest is the longest rest between the reads of one request, so that it can end.
 	shortRest = 100 * time.Millisecond
-	// readWait is how long a request waits for its turn.
-	readWait = 3 * time.Second
+	// readWait is how long a request waits for its turn: longer than the longest rest, so that one who reads alone is
+	// never refused.
+	readWait = 10 * time.Second
 )
 
 // readers have the lists of one tenant, or of one token without a tenant, read one after another, with rests.

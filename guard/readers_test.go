@@ -31,7 +31,7 @@ func TestListsOfOneReaderRest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, began := newReaders(), time.Now()
 				var reading, reads, refused atomic.Int64
-				for range 60 {
+				for range 100 {
 					go func() {
 						for time.Since(began) < time.Minute {
 							done, err := r.of("acme", "token")(t.Context())
@@ -112,6 +112,20 @@ func TestARequestReadsToItsEnd(t *testing.T) {
 		done, err := r.of("acme", "a")(t.Context())
 		require.NoError(t, err)
 		done()
+	})
+}
+
+// One who reads one list after another, each of which takes long, waits for each, and is never refused.
+func TestWhoReadsAloneIsNeverRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReaders()
+		for range 10 {
+			done, err := r.of("acme", "a")(t.Context())
+			require.NoError(t, err)
+			<-time.After(800 * time.Millisecond)
+			done()
+		}
 	})
 }
 

@@ -78,7 +78,8 @@ func (h *Handlers) Register(routes huma.API) {
 }
 
 const (
-	// overviewRest is how many times as long as reading an overview took the reading rests, and longestRest the longest.
+	// overviewRest is how many times as long as reading an overview took the reading rests, and longestRest the
+	// longest.
 	overviewRest = 3
 	longestRest  = 5 * time.Second
 )
@@ -92,8 +93,8 @@ type sharedOverview struct {
 	err   error
 }
 
-// overview is the whole fleet at a glance. However many ask, it is read for a quarter of the time, for all who had asked
-// before.
+// overview is the whole fleet at a glance. However many ask, it is read for a quarter of the time, for all who had
+// asked before.
 func (h *Handlers) overview(ctx context.Context, _ *struct{}) (api.Overview, error) {
 	s, asked := &h.shared, time.Now()
 	s.mu.Lock()
