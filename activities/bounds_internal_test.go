@@ -34,6 +34,15 @@ func TestWhatExpressionsGiveIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(text), 100_000)
 
+	for key, kept := range map[string]bool{"x": true, strings.Repeat("x", 256): true, strings.Repeat("<", 200): false} {
+		of := contract.EvaluateInput{Run: "r", Plan: in.Plan, Key: "inputs.k"}
+		of.Inputs, err = json.Marshal(map[string]string{"k": key})
+		require.NoError(t, err)
+		answer, err := evaluator.Evaluate(t.Context(), of)
+		require.NoError(t, err)
+		require.Equal(t, kept, answer.Key == key, "JSON has 6 bytes for each of %q", key[:1])
+	}
+
 	in.Key, in.Begin = "", []string{"each"}
 	in.Plan.Steps = []job.PlannedStep{{ID: "each", Step: job.Step{ForEach: &job.ForEach{Count: 100},
 		Task: &fleet.TaskSpec{Type: "cell"}}}}

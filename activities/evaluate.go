@@ -66,7 +66,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		if err != nil {
 			return answer, temporal.NewNonRetryableApplicationError("concurrency.key: "+err.Error(), "Expression", nil)
 		}
-		if answer.Key = key; len(key) > maxKey { // its job keeps it for each run
+		if answer.Key = key; len(key) > maxKey || fleet.JSONSize(key) > 2*maxKey { // its job keeps it for each run
 			sum := sha256.Sum256([]byte(key))
 			answer.Key = "sha256:" + hex.EncodeToString(sum[:])
 		}
