@@ -41,9 +41,8 @@ func (c *Core) admitPin(ctx context.Context, cluster, agent, tenant string) erro
 	known, now := p.members[cluster], time.Now()
 	p.mu.Unlock()
 	if !now.Before(known.until) {
-		known = membership{agents: map[string]struct{}{}, until: now.Add(membersKnown)}
 		view, err := c.View(ctx, cluster)
-		known.unknown = err != nil
+		known = membership{agents: map[string]struct{}{}, unknown: err != nil, until: time.Now().Add(membersKnown)}
 		for i := range view.Members {
 			known.agents[view.Members[i].AgentID] = struct{}{}
 		}
