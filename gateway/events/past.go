@@ -158,31 +158,40 @@ var errTooManyMarked = errors.New("too many tasks were marked")
 // earlierMarks are the reviews, dead letters and decisions since a time. Visibility has only the last of each task; the
 // histories have them all.
 func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string) (marks []told, err error) {
-	var page []byte
-	for range maxMarked / markedPage {
-		var found []told
-		var failed error
-		found, page, failed = f.pageOfMarks(ctx, since, tenant, page)
-		if marks, err = append(marks, found...), errors.Join(err, failed); len(page) == 0 {
-			return marks, err
+	read := 0
+	for look := new(markedLook(since).of(tenant)); look != nil; look = look.before {
+		for page, more := []byte(nil), true; more; more = len(page) > 0 {
+			var found []told
+			var tasks int
+			var failed error
+			found, tasks, page, failed = f.pageOfMarks(ctx, look.query, since, page, maxMarked-read)
+			read += tasks
+			marks, err = append(marks, found...), errors.Join(err, failed)
+			if errors.Is(err, errTooManyMarked) {
+				return marks, err
+			}
 		}
 	}
-	return marks, errors.Join(err, errTooManyMarked)
+	return marks, err
 }
 
+// pageOfMarks reads a page of tasks, and the marks of each; left is for how many at most.
 func (f *Feed) pageOfMarks(
-	ctx context.Context, since time.Time, tenant string, page []byte,
-) (marks []told, next []byte, err error) {
+	ctx context.Context, query string, since time.Time, page []byte, left int,
+) (marks []told, read int, next []byte, err error) {
 	done, err := httpapi.Turn(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	tasks, next, err := f.store.Tasks().Page(ctx, markedLook(since).of(tenant).query, markedPage, page)
+	tasks, next, err := f.store.Tasks().Page(ctx, query, markedPage, page)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
+	}
+	if len(tasks) > left {
+		return nil, 0, nil, errTooManyMarked
 	}
 	found, errs := make([][]told, len(tasks)), make([]error, len(tasks))
 	parallel.Each(len(tasks), historiesAtOnce, func(i int) {
@@ -207,7 +216,7 @@ func (f *Feed) pageOfMarks(
 				Event: fleet.Event{Type: fleet.TaskEvent(status), Time: m.At.UTC(), EventData: data}})
 		}
 	})
-	return slices.Concat(found...), next, errors.Join(errs...)
+	return slices.Concat(found...), len(tasks), next, errors.Join(errs...)
 }
 
 // positionSince is for whoever wants what happened from a time on.

@@ -40,8 +40,9 @@ const (
 
 // taskLook is one way of looking for changes of tasks: a visibility query whose answer is sorted by time, newest first.
 type taskLook struct {
-	query string
-	at    func(*workflowpb.WorkflowExecutionInfo) time.Time // zero: not sorted, all is wanted
+	query  string
+	at     func(*workflowpb.WorkflowExecutionInfo) time.Time // nil: all that the query finds is wanted
+	before *taskLook                                         // what goes on where this ends; nil: nothing
 }
 
 // statusLook finds tasks by their workflow's status, which visibility sorts by the end, or else by the start.
@@ -57,16 +58,41 @@ func statusLook(status enumspb.WorkflowExecutionStatus) taskLook {
 	return look
 }
 
-// markedLook finds tasks whose status attribute was set since a time.
+// markedLook finds tasks whose status attribute was set since a time: those of the last minute, then those of the two
+// minutes before, the four before these, and so on. A store sorts all that a query finds for each page.
 func markedLook(since time.Time) taskLook {
-	return taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + " AND " +
-		contract.AttrStatusAt.GetName() + " >= " + contract.Quoted(since.UTC().Format(time.RFC3339Nano))}
+	return markedBetween(since, time.Now(), time.Time{}, firstWindow)
+}
+
+// firstWindow is the time that the first query for marks is about.
+const firstWindow = time.Minute
+
+// markedBetween finds those that were set before to, if it is not zero, and since a time; the nearest to now first.
+func markedBetween(since, now, to time.Time, window time.Duration) taskLook {
+	from := now.Add(-window)
+	if from.Before(since) {
+		from = since
+	}
+	set := func(than string, at time.Time) string {
+		return " AND " + contract.AttrStatusAt.GetName() + than + contract.Quoted(at.UTC().Format(time.RFC3339Nano))
+	}
+	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + set(" >= ", from)}
+	if !to.IsZero() {
+		look.query += set(" < ", to)
+	}
+	if from.After(since) {
+		look.before = new(markedBetween(since, from, from, 2*window))
+	}
+	return look
 }
 
 // of finds only the tasks of a tenant, unless that is empty.
 func (l taskLook) of(tenant string) taskLook {
 	if tenant != "" {
 		l.query += " AND " + contract.Equals(contract.AttrTenant.GetName(), tenant)
+	}
+	if l.before != nil {
+		l.before = new(l.before.of(tenant))
 	}
 	return l
 }
@@ -172,16 +198,20 @@ func (f *Feed) lookForTasks(
 		if err != nil {
 			return nil, false, err
 		}
-		read += size
+		read += len(found)
 		for _, info := range found {
 			if look.at != nil && look.at(info).Before(since) {
 				return changes, false, nil
 			}
 			changes = append(changes, changesOf(info, since)...)
 		}
-		if page = next; len(page) == 0 {
+		if page = next; len(page) > 0 {
+			continue
+		}
+		if look.before == nil {
 			return changes, false, nil
 		}
+		look = *look.before
 	}
 	return changes, true, nil
 }
