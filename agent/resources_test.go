@@ -18,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/agent/agenttest"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 // smi puts a fake nvidia-smi before all else on PATH.
@@ -55,10 +56,8 @@ echo "1, GRID T4-2Q, [N/A]"`)
 
 func TestCommandGetsItsAllocation(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Row(1)
 	require.NoError(t, err)
-	port := free.Addr().(*net.TCPAddr).Port
-	require.NoError(t, free.Close())
 	dir := t.TempDir()
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, func(o *agent.Options) {

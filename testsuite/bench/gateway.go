@@ -23,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 // gatewayPlan is how to load both sides.
@@ -222,7 +223,7 @@ func bareGatewayCommand() *cobra.Command {
 
 // startBareGateway runs the bare handler in a process and returns a client of it.
 func (i *Installation) startBareGateway(ctx context.Context) (*client.Client, error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,6 +28,7 @@ import (
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/devserver"
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 const (
@@ -232,7 +232,7 @@ func (i *Installation) hubPID() int {
 // each time. Where nothing but Temporal was there before, its API is used from now on.
 func (i *Installation) startServe(ctx context.Context, roles string) error {
 	if i.hubURL == "" {
-		address, err := freeAddress()
+		address, err := freeport.Address()
 		if err != nil {
 			return err
 		}
@@ -260,16 +260,6 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		return err
 	}
 	return i.useAPI(i.hubURL)
-}
-
-// freeAddress is one on this machine that nothing listens on.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String(), nil
 }
 
 // awaitReady returns when the process of the hub says that it is ready.

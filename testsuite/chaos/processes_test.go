@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/testsuite/build"
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 // process is one process that the driver started.
@@ -272,7 +273,7 @@ func install(t testing.TB, o installOptions) *installation {
 	require.NoError(t, os.WriteFile(settings, fmt.Appendf(nil,
 		"hub:\n  heartbeat_interval: %s\n  warning_threshold: %s\n  failure_threshold: %s\n  disconnect_grace: %s\n",
 		o.timing.Heartbeat, o.timing.Warning, o.timing.Failure, o.timing.Grace), 0o600))
-	temporal, first, second := freePort(t), freePort(t), freePort(t)
+	temporal, first, second := freeAddress(t), freeAddress(t), freeAddress(t)
 	in.temporal = temporal
 	env := append([]string{"MAINSTAY_TOKEN_KEY=a key for chaos tests, not for people!", "TEMPORAL_ADDRESS=" + temporal},
 		o.env...)
@@ -300,11 +301,10 @@ func (in *installation) awaitReady(t testing.TB, i int) {
 		"%s does not come up; see its log in %s", in.planes[i].url, in.dir)
 }
 
-func freePort(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freeAddress(t testing.TB) string {
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 // member is one agent, over the processes that play it.

@@ -23,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -148,32 +149,11 @@ func checked(t *testing.T) (health func(path, more string) string, sick *atomic.
 	}, sick
 }
 
-// freePorts finds n ports in a row that nobody listens on, and returns the first.
+// freePorts is the first of n free ports in a row.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
-	var held []net.Listener
-	release := func() {
-		for _, l := range held {
-			_ = l.Close()
-		}
-		held = nil
-	}
-	defer release()
-	first := 0
-	for len(held) < n {
-		next := 0
-		if first > 0 {
-			next = first + len(held)
-		}
-		l, err := net.Listen("tcp", ":"+strconv.Itoa(next))
-		if err != nil {
-			release()
-			first = 0
-			continue
-		}
-		held = append(held, l)
-		first = held[0].Addr().(*net.TCPAddr).Port
-	}
+	first, err := freeport.Row(n)
+	require.NoError(t, err)
 	return first
 }
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/testsuite/freeport"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -105,10 +105,8 @@ func TestWhatFitsNowhereBeginsOnceAnAgentHasIt(t *testing.T) {
 // TestStaticPortIsHadOnceOnAHost has two agents of one host, which is the test's.
 func TestStaticPortIsHadOnceOnAHost(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Row(1)
 	require.NoError(t, err)
-	port := free.Addr().(*net.TCPAddr).Port
-	require.NoError(t, free.Close())
 	b := newBench(t, fleet.ClusterConfig{})
 	for _, prefix := range []string{"a", "b"} {
 		b.offering(t, plane.UniqueID(prefix), fleet.Inventory{})

@@ -8,10 +8,10 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 // Servers are those of a real Kubernetes on this machine, which has no node yet.
@@ -70,12 +72,9 @@ const testdata = "../kubernetes/testdata/"
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Row(1)
 	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
+	return strconv.Itoa(port)
 }
 
 // StartAPI starts the API's server anew.

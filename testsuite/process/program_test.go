@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
 // patience bounds every wait; a test that passes needs little of it.
@@ -130,10 +132,9 @@ func alive(pid int) bool {
 // freeAddress is one that nothing listens on.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return address
 }
 
 // busyAddress is one that the test listens on.
