@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +67,8 @@ type fakeTemporal struct {
 	updates    []string
 	signals    []fakeSignal
 	schedules  fakeSchedules
+	starting   atomic.Int32               // starts of workflows under way
+	mostStarts atomic.Int32               // the most at a time
 	backlogs   map[string]map[int32]int64 // waiting tasks by task queue and priority
 	pollers    map[string][]string        // identities by task queue
 }
@@ -81,8 +84,11 @@ func newFake() *fakeTemporal { return &fakeTemporal{executions: map[string]*exec
 func (f *fakeTemporal) ExecuteWorkflow(
 	_ context.Context, o client.StartWorkflowOptions, workflow any, args ...any,
 ) (client.WorkflowRun, error) {
+	starting := f.starting.Add(1)
+	defer f.starting.Add(-1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.mostStarts.Store(max(starting, f.mostStarts.Load()))
 	if f.fail != nil {
 		return nil, f.fail
 	}

@@ -32,13 +32,14 @@ type Route struct {
 	MaxBody int64
 	// Held says that its answers have no end.
 	Held bool
-	// Wide says that it asks many clusters, hubs or queues for one answer; see Wide.
+	// Wide says that its answer costs as much as several others; see Wide.
 	Wide bool
 }
 
 const policyKey, wideKey = "mainstay.policy", "mainstay.wide"
 
-// Wide marks an operation that asks many clusters, hubs or queues for one answer: it counts as several requests.
+// Wide marks an operation that counts as several requests: it asks many clusters, hubs or queues for one answer, or a
+// workflow of Temporal's own and then all that it has started.
 func Wide(op huma.Operation) huma.Operation {
 	op.Metadata = map[string]any{wideKey: true}
 	return op

@@ -352,8 +352,8 @@ func (h *Handlers) Register(routes huma.API) {
 	))), h.createSchedule)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
 		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)
-	rest.Serve(routes, access.View.Scoped(), rest.Op("Schedules", "get-schedule", "GET /schedules/{name}",
-		"Get a schedule", "With its next times, and what became of its newest tasks."),
+	rest.Serve(routes, access.View.Scoped(), httpapi.Wide(rest.Op("Schedules", "get-schedule", "GET /schedules/{name}",
+		"Get a schedule", "With its next times, and what became of its newest tasks.")),
 		func(ctx context.Context, in *scheduleInput) (api.Schedule, error) { return h.schedule(ctx, in.Name) })
 	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.Op("Schedules", "replace-schedule",
 		"PUT /schedules/{name}", "Replace a schedule", "The tasks that it has made go on as they are. Answers 409 conflict when the tenant's schedules would start more than 600 tasks and runs a minute together.")),

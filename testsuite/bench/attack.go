@@ -97,6 +97,8 @@ func attacks(task string) []attack {
 	}
 	poll := repeated(`{"sequence":1,"running":[`, "{},", 2_790_000, "{}]}") // just below what the routes take
 	batch := repeated("[", "{},", 11_180_000, "{}]")
+	valid := repeated("[", `{"type":"none","cluster":"default","expires_in":"5s"},`, 999,
+		`{"type":"none","cluster":"default","expires_in":"5s"}]`)
 	deep := repeated(`{"type":"none","cluster":"default","payload":`, "[", 9990, strings.Repeat("]", 9990)+"}")
 	sign := repeated(`{"token":"`, "x", 2_000_000, `"}`)
 	return []attack{
@@ -104,6 +106,8 @@ func attacks(task string) []attack {
 		{name: "sign-ins", method: http.MethodPost, path: "/api/v1/session", body: sign, atOnce: 10},
 		{name: "batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: access.Operator,
 			body: batch, atOnce: 4},
+		{name: "valid batches", method: http.MethodPost, path: "/api/v1/agents/tasks/batch", role: access.Operator,
+			body: valid, atOnce: 4, hold: true},
 		{name: "deep tasks", method: http.MethodPost, path: "/api/v1/agents/tasks", role: access.Operator, body: deep,
 			atOnce: 4},
 		{name: "registrations", method: http.MethodPost, path: "/api/v1/agents/register", role: access.Viewer,
