@@ -54,7 +54,8 @@ type AttemptEnd struct {
 	NotReceived bool
 	// Unhandled, after a return: no agent of that hub could run the task at all, busy or not.
 	Unhandled bool
-	// RetryAfter, after a return, is the time until any agent of that hub could take the task; 0: unknown.
+	// RetryAfter, after a return, is the time until any agent of that hub could take the task, or until the task's turn
+	// among many that none takes; 0: unknown.
 	RetryAfter Duration
 	// At is when the end is decided about, AgentID the agent that had the attempt. Only a recovery needs them.
 	At      time.Time
@@ -96,7 +97,7 @@ type Redelivery struct {
 	Wait   time.Duration
 	Why    string
 	Tally  Tally
-	// Unhandled: more than once no agent could run the task.
+	// Unhandled: no agent could run the task, more than once or as one of many.
 	Unhandled bool
 }
 
@@ -149,7 +150,7 @@ func afterReturn(taskID string, tally Tally, end AttemptEnd) Redelivery {
 	if wait := returnWait(taskID, tally.Returns, end); wait > 0 {
 		return Redelivery{Status: TaskRetryWait, Wait: wait, Tally: tally,
 			Why:       "no agent took the task: " + end.Reason,
-			Unhandled: end.Unhandled && tally.Returns >= unhandledNoted}
+			Unhandled: end.Unhandled && (tally.Returns >= unhandledNoted || end.RetryAfter > 0)}
 	}
 	return Redelivery{Status: TaskQueued, Tally: tally, Why: end.Reason}
 }
@@ -229,19 +230,20 @@ const (
 	// returns in a row, about two seconds: a restarting agent is back by then, and another hub may have an agent for
 	// the task
 	unhandledNoted = 3
+	// crowdLimit bounds the wait that a hub asks for.
+	crowdLimit = 10 * time.Minute
 )
 
 // returnWait is the wait after a delivery that no agent took. Where every able agent was busy, the first tasks go back
-// at once, later ones up to 5 s apart; where no agent was able, they are soon 30 s apart. With a known time, such as
-// the end of a rate limit, the wait lasts until then, but at most those 30 s.
+// at once, later ones up to 5 s apart; where no agent was able, they are soon 30 s apart. What the hub asks for, such
+// as to wait for the end of a rate limit or for the task's turn among many, is waited for, but at most ten minutes.
 func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
+	asked := min(end.RetryAfter.Std(), crowdLimit)
 	switch {
-	case end.RetryAfter > 0:
-		return min(end.RetryAfter.Std(), unhandledLimit)
 	case end.Unhandled:
-		return spaced(taskID, returns, 1, unhandledFirst, unhandledLimit)
-	case returns <= returnsFree:
-		return 0
+		return max(asked, spaced(taskID, returns, 1, unhandledFirst, unhandledLimit))
+	case asked > 0 || returns <= returnsFree:
+		return asked
 	}
 	return spaced(taskID, returns, returnsFree+1, returnFirst, returnLimit)
 }

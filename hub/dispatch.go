@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -248,6 +249,20 @@ func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool) {
 	h.fail(a, report)
 }
 
+// Each delivery that comes back costs Temporal several writes. So the more tasks of a tenant no agent takes, the more
+// rarely each of them is offered.
+const (
+	// offersPerCore is how many of them a hub has offered again in a second, for each of its cores, and offersAtOnce
+	// how many come back as if they were alone.
+	offersPerCore, offersAtOnce = 10, 100
+	// crowded is the least such wait that a task is told: others are spaced by how often they came back.
+	crowded = time.Second
+	// limitLooked is the longest wait for the end of a provider's limit: another agent may have come meanwhile.
+	limitLooked = 30 * time.Second
+)
+
+func offersPerSecond() int { return offersPerCore * runtime.GOMAXPROCS(0) }
+
 // giveBackUnplacedLocked returns a task that no agent of the lane took, with the reason and the earliest time to try
 // again.
 func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
@@ -257,6 +272,9 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 	report := a.report(h.id)
 	report.Outcome = fleet.AttemptReturned
 	report.Reason, report.Unhandled, report.RetryAfter = l.whyUnplacedLocked(&a.input, now)
+	if turn := h.offers.Spend(a.tenant, 1, now); turn > crowded {
+		report.RetryAfter = max(report.RetryAfter, fleet.Duration(turn))
+	}
 	h.fail(a, report)
 }
 
@@ -294,7 +312,7 @@ func (l *lane) whyUnplacedLocked(
 	if !first.IsZero() {
 		return fmt.Sprintf("provider %s limits the rate of every agent that can run it, the first until %s",
 				spec.Provider, first.UTC().Format(time.RFC3339)),
-			false, fleet.Duration(first.Sub(now))
+			false, fleet.Duration(min(first.Sub(now), limitLooked))
 	}
 	if len(in.Elements) > 0 {
 		return "no agent here that can run its elements takes them in bundles", true, 0

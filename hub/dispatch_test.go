@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestUnplacedSaysWhy(t *testing.T) {
 			"no agent here has a handler", true, 0},
 		"rate limited": {fleet.TaskSpec{Type: "render", Provider: "llm"},
 			"provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false,
-			90 * time.Second},
+			30 * time.Second},
 		"was rate limited": {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
 		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent here has a handler", true,
 			0},
@@ -77,6 +78,31 @@ func TestTaskThatNobodyHandlesComesBackRarely(t *testing.T) {
 		require.Equal(t, 1, b.open("lane/c"))
 		require.True(t, b.reported()[0].Unhandled)
 		require.False(t, b.reported()[0].Begun)
+	})
+}
+
+// TestManyTasksThatNobodyHandlesTakeTurns has more of one tenant than Temporal should be busy with.
+func TestManyTasksThatNobodyHandlesTakeTurns(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.register("a", 1, func(r *protocol.Register) { r.TaskTypes = []string{"other"} }).poll()
+		const many = 500
+		var id string
+		for n := range many {
+			id = fmt.Sprint("t", n)
+			b.queue("lane/c", task(id, func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
+			b.pass(0)
+		}
+		b.queue("lane/c", task("other", func(in *contract.RunTaskInput) { in.Spec.Tenant = "beta" }))
+		b.pass(0)
+		waits := map[string]time.Duration{}
+		for _, r := range b.reported() {
+			require.True(t, r.Unhandled)
+			waits[r.token] = r.RetryAfter.Std()
+		}
+		require.Zero(t, waits["t0/1"])
+		require.Zero(t, waits["other/1"], "another tenant's does not wait for them")
+		require.Equal(t, (many-offersAtOnce)*time.Second/time.Duration(offersPerSecond()),
+			waits[id+"/1"].Round(time.Millisecond))
 	})
 }
 

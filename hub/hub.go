@@ -119,13 +119,15 @@ type Hub struct {
 	registering map[string]int
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
-	awaited       map[attemptKey]*awaited     // without a session; their agents may bring them back
-	brakes        map[string]*brake           // by cluster
-	fresh         []*attempt                  // without a heartbeat yet, oldest first; some may have ended
-	ports         map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
-	instances     healthTeller
-	conns         map[net.Conn]*connection
-	stopping      bool
+	// offers spaces the tasks of each tenant that no agent takes.
+	offers    *ratelimit.Limiter
+	awaited   map[attemptKey]*awaited     // without a session; their agents may bring them back
+	brakes    map[string]*brake           // by cluster
+	fresh     []*attempt                  // without a heartbeat yet, oldest first; some may have ended
+	ports     map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
+	instances healthTeller
+	conns     map[net.Conn]*connection
+	stopping  bool
 
 	run    context.Context // ends when the hub stops; for work outside requests
 	cancel context.CancelFunc
@@ -163,6 +165,7 @@ func New(o Options) (*Hub, error) {
 		registering: map[string]int{},
 
 		registrations: ratelimit.New(registerRate, registerBurst),
+		offers:        ratelimit.New(float64(offersPerSecond()), offersAtOnce),
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
 		awaited:       map[attemptKey]*awaited{},

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -30,7 +31,7 @@ type joiner struct {
 	mu      sync.Mutex
 	waiting map[string][]*pendingJoin // by cluster
 	active  map[string]bool
-	waking  map[string]bool // clusters whose tasks are offered again soon
+	waking  map[string]bool // clusters whose tasks are offered again; true: once more, since others have joined
 }
 
 type pendingJoin struct {
@@ -139,9 +140,9 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 
 const (
 	// wakeAfter is how long after agents joined the tasks that no agent could run are offered again: they serve their
-	// lanes by then. It also spaces the looks for such tasks.
+	// lanes by then.
 	wakeAfter = 500 * time.Millisecond
-	// wakeMost bounds the tasks of one look; the others are offered in their turn.
+	// wakeMost bounds the tasks of one look. Before the next one the hub rests for as long as it may offer so many.
 	wakeMost = 200
 )
 
@@ -149,33 +150,56 @@ const (
 func (j *joiner) wake(cluster string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.waking[cluster] {
+	_, under := j.waking[cluster]
+	j.waking[cluster] = under
+	if under {
 		return
 	}
-	j.waking[cluster] = true
 	j.hub.wg.Go(func() {
-		select {
-		case <-time.After(wakeAfter):
-		case <-j.hub.run.Done():
-		}
-		j.mu.Lock()
-		delete(j.waking, cluster)
-		j.mu.Unlock()
-		if err := j.wakeNow(cluster); err != nil && j.hub.run.Err() == nil {
-			j.hub.log.Warn("Tasks that no agent could run wait on", zap.String("cluster", cluster), zap.Error(err))
+		for again := true; again; {
+			backoff.Pause(j.hub.run, wakeAfter)
+			j.wakeAll(cluster)
+			j.mu.Lock()
+			if again = j.waking[cluster]; again {
+				j.waking[cluster] = false
+			} else {
+				delete(j.waking, cluster)
+			}
+			j.mu.Unlock()
 		}
 	})
 }
 
-func (j *joiner) wakeNow(cluster string) error {
+// wakeAll offers the tasks, look by look, until it has been at all of them, or other agents have joined.
+func (j *joiner) wakeAll(cluster string) {
+	joined := func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.waking[cluster]
+	}
+	for next := []byte(nil); ; {
+		woken, more, err := j.wakeSome(cluster, next)
+		if err != nil && j.hub.run.Err() == nil {
+			j.hub.log.Warn("Tasks that no agent could run wait on", zap.String("cluster", cluster), zap.Error(err))
+		}
+		backoff.Pause(j.hub.run, time.Duration(woken)*time.Second/time.Duration(offersPerSecond()))
+		if len(more) == 0 || joined() || j.hub.run.Err() != nil {
+			return
+		}
+		next = more
+	}
+}
+
+// wakeSome offers those of one look, and returns how many they were, and where the next look begins.
+func (j *joiner) wakeSome(cluster string, from []byte) (woken int, next []byte, err error) {
 	h := j.hub
 	ctx, cancel := context.WithTimeout(h.run, joinTimeout)
 	defer cancel()
 	query := contract.OpenTaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: contract.TaskUnhandled})
-	tasks, _, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, nil)
+	tasks, next, err := store.Store{Client: h.client, Namespace: h.namespace}.Page(ctx, query, wakeMost, from)
 	for _, info := range tasks {
 		id := info.GetExecution().GetWorkflowId()
 		err = errors.Join(err, contract.WakeSignal.Send(ctx, h.client, id, contract.None{}))
 	}
-	return err
+	return len(tasks), next, err
 }

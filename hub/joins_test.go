@@ -1,9 +1,11 @@
 package hub
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,4 +28,35 @@ func TestJoinsOfOneUpdateHaveABound(t *testing.T) {
 			require.Equal(t, c.first, firstJoins(slices.Repeat([]*pendingJoin{{join: join}}, c.waiting)))
 		})
 	}
+}
+
+// TestTasksThatNobodyHandledAreOfferedToNewAgents looks at all of them, at a pace, and begins anew for those that join
+// meanwhile.
+func TestTasksThatNobodyHandledAreOfferedToNewAgents(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.unhandled = 2*wakeMost + 50
+		woken := func() []string {
+			b.temporal.mu.Lock()
+			defer b.temporal.mu.Unlock()
+			return slices.Clone(b.temporal.woken)
+		}
+		rest := wakeMost * time.Second / time.Duration(offersPerSecond())
+		b.register("a", 1)
+		b.pass(wakeAfter)
+		require.Len(t, woken(), wakeMost)
+		b.pass(rest)
+		require.Len(t, woken(), 2*wakeMost)
+		b.register("b", 1)
+		b.register("c", 1)
+		b.pass(rest + wakeAfter)
+		require.Len(t, woken(), 3*wakeMost, "others have joined: it begins anew")
+		require.Equal(t, woken()[0], woken()[2*wakeMost])
+		b.pass(10 * rest)
+		all := woken()
+		require.Len(t, all, 4*wakeMost+50)
+		require.Equal(t, fmt.Sprint("task/", b.temporal.unhandled-1), all[len(all)-1])
+		b.register("d", 1)
+		b.pass(wakeAfter)
+		require.Len(t, woken(), 5*wakeMost+50)
+	})
 }

@@ -62,6 +62,8 @@ type fakeTemporal struct {
 	online   []string         // identities in the live registry
 	looks    int              // into it
 
+	unhandled  int            // how many tasks no agent could run
+	woken      []string       // those that were offered again
 	unanswered int            // how many more joins have no answer
 	members    []fleet.Member // of the cluster c, as queries tell them
 	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
@@ -242,7 +244,7 @@ func (c fakeClient) DescribeWorkflowExecution(
 	return answer, err
 }
 
-func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) error {
+func (c fakeClient) SignalWorkflow(_ context.Context, id, _, _ string, arg any) error {
 	<-time.After(c.temporal.slow)
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
@@ -252,6 +254,8 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 		c.temporal.brake = told.Brake
 	case contract.StatesChanged:
 		c.temporal.states = append(c.temporal.states, told.Digests)
+	case contract.None:
+		c.temporal.woken = append(c.temporal.woken, id)
 	case []contract.HealthReport:
 		if c.temporal.deaf--; c.temporal.deaf >= 0 {
 			return serviceerror.NewUnavailable("Temporal is away")
@@ -265,11 +269,26 @@ func (c fakeClient) SignalWorkflow(_ context.Context, _, _, _ string, arg any) e
 	return nil
 }
 
-// ListWorkflow finds no workflow.
+// ListWorkflow finds the tasks that no agent could run.
 func (c fakeClient) ListWorkflow(
-	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	answer := &workflowservice.ListWorkflowExecutionsResponse{}
+	if !strings.Contains(r.GetQuery(), string(contract.TaskUnhandled)) {
+		return answer, nil
+	}
+	c.temporal.mu.Lock()
+	defer c.temporal.mu.Unlock()
+	from, _ := strconv.Atoi(string(r.GetNextPageToken()))
+	to := min(from+int(r.GetPageSize()), c.temporal.unhandled)
+	for n := from; n < to; n++ {
+		answer.Executions = append(answer.Executions, &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: fmt.Sprint("task/", n)}})
+	}
+	if to < c.temporal.unhandled {
+		answer.NextPageToken = []byte(strconv.Itoa(to))
+	}
+	return answer, nil
 }
 
 // UpdateWorkflow joins agents: the same instance keeps its epoch, another gets the next.

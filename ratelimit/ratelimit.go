@@ -46,8 +46,11 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	return wait
 }
 
-// Spend counts as n what was done already: the client waits the longer before it is let in again.
-func (l *Limiter) Spend(key string, n int, now time.Time) { l.reserve(key, n, now) }
+// Spend counts as n what is done in any case: the client waits the longer before it is let in again. It returns how
+// long what comes next should wait, so that the client keeps to its rate.
+func (l *Limiter) Spend(key string, n int, now time.Time) time.Duration {
+	return l.reserve(key, n, now).DelayFrom(now)
+}
 
 func (l *Limiter) reserve(key string, n int, now time.Time) *rate.Reservation {
 	l.mu.Lock()

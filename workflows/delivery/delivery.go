@@ -139,11 +139,15 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Tas
 		if next.Unhandled {
 			d.carrier.Mark(ctx, contract.TaskUnhandled)
 		}
-		at := workflow.Now(ctx).Add(next.Wait)
+		wait := next.Wait
+		if d.carried.Tally.Returns > 0 {
+			wait = min(wait, max(d.queueTimeLeft(ctx), time.Second)) // it may expire first
+		}
+		at := workflow.Now(ctx).Add(wait)
 		d.next = &at
 		woken := contract.WakeSignal.Inbox(ctx)
 		woken.Take(func(contract.None) {}) // of the delivery before
-		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(next.Wait, "wait before the next attempt"),
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, "wait before the next attempt"),
 			func() bool { return d.cancel != nil || next.Unhandled && woken.Len() > 0 })
 		d.next = nil
 		if d.carried.Tally.Returns == 0 {

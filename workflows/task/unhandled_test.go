@@ -81,3 +81,19 @@ func TestWokenTask(t *testing.T) {
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, joined+time.Second, run.Now().Sub(begun).Round(time.Second))
 }
+
+// TestOneOfManyThatNobodyHandles waits for its turn, is marked at once, and expires in time.
+func TestOneOfManyThatNobodyHandles(t *testing.T) {
+	t.Parallel()
+	turn := func(wait time.Duration) func(contract.RunTaskInput) (contract.AttemptReport, error) {
+		return ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true,
+			RetryAfter: fleet.Duration(wait)})
+	}
+	run := newTask(t, script{turn(3 * time.Minute), turn(9 * time.Minute)})
+	marks, begun := run.marks(), run.Now()
+	run.start(fleet.TaskSpec{ExpiresIn: fleet.Duration(5 * time.Minute)})
+	require.Equal(t, fleet.TaskExpired, run.outcome(t).Status)
+	require.Len(t, run.deliveries, 2)
+	require.Equal(t, 5*time.Minute, run.Now().Sub(begun).Round(time.Second))
+	require.Equal(t, "unhandled since", (*marks)[0])
+}
