@@ -158,11 +158,12 @@ func (j *joiner) wake(cluster string) {
 	j.hub.wg.Go(func() {
 		for again := true; again; {
 			backoff.Pause(j.hub.run, wakeAfter)
+			j.mu.Lock()
+			j.waking[cluster] = false // who has joined until now is among those that it wakes for
+			j.mu.Unlock()
 			j.wakeAll(cluster)
 			j.mu.Lock()
-			if again = j.waking[cluster]; again {
-				j.waking[cluster] = false
-			} else {
+			if again = j.waking[cluster]; !again {
 				delete(j.waking, cluster)
 			}
 			j.mu.Unlock()
