@@ -476,6 +476,9 @@ func TestAgentsOfFormerSettingsAreReplaced(t *testing.T) {
 	<-told.ended
 	var types []string
 	for _, e := range told.list() {
+		if e.Type == fleet.EventGap && e.Data.Cluster == "" {
+			continue // about a hub that another test ended: rollouts are told by the cluster
+		}
 		types = append(types, strings.TrimPrefix(string(e.Type), fleet.EventPrefix+"rollout."))
 		require.Equal(t, b.cluster, e.Data.Cluster)
 	}
