@@ -30,6 +30,7 @@ type Control struct {
 
 	looks looks
 	pages turns // of bulk operations
+	pins  store.Pins
 }
 
 func (a *Control) store() store.Store { return store.Store{Client: a.Client, Namespace: a.Namespace} }

@@ -29,7 +29,7 @@ func (p *ClusterPlaces) Place(
 	case err != nil:
 		return place, "", err
 	}
-	place, err = p.Control.openPlace(ctx, &view, spec, cmp.Or(spec.ShardKey, id))
+	place, err = p.Control.placeIn(ctx, &view, spec, cmp.Or(spec.ShardKey, id))
 	if store.KindOf(err) == store.Refused {
 		return place, store.Refusal(err), nil
 	}

@@ -38,8 +38,22 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	return a.openPlace(ctx, &view, fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
-		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place, Routes: in.Routes}, in.ShardKey)
+	spec := fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
+		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place, Routes: in.Routes}
+	return a.placeIn(ctx, &view, spec, in.ShardKey)
+}
+
+// placeIn is where a tenant's task goes in a cluster; its lanes are open afterwards. Work for too many agents that the
+// cluster does not know is Refused.
+func (a *Control) placeIn(
+	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
+) (place contract.TaskPlace, err error) {
+	if err := a.pins.Admit(ctx, &spec, func(context.Context, string) (contract.ClusterView, error) {
+		return *view, nil
+	}); err != nil {
+		return place, err
+	}
+	return a.openPlace(ctx, view, spec, id)
 }
 
 // openPlace is where a task goes in a cluster; its lanes are open afterwards.

@@ -3,7 +3,9 @@ package activities_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -15,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 )
 
 // fakeCluster is a Temporal with one cluster. Methods that are not used are nil and panic.
@@ -93,6 +96,31 @@ func TestPlaceTask(t *testing.T) {
 			require.Len(t, f.opened, c.opened)
 		})
 	}
+}
+
+// A queue of an agent that there is not stays in Temporal's memory for minutes, so work for many such is refused, whether
+// a schedule makes it, or an event or the step of a run.
+func TestWorkForAgentsThatThereAreNotIsBounded(t *testing.T) {
+	t.Parallel()
+	f := &fakeCluster{status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
+	f.view.Members = []fleet.Member{{AgentID: "here"}}
+	control := &activities.Control{Client: f}
+	places := activities.ClusterPlaces{Control: control}
+	place := func(tenant, agent string, at time.Time) string {
+		_, problem, err := places.Place(t.Context(), "t-1", fleet.TaskSpec{Cluster: "c", Tenant: tenant, Agent: agent,
+			StartAt: at})
+		require.NoError(t, err)
+		return problem
+	}
+	for i := range 256 {
+		require.Empty(t, place("acme", fmt.Sprint("ghost-", i), time.Now().Add(time.Hour)))
+	}
+	require.Contains(t, place("acme", "ghost-256", time.Time{}), "many agents that their clusters do not know")
+	require.Empty(t, place("acme", "ghost-7", time.Time{}), "it is counted already")
+	require.Empty(t, place("acme", "here", time.Time{}))
+	require.Empty(t, place("beta", "ghost-256", time.Time{}))
+	_, err := control.PlaceTask(t.Context(), contract.PlaceTaskInput{Cluster: "c", Tenant: "acme", Agent: "ghost-256"})
+	require.Equal(t, store.Refused, store.KindOf(err))
 }
 
 func TestPlaceTaskWithoutACluster(t *testing.T) {

@@ -297,13 +297,15 @@ func TestCommands(t *testing.T) {
 	t.Run("a handler that completes although cancelled has completed", func(t *testing.T) {
 		t.Parallel()
 		hub := agenttest.NewHub(t, agenttest.Options{})
+		begun := make(chan struct{})
 		start(t, hub, nil, map[string]agent.Handler{"stubborn": func(ctx context.Context, _ *agent.Task) (any, error) {
+			close(begun)
 			<-ctx.Done()
 			return "done anyway", nil
 		}})
 		hub.WaitRegistered(1)
 		hub.Assign(assign("t1", "stubborn"))
-		hub.WaitRunning("t1")
+		<-begun
 		hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 		result := hub.WaitResult("t1")
 		require.Equal(t, fleet.AttemptCompleted, result.Outcome)

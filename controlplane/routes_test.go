@@ -73,7 +73,7 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"get-overview", "list-agents", "list-members", "list-clusters", "list-services",
 		"list-job-instances", "get-queue", "get-cluster-queue", "get-cluster-load", "get-cluster-health",
-		"get-cluster-sync", "get-agent-health"}, wide, "what counts as several requests, by docs/SECURITY.md")
+		"get-cluster-sync", "get-agent-health", "get-schedule"}, wide, "what counts as several requests, by docs/SECURITY.md")
 }
 
 // who are the identities that come to every route.

@@ -95,7 +95,7 @@ func (g *Gateway) Stop() { g.events.Close() }
 
 // Register adds the gateway's operations to routes.
 func (g *Gateway) Register(routes huma.API) {
-	schedules := &schedule.Handlers{Core: g.core}
+	schedules := schedule.New(g.core)
 	for _, resource := range []interface{ Register(routes huma.API) }{
 		g.tasks,
 		&bulk.Handlers{Core: g.core},

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -118,6 +119,34 @@ func TestScheduleTrigger(t *testing.T) {
 	require.Len(t, f.schedules.patches, 2)
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
 		f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
+}
+
+// Temporal starts 30 tasks a second of all schedules, so triggers of one tenant would make those of others late.
+func TestTriggersOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	_, send := tenants(t, f)
+	for _, tenant := range []string{"acme", "beta"} {
+		require.Equal(t, http.StatusCreated, send(tenant, http.MethodPost, schedulesPath,
+			`{"name":"poll","interval":"1h","task":{"type":"poll","cluster":"default"}}`).Code)
+	}
+	trigger := func(tenant, what string) *httptest.ResponseRecorder {
+		return send(tenant, http.MethodPost, schedulesPath+"/poll/"+what, "")
+	}
+	made := 0
+	w := trigger("acme", "trigger")
+	for ; w.Code == http.StatusAccepted && made < 500; w = trigger("acme", "trigger") {
+		made++
+	}
+	problem(t, w, http.StatusTooManyRequests, protocol.CodeRateLimited)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.GreaterOrEqual(t, made, 50)
+	require.Equal(t, http.StatusAccepted, trigger("beta", "trigger").Code)
+	require.Eventually(t, func() bool {
+		return trigger("acme", "trigger").Code == http.StatusTooManyRequests &&
+			trigger("acme", "pause").Code == http.StatusTooManyRequests
+	}, 10*time.Second, time.Millisecond)
 }
 
 func TestScheduleRuns(t *testing.T) {

@@ -101,21 +101,25 @@ func TestOverviewNamesWhatNobodyHandles(t *testing.T) {
 func TestWhyNobodyHandlesATask(t *testing.T) {
 	t.Parallel()
 	next := time.Unix(1_800_000_000, 0)
+	const others = "its cluster is for others now: it fails as soon as an agent of the cluster is asked"
 	for name, c := range map[string]struct {
 		types     []string
 		one, list string
+		tenants   []string
 	}{
 		"nobody": {[]string{"echo"},
 			"no agent handles it; agent a handles echo; it is offered again at 2027-01-15T08:00:00Z",
-			"no agent handles it; agent a handles echo"},
-		"somebody by now": {[]string{"resize"}, "backoff until 2027-01-15T08:00:00Z: no agent took the task", ""},
+			"no agent handles it; agent a handles echo", nil},
+		"somebody by now": {[]string{"resize"}, "backoff until 2027-01-15T08:00:00Z: no agent took the task", "", nil},
+		"for others now":  {[]string{"echo"}, others, others, []string{"acme"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake()
-			f.withCluster(fleet.ClusterConfig{Name: "web"}, fleet.Member{AgentID: "a", Status: fleet.AgentOnline,
-				AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
-			f.withUnhandled(1, "resize", next)
+			f.withCluster(fleet.ClusterConfig{Name: "web", Tenants: c.tenants}, fleet.Member{AgentID: "a",
+				Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{MaxTasks: 3, TaskTypes: c.types}})
+			task := f.withUnhandled(1, "resize", next)[0]
+			task.SearchAttributes.IndexedFields[contract.AttrTenant.GetName()] = payload("beta")
 			f.executions[contract.TaskWorkflowID("resize-0")].query = func() (any, error) {
 				return contract.TaskState{Status: fleet.TaskRetryWait, Why: "no agent took the task",
 					NextAttempt: &next}, nil

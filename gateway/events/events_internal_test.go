@@ -45,6 +45,8 @@ func TestEventFilter(t *testing.T) {
 		{eventFilter{task: "t-1"}, "1011"},
 		{eventFilter{tenant: "film"}, "1011"},
 		{eventFilter{tenant: "other"}, "0011"},
+		{eventFilter{tenant: "film", clusters: []string{"c"}}, "1011"},
+		{eventFilter{tenant: "film", clusters: []string{"none"}}, "0011"}, // as for a cluster of others
 	} {
 		got := ""
 		for _, e := range []fleet.Event{running, lost, missing, elsewhere} {

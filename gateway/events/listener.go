@@ -88,15 +88,16 @@ type eventFilter struct {
 	agent, task, tenant string
 }
 
-// allows reports whether the listener gets an event. A gap concerns everybody whose events may be in it.
+// allows reports whether the listener gets an event. A gap concerns everybody whose events may be in it, and a tenant
+// in any case: otherwise a filter would tell it which clusters of others there are.
 func (f *eventFilter) allows(e *fleet.Event) bool {
-	if len(f.clusters) > 0 && !slices.Contains(f.clusters, e.Cluster) && (e.Type != fleet.EventGap || e.Cluster != "") {
-		return false
-	}
+	elsewhere := len(f.clusters) > 0 && !slices.Contains(f.clusters, e.Cluster)
 	if e.Type == fleet.EventGap {
-		return true
+		return !elsewhere || e.Cluster == "" || f.tenant != ""
 	}
 	switch {
+	case elsewhere:
+		return false
 	case f.tenant != "" && e.Tenant != f.tenant: // what is of no tenant is not for tenants
 		return false
 	case f.agent != "" && e.AgentID != f.agent && e.PreviousAgentID != f.agent && e.TargetAgentID != f.agent:

@@ -66,10 +66,8 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 // OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
 // many agents that there are not.
 func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
-	if spec.Agent != "" {
-		if err := c.admitPin(ctx, spec.Cluster, spec.Agent, spec.Tenant); err != nil {
-			return err
-		}
+	if err := c.pins.Admit(ctx, spec, c.View); err != nil {
+		return c.Answer(err, "admit work for an agent", protocol.CodeUnknownCluster)
 	}
 	if !place.Opens() {
 		return nil

@@ -35,7 +35,7 @@ type Core struct {
 	runs     cache[diagnosis.ScheduleRun] // of healing and scaling
 	opening  sync.Map                     // by cluster and tenant, an opener of lanes
 	ends     endPolls
-	pins     pins
+	pins     store.Pins
 	batches  sync.Map // by tenant or token, a channel that holds one element while a batch is taken
 }
 

@@ -24,6 +24,12 @@ const (
 	MaxStarts       = 1200
 )
 
+// How often a second schedules of one tenant are triggered, paused and resumed. Each trigger is a start as those above.
+const (
+	changeRate  = 5
+	changeBurst = 50
+)
+
 const (
 	// appears is how long a schedule counts as it was admitted. Lists show it a second after it was made, which a job's
 	// workflow does in its own time: by them alone, many requests at once would all find room.
@@ -149,6 +155,16 @@ func (a *admissions) admit(tenant string, wanted, present map[string]float64, no
 		if s > 0 { // of two changes at once it is not known which comes last
 			a.byID[id] = admission{tenant: tenant, starts: max(s, a.byID[id].starts), at: now}
 		}
+	}
+	return nil
+}
+
+// mayChange refuses one more trigger, pause or resumption of a schedule when there were many of its tenant's.
+func (h *Handlers) mayChange(name string) error {
+	tenant, _ := fleet.CutTenant(name)
+	if wait := h.changes.Take(tenant, 1, time.Now()); wait > 0 {
+		return httpapi.RetryAfter(wait, fmt.Sprintf("schedules of a tenant are triggered, paused and resumed %d times a "+
+			"second together, and %d times at once: submit the tasks themselves, or a batch of them", changeRate, changeBurst))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -148,6 +149,9 @@ func (h *Handlers) pauseSchedule(ctx context.Context, in *scheduleReasonInput, p
 	if err := h.seesSchedule(ctx, name); err != nil {
 		return api.Schedule{}, err
 	}
+	if err := h.mayChange(name); err != nil {
+		return api.Schedule{}, err
+	}
 	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, in.Body.Text()); err != nil {
 		return api.Schedule{}, h.Answer(err, "pause or resume a schedule", protocol.CodeUnknownSchedule)
 	}
@@ -183,6 +187,9 @@ func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made 
 	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
 		return made, httpapi.Problem(protocol.CodeConflict,
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
+	}
+	if err := h.mayChange(name); err != nil {
+		return made, err
 	}
 	at := time.Now().UTC().Truncate(time.Second)
 	err = h.patchSchedule(ctx, name,
@@ -301,7 +308,13 @@ func (h *Handlers) scheduleOf(
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
-	lately admissions
+	lately  admissions
+	changes *ratelimit.Limiter // by tenant
+}
+
+// New makes the handlers.
+func New(core *rest.Core) *Handlers {
+	return &Handlers{Core: core, changes: ratelimit.New(changeRate, changeBurst)}
 }
 
 type createScheduleInput struct {

@@ -106,11 +106,14 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 	return held
 }
 
+// whyForOthers is all that a tenant hears of a cluster that is not for it: how that stands is not for it to know.
+const whyForOthers = "its cluster is for others now: it fails as soon as an agent of the cluster is asked"
+
 func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
 	held map[string][]fleet.HeldTask,
 ) string {
-	if !c.Config.IsFor(t.Tenant) { // how such a cluster stands is not for its tenant to know
-		return "its cluster is for others now: it fails as soon as an agent of the cluster is asked"
+	if !c.Config.IsFor(t.Tenant) {
+		return whyForOthers
 	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
@@ -204,6 +207,9 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
 	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
 		return ""
+	}
+	if !c.Config.IsFor(t.Tenant) {
+		return whyForOthers
 	}
 	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
 		Place: t.Place}

@@ -265,6 +265,9 @@ func TestAClusterThatIsForOthersNowBeginsNothing(t *testing.T) {
 	require.NoError(t, err)
 	_, err = admin.Clusters.Update(t.Context(), cluster, client.Settings{"tenants": []string{s.beta}}, "")
 	require.NoError(t, err)
+	waiting, err := c.Tasks.Get(t.Context(), waits.ID)
+	require.NoError(t, err)
+	require.Equal(t, "its cluster is for others now: it fails as soon as an agent of the cluster is asked", waiting.Why)
 
 	sent, err := c.Inbound.Send(t.Context(), inboundEvent(s.acme, "left", "a", ""))
 	require.NoError(t, err)
