@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// bulkFanOut bounds the tasks that one page acts on at the same time.
-	bulkFanOut = 16
+	// bulkRest bounds how long a tenant's next page waits after one, which is as long as that took. It is less than the
+	// next waits for its turn.
+	bulkRest = turnWait * 9 / 10
 	// bulkTaskTimeout bounds one call about one task; a call that could not be made is repeated bulkTries times.
 	bulkTaskTimeout = 10 * time.Second
 	bulkTries       = 4
@@ -42,7 +43,8 @@ func (a *Control) BulkPage(ctx context.Context, in contract.BulkPageInput) (cont
 	if err != nil {
 		return contract.BulkPageResult{}, err
 	}
-	defer turn.done()
+	began := time.Now()
+	defer func() { turn.rest(min(time.Since(began), bulkRest)) }()
 	page := &bulkPage{}
 	if !activity.HasHeartbeatDetails(ctx) || activity.GetHeartbeatDetails(ctx, page) != nil || page.Outcomes == nil {
 		if page.IDs, page.Next, err = a.read(ctx, in); err != nil {
@@ -90,7 +92,7 @@ func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []st
 
 // actOnAll acts on the tasks side by side and keeps what came of each in the page. It ends early only with its context.
 func (a *Control) actOnAll(ctx context.Context, in contract.BulkPageInput, page *bulkPage, ids []string) error {
-	parallel.Each(len(ids), bulkFanOut, func(i int) {
+	parallel.Each(len(ids), store.BatchFanOut(), func(i int) {
 		outcome := a.actOn(ctx, in, ids[i])
 		if ctx.Err() != nil {
 			return // it is not known what came of it

@@ -63,6 +63,14 @@ func (t *turn) done() {
 	}
 }
 
+// rest ends the turn, and lets the tenant's next one begin after a while.
+func (t *turn) rest(while time.Duration) {
+	if t.taken {
+		t.taken = false
+		time.AfterFunc(while, func() { <-t.held })
+	}
+}
+
 // aside lets others go first while do waits for something else. Where ctx ends, the turn is over, which is an error.
 func (t *turn) aside(ctx context.Context, do func() error) error {
 	t.done()

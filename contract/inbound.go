@@ -151,10 +151,14 @@ func TriggerTerms(types []string) temporal.SearchAttributeUpdate {
 
 // JobsOn is the visibility query for the jobs of a tenant with a trigger for a type of event.
 func JobsOn(tenant, eventType string) string {
-	query := Equals("WorkflowType", JobWorkflow) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) +
-		" AND " + Equals(AttrLabels.GetName(), TriggerTerm(eventType))
+	return Equals("WorkflowType", JobWorkflow) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) +
+		" AND " + Equals(AttrLabels.GetName(), TriggerTerm(eventType)) + " AND " + OfTenant(tenant)
+}
+
+// OfTenant is the visibility query for what is of a tenant; "": of none.
+func OfTenant(tenant string) string {
 	if tenant == "" {
-		return query + " AND " + AttrTenant.GetName() + " IS NULL"
+		return AttrTenant.GetName() + " IS NULL"
 	}
-	return query + " AND " + Equals(AttrTenant.GetName(), tenant)
+	return Equals(AttrTenant.GetName(), tenant)
 }

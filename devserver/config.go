@@ -136,6 +136,8 @@ func tuning() dynamicconfig.StaticClient {
 		{dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(), 1_000, "as above, for lists"},
 		{dynamicconfig.HistoryRPS.Key(), 100_000, "as above"},
 		{dynamicconfig.MatchingRPS.Key(), 100_000, "as above"},
+		{dynamicconfig.SchedulerNamespaceStartWorkflowRPS.Key(), 100,
+			"30 by default: when 100 schedules are due in one second, all others' are late by three"},
 		{dynamicconfig.FrontendPersistenceMaxQPS.Key(), 100_000, "as above"},
 		{dynamicconfig.HistoryPersistenceMaxQPS.Key(), 100_000, "as above"},
 		{dynamicconfig.MatchingPersistenceMaxQPS.Key(), 100_000, "as above"},

@@ -98,7 +98,7 @@ func (g *Gateway) Register(routes huma.API) {
 	schedules := schedule.New(g.core)
 	for _, resource := range []interface{ Register(routes huma.API) }{
 		g.tasks,
-		&bulk.Handlers{Core: g.core},
+		bulk.New(g.core),
 		schedules,
 		&job.Handlers{Core: g.core, Explain: g.tasks.Explain, RoomForSchedules: schedules.RoomForJob},
 		&run.Handlers{Core: g.core},

@@ -74,6 +74,24 @@ func TestOverviewsAreShared(t *testing.T) {
 	require.LessOrEqual(t, asked.Load(), int64(4), "one for the first, one for those who asked meanwhile")
 }
 
+// Whoever asks while the reading rests, after one that took long, is answered too.
+func TestOverviewAfterASlowOne(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	view, first := e.query, atomic.Bool{}
+	e.query = func() (any, error) {
+		if first.CompareAndSwap(false, true) {
+			<-time.After(1800 * time.Millisecond) // the reading then rests for longer than a request's calls may take
+		}
+		return view()
+	}
+	h := serve(t, f)
+	for range 2 {
+		answer[api.Overview](t, do(h, http.MethodGet, overviewPath, ""), http.StatusOK)
+	}
+}
+
 // A run or an array that waits for a person is a problem of its cluster, since it was blocked.
 func TestOverviewShowsBlockedRunsAndArrays(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +122,38 @@ func TestScheduleTrigger(t *testing.T) {
 		f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
 }
 
-// Temporal starts 30 tasks a second of all schedules, so triggers of one tenant would make those of others late.
+// Most schedules are due at the beginning of a minute or an hour.
+func TestManySchedulesOfATenantAreSpread(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.count = func(query string) int64 {
+		if strings.Contains(query, "'acme'") {
+			return 100
+		}
+		return 19
+	}
+	_, send := tenants(t, f)
+	for name, c := range map[string]struct {
+		tenant, times string
+		want          time.Duration
+	}{
+		"few":         {"beta", `"cron":"0 3 * * *"`, 0},
+		"many":        {"acme", `"cron":"0 3 * * *"`, 10 * time.Second},
+		"own":         {"acme", `"cron":"0 3 * * *","jitter":"1h"`, time.Hour},
+		"by interval": {"acme", `"interval":"1m"`, 10 * time.Second},
+		"often":       {"acme", `"interval":"59s"`, 0},
+	} {
+		w := send(c.tenant, http.MethodPost, schedulesPath,
+			`{"name":"poll",`+c.times+`,"task":{"type":"poll","cluster":"default"}}`)
+		require.Equal(t, http.StatusCreated, w.Code, w.Body)
+		id := contract.ScheduleID(c.tenant + ":poll")
+		require.Equal(t, c.want, f.schedules.byID[id].GetSchedule().GetSpec().GetJitter().AsDuration(), name)
+		delete(f.schedules.byID, id)
+	}
+}
+
+// Temporal starts a bounded number of tasks a second of all schedules, so triggers of one tenant would make those of others late.
 func TestTriggersOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -15,8 +15,8 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // withCluster adds a cluster whose worker answers.
@@ -302,7 +302,7 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, 30, got.Rejected)
 	require.Len(t, got.Tasks, 1000)
 	require.NotContains(t, w.Body.String(), "canary")
-	require.LessOrEqual(t, int(f.mostStarts.Load()), rest.BatchFanOut(), "others wait for what runs side by side")
+	require.LessOrEqual(t, int(f.mostStarts.Load()), store.BatchFanOut(), "others wait for what runs side by side")
 	for i, item := range got.Tasks {
 		switch i % 100 {
 		case 3:

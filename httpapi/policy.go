@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,7 +54,14 @@ func Register[I, O any](
 	if r, ours := api.(*registrar); ours {
 		api = &registrar{API: r.API, server: r.server, config: r.config, single: true}
 	}
-	huma.Register(api, Guarded(policy, op), handler)
+	huma.Register(api, Guarded(policy, op), func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if _, told := Code(err); !told && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+			err = Problem(protocol.CodeUnavailable,
+				"the control plane is busy, and did not get to the request in time; try again")
+		}
+		return out, err
+	})
 }
 
 // Guarded gives an operation its policy, for those that are registered by other means than Register, as streams.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -59,6 +60,7 @@ func serve(t *testing.T, o httpapi.Options) http.Handler {
 	get("/panics", func() error { panic("canary in a panic") })
 	get("/fails", func() error { return errors.New("canary in an error") })
 	get("/gone", func() error { return httpapi.Problem(protocol.CodeUnknownTask, "no such task") })
+	get("/late", func() error { return fmt.Errorf("canary: %w", context.DeadlineExceeded) })
 	get("/away", func() error { return httpapi.Problem(protocol.CodeUnavailable, "try again") })
 	return s.Handler()
 }
@@ -192,6 +194,7 @@ func TestRoutesAndFailures(t *testing.T) {
 		"wrong method":    {http.MethodPost, "/healthz", 405, protocol.CodeMethodNotAllowed},
 		"panic":           {http.MethodGet, "/panics", 500, protocol.CodeInternal},
 		"plain error":     {http.MethodGet, "/fails", 500, protocol.CodeInternal},
+		"out of time":     {http.MethodGet, "/late", 503, protocol.CodeUnavailable},
 		"problem":         {http.MethodGet, "/gone", 404, protocol.CodeUnknownTask},
 		"temporal's away": {http.MethodGet, "/away", 503, protocol.CodeUnavailable},
 	} {

@@ -134,8 +134,12 @@ type Agents struct {
 	Away []string `json:"away,omitempty"`
 }
 
-// AgentsFor finds the agents of a cluster that may have an instance of a job.
+// AgentsFor finds the agents of a cluster that may have an instance of a job. Those of a cluster that is for other
+// tenants by now are not for the job's to know.
 func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
+	if !c.Config.IsFor(d.Tenant) {
+		return a
+	}
 	task := d.TaskOf(&Instance{})
 	for i := range c.Members {
 		m := &c.Members[i]

@@ -220,6 +220,8 @@ func TestAgentsForInstances(t *testing.T) {
 	d.Instances.Place.Demand = fleet.Demand{}
 	d.Instances.Place.Agent = "able"
 	require.Equal(t, Agents{Eligible: []string{"able"}}, AgentsFor(c, &d))
+	d.Tenant, c.Config.Tenants = "acme", []string{"beta"}
+	require.Equal(t, Agents{}, AgentsFor(c, &d), "the cluster is for others by now")
 }
 
 func TestIdsOfInstances(t *testing.T) {

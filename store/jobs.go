@@ -59,8 +59,12 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 	if p.Concurrency == nil && fleet.StartsAMinute(t.Cron, t.Interval) > 1 {
 		overlap = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP // nothing bounds them, and they would soon be many
 	}
+	spec := ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval})
+	if err := s.Spread(ctx, p.Tenant, spec); err != nil {
+		return fmt.Errorf("count the schedules of a tenant: %w", err)
+	}
 	return s.KeepSchedule(ctx, contract.JobScheduleID(p.Job, n), &schedulepb.Schedule{
-		Spec: ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}),
+		Spec: spec,
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
 				WorkflowId:       contract.ScheduledRunWorkflowID(p.Job, n),

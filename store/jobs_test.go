@@ -24,10 +24,17 @@ type schedules struct {
 
 func (s schedules) WorkflowService() workflowservice.WorkflowServiceClient { return s.service }
 
-// scheduler keeps the newest schedule that was made.
+// scheduler keeps the newest schedule that was made, and says that there are so many.
 type scheduler struct {
 	workflowservice.WorkflowServiceClient
-	made *schedulepb.Schedule
+	made  *schedulepb.Schedule
+	count int64
+}
+
+func (s *scheduler) CountSchedules(
+	context.Context, *workflowservice.CountSchedulesRequest, ...grpc.CallOption,
+) (*workflowservice.CountSchedulesResponse, error) {
+	return &workflowservice.CountSchedulesResponse{Count: s.count}, nil
 }
 
 func (s *scheduler) CreateSchedule(
@@ -57,5 +64,14 @@ func TestRunsOfFastSchedulesDoNotPileUp(t *testing.T) {
 		require.NoError(t, jobs.Schedule(t.Context(), &job.Plan{Job: "tick", Cluster: "c",
 			Concurrency: &job.Concurrency{MaxRuns: 3}}, 0, trigger, false))
 		require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL, s.made.GetPolicies().GetOverlapPolicy(), interval)
+		require.Zero(t, s.made.GetSpec().GetJitter().AsDuration())
 	}
+}
+
+func TestManySchedulesOfJobsAreSpread(t *testing.T) {
+	t.Parallel()
+	s := &scheduler{count: 800}
+	require.NoError(t, store.Store{Client: schedules{service: s}}.Jobs().Schedule(t.Context(),
+		&job.Plan{Job: "tick", Cluster: "c"}, 0, &job.ScheduleTrigger{Cron: "0 3 * * *"}, false))
+	require.Equal(t, 50*time.Second, s.made.GetSpec().GetJitter().AsDuration())
 }

@@ -29,15 +29,15 @@ type Pins struct {
 }
 
 type membership struct {
-	agents  map[string]struct{}
-	unknown bool // the cluster did not answer
-	until   time.Time
+	agents map[string]struct{}
+	until  time.Time
 }
 
 type pin struct{ cluster, agent string }
 
 // Admit refuses work for one more agent that its cluster does not know, when the tenant has had such work made for many
-// of late, or for a time to come. Where the cluster does not answer, nothing is refused. The error is Refused.
+// of late, or for a time to come. While the cluster does not answer, those are known who were before. The error is
+// Refused.
 func (p *Pins) Admit(
 	ctx context.Context, spec *fleet.TaskSpec, view func(context.Context, string) (contract.ClusterView, error),
 ) error {
@@ -48,11 +48,13 @@ func (p *Pins) Admit(
 	known, now := p.members[spec.Cluster], time.Now()
 	p.mu.Unlock()
 	if !now.Before(known.until) {
-		cluster, err := view(ctx, spec.Cluster)
-		known = membership{agents: map[string]struct{}{}, unknown: err != nil, until: time.Now().Add(membersKnown)}
-		for i := range cluster.Members {
-			known.agents[cluster.Members[i].AgentID] = struct{}{}
+		if cluster, err := view(ctx, spec.Cluster); err == nil {
+			known.agents = map[string]struct{}{}
+			for i := range cluster.Members {
+				known.agents[cluster.Members[i].AgentID] = struct{}{}
+			}
 		}
+		known.until = time.Now().Add(membersKnown)
 	}
 	loaded := now
 	if spec.StartAt.After(now) {
@@ -64,7 +66,7 @@ func (p *Pins) Admit(
 		p.members = map[string]membership{}
 	}
 	p.members[spec.Cluster] = known
-	if _, member := known.agents[spec.Agent]; member || known.unknown ||
+	if _, member := known.agents[spec.Agent]; member ||
 		p.admitLocked(pin{spec.Cluster, spec.Agent}, spec.Tenant, now, loaded.Add(laneLoaded)) {
 		return nil
 	}

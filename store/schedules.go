@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	commonpb "go.temporal.io/api/common/v1"
@@ -115,6 +116,49 @@ func ranges(field fleet.CronField) []*schedulepb.Range {
 		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
 	}
 	return list
+}
+
+// AllSchedules finds the schedules of tasks and those of jobs.
+var AllSchedules = "(" + contract.AttrTaskType.GetName() + " IS NOT NULL OR " + contract.AttrJob.GetName() + " IS NOT NULL)"
+
+// CountSchedules counts the schedules of tasks and of jobs; with a query, those of them that it finds.
+func (s Store) CountSchedules(ctx context.Context, query string) (int64, error) {
+	if query != "" {
+		query = " AND " + query
+	}
+	answer, err := s.Client.WorkflowService().CountSchedules(ctx, &workflowservice.CountSchedulesRequest{
+		Namespace: s.Namespace, Query: AllSchedules + query,
+	})
+	return answer.GetCount(), err
+}
+
+const (
+	// exactSchedules is how many schedules of a tenant start what they start at the very second.
+	exactSchedules = 20
+	// spreadRate is how many of its others may start something in a second, about.
+	spreadRate = 10
+	// maxSpread is shorter than the minute of those that it delays.
+	maxSpread = 50 * time.Second
+)
+
+// Spread delays what a schedule starts, each time by another while, when its tenant has many: most are due at the
+// beginning of a minute or an hour, and others' would wait until all of them have begun. Those that start something more
+// often than once a minute are bounded by that. A Temporal that does not count schedules delays none.
+func (s Store) Spread(ctx context.Context, tenant string, spec *schedulepb.ScheduleSpec) error {
+	for _, i := range spec.GetInterval() {
+		if i.GetInterval().AsDuration() < time.Minute {
+			return nil
+		}
+	}
+	n, err := s.CountSchedules(ctx, contract.OfTenant(tenant))
+	if KindOf(err) == Unsupported || err == nil && n < exactSchedules {
+		return nil
+	}
+	spread := min(time.Duration(n)*time.Second/spreadRate, maxSpread)
+	if spread > spec.GetJitter().AsDuration() {
+		spec.Jitter = durationpb.New(spread)
+	}
+	return err
 }
 
 // KeepSchedule makes a schedule of Temporal, or puts it in the place of the one with its id.

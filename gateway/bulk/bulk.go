@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -23,11 +24,23 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.
-type Handlers struct{ *rest.Core }
+type Handlers struct {
+	*rest.Core
+	starts *ratelimit.Limiter // by tenant
+}
+
+// New makes the handlers.
+func New(core *rest.Core) *Handlers {
+	return &Handlers{Core: core, starts: ratelimit.New(1, mostOpen)}
+}
+
+// mostOpen is how many operations of a tenant may be open: one acts at a time, and each may act on thousands of tasks.
+const mostOpen = 10
 
 type bulkInput struct {
 	Body api.BulkRequest
@@ -142,6 +155,9 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 		bulk.DryRun = true
 		return bulk, nil
 	}
+	if err := h.room(ctx, spec.Filter.Tenant); err != nil {
+		return api.Bulk{}, err
+	}
 	bulk.Sample = nil
 	bulk.ID, bulk.Status = "b"+strings.TrimPrefix(api.NewTaskID(), "t"), fleet.BulkRunning
 	access.Touch(ctx, "bulk", bulk.ID)
@@ -157,6 +173,23 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 		Memo:    map[string]any{contract.MemoBulk: short},
 	}, contract.BulkInput{ID: bulk.ID, Spec: spec, Expected: bulk.Expected})
 	return bulk, h.Answer(err, "start a bulk operation", protocol.CodeInternal)
+}
+
+// room refuses one more operation of a tenant that has many. The count is about a second old.
+func (h *Handlers) room(ctx context.Context, tenant string) error {
+	open, err := h.Store.Count(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.BulkWorkflow),
+		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), contract.OfTenant(tenant)))
+	if err != nil {
+		return h.Answer(err, "count bulk operations", protocol.CodeInternal)
+	}
+	if open >= mostOpen {
+		return httpapi.Problem(protocol.CodeConflict, fmt.Sprintf(
+			"%d bulk operations of the tenant have not ended, and no more may be open: wait for them, or cancel them", open))
+	}
+	if wait := h.starts.Take(tenant, 1, time.Now()); wait > 0 {
+		return httpapi.RetryAfter(wait, "bulk operations of a tenant begin once a second, and ten at once")
+	}
+	return nil
 }
 
 // preview counts the tasks and names some of them.

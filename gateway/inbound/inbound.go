@@ -160,7 +160,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 	}
 	defer done()
 	answer := api.InboundBatch{Events: make([]api.InboundItem, len(events))}
-	parallel.Each(len(events), rest.BatchFanOut(), func(i int) {
+	parallel.Each(len(events), store.BatchFanOut(), func(i int) {
 		one, err := h.take(ctx, &events[i])
 		if err == nil {
 			answer.Events[i] = api.InboundItem{ID: one.ID, Status: one.Status, Duplicate: one.Duplicate}

@@ -68,7 +68,7 @@ type fleetProblem diagnosis.Problem
 func (h *Handlers) Register(routes huma.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	rest.Serve(routes, access.View, httpapi.Wide(rest.Op(
+	rest.Hold(routes, access.View, httpapi.Wide(rest.Op(
 		"Clusters",
 		"get-overview",
 		"GET /overview",

@@ -2,16 +2,11 @@ package rest
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
 )
-
-// BatchFanOut bounds the elements of a batch that are started at the same time. Temporal's store takes two for each
-// core almost as quickly as many more, and each more is one that others wait for.
-func BatchFanOut() int { return min(FanOut, 2*runtime.GOMAXPROCS(0)) }
 
 // BatchTurn waits until no other batch of the caller's tenant, or token, is taken, until done is called: a batch starts
 // many workflows side by side, and others wait for Temporal meanwhile. While security is off nobody waits.

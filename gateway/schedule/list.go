@@ -55,14 +55,6 @@ func (h *Handlers) page(
 	return page.GetSchedules(), page.GetNextPageToken(), err
 }
 
-// countSchedules counts the schedules of tasks and of jobs, all or those of a query.
-func (h *Handlers) countSchedules(ctx context.Context, query string) (int64, error) {
-	answer, err := h.Store.Client.WorkflowService().CountSchedules(ctx, &workflowservice.CountSchedulesRequest{
-		Namespace: h.Store.Namespace, Query: rest.AllOf(ofAll, query),
-	})
-	return answer.GetCount(), err
-}
-
 // ofTasks finds the schedules of tasks: each has the type of its tasks as a search attribute.
 var ofTasks = contract.AttrTaskType.GetName() + " IS NOT NULL"
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	schedulepb "go.temporal.io/api/schedule/v1"
+
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -15,6 +17,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // How often a minute schedules start something: those of one tenant together, and those without a tenant. Temporal
@@ -37,9 +40,6 @@ const (
 	// pageOfAll is how many schedules are listed at a time.
 	pageOfAll = 500
 )
-
-// ofAll finds the schedules of tasks and those of jobs.
-var ofAll = "(" + ofTasks + " OR " + contract.AttrJob.GetName() + " IS NOT NULL)"
 
 // admissions are the schedules that were admitted lately, by their ids.
 type admissions struct {
@@ -66,10 +66,16 @@ func (h *Handlers) RoomForJob(ctx context.Context, name string, schedules []*job
 	return h.room(ctx, tenant, wanted)
 }
 
-func (h *Handlers) roomFor(ctx context.Context, name string, r *api.ScheduleRequest) error {
+// roomFor is room for a schedule. It delays what that starts, if its tenant has many.
+func (h *Handlers) roomFor(
+	ctx context.Context, name string, r *api.ScheduleRequest, spec *schedulepb.ScheduleSpec,
+) error {
 	tenant, _ := fleet.CutTenant(name)
-	return h.room(ctx, tenant, map[string]float64{
-		contract.ScheduleID(name): fleet.StartsAMinute(r.Cron, r.Interval)})
+	err := h.room(ctx, tenant, map[string]float64{contract.ScheduleID(name): fleet.StartsAMinute(r.Cron, r.Interval)})
+	if err != nil {
+		return err
+	}
+	return h.Answer(h.Store.Spread(ctx, tenant, spec), "count schedules", protocol.CodeInternal)
 }
 
 // room refuses schedules when there are as many as there may be, or when the tenant's would start something too often.
@@ -91,7 +97,7 @@ func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]fl
 	}
 	if more > 0 {
 		err := h.Room(ctx, tenant, "schedules", func(ctx context.Context, query string) (int64, error) {
-			n, err := h.countSchedules(ctx, query)
+			n, err := h.Store.CountSchedules(ctx, query)
 			return n + more - 1, err
 		})
 		if err != nil {
@@ -104,13 +110,9 @@ func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]fl
 // starts tells of each schedule of a tenant, by its id, how often it starts something a minute. Paused ones count: they
 // may be resumed.
 func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float64, error) {
-	query := contract.AttrTenant.GetName() + " IS NULL"
-	if tenant != "" {
-		query = contract.Equals(contract.AttrTenant.GetName(), tenant)
-	}
 	starts := map[string]float64{}
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		page, next, err := rest.InTurn(h.page)(ctx, rest.AllOf(ofAll, query), pageOfAll, token)
+		page, next, err := rest.InTurn(h.page)(ctx, rest.AllOf(store.AllSchedules, contract.OfTenant(tenant)), pageOfAll, token)
 		if err != nil {
 			return nil, err
 		}

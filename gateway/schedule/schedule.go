@@ -43,7 +43,7 @@ func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) 
 	if err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.roomFor(ctx, name, r); err != nil {
+	if err := h.roomFor(ctx, name, r, schedule.Spec); err != nil {
 		return api.Schedule{}, err
 	}
 	attributes, err := scheduleAttributes(&spec)
@@ -110,7 +110,7 @@ func (h *Handlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput
 	if err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.roomFor(ctx, name, r); err != nil {
+	if err := h.roomFor(ctx, name, r, schedule.Spec); err != nil {
 		return api.Schedule{}, err
 	}
 	if r.Paused == nil {
