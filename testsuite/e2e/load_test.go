@@ -79,7 +79,7 @@ func TestReducedLoad(t *testing.T) {
 	require.Equal(t, 4, g.EffectiveSlots)
 	require.Nil(t, g.LoadReduction)
 	require.Eventually(t, func() bool { return b.runs(id) == 4 }, patience, 5*time.Millisecond)
-	g = b.changeLoad(t, id, "reduce-load", map[string]any{"slots": 3, "for": "1s"})
+	g = b.changeLoad(t, id, "reduce-load", map[string]any{"slots": 3, "for": "4s"})
 	require.Equal(t, 3, g.EffectiveSlots)
 	require.Eventually(t, func() bool {
 		var now api.Agent
