@@ -72,6 +72,14 @@ var Local = Identity{Kind: KindLocal, ID: "local", Role: Admin, Joins: true}
 // Known reports whether it is somebody.
 func (id *Identity) Known() bool { return id.Kind != "" }
 
+// Sharer names those with whom an identity shares what there is a bound for: its tenant, or the token itself.
+func (id *Identity) Sharer() string {
+	if id.Tenant != "" {
+		return "tenant " + id.Tenant
+	}
+	return string(id.Kind) + " " + id.ID
+}
+
 // MayJoin reports whether it may register an agent in a cluster.
 func (id *Identity) MayJoin(cluster, agent string) bool {
 	if !id.Joins || id.Cluster != "" && id.Cluster != cluster {

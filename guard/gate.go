@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ const (
 	// after a restart of its hub.
 	joinRate  = 20.0
 	joinBurst = 1000
+	// agentPart is how much of an agent's body, in bytes, counts as one more request: reading it costs about as much.
+	agentPart = 4 << 10
+	// agentRate and agentBurst bound the requests of one agent, and clusterRate and clusterBurst, for each core, those
+	// of all agents of a cluster.
+	agentRate, agentBurst     = 500, 5000
+	clusterRate, clusterBurst = 1500, 15_000
 	// signOutRate and signOutBurst bound the ends of sessions of one token: each is a change of the workflow that has
 	// all tokens.
 	signOutRate  = 1.0
@@ -80,6 +87,8 @@ type Gate struct {
 	strangers    *ratelimit.Limiter // by address
 	joining      *ratelimit.Limiter // registrations, by token
 	signOuts     *ratelimit.Limiter // by token
+	agentWork    *ratelimit.Limiter // by agent, in parts of what they send
+	clusterWork  *ratelimit.Limiter // the same by cluster
 	visitors     *ratelimit.Limiter // those who read what is open to everybody, by address
 	readers      *readers
 	inFlight     *inFlight
@@ -104,6 +113,8 @@ func New(o Options) *Gate {
 		strangers:    ratelimit.New(failedRate, failedBurst),
 		joining:      ratelimit.New(joinRate, joinBurst),
 		signOuts:     ratelimit.New(signOutRate, signOutBurst),
+		agentWork:    ratelimit.New(agentRate, agentBurst),
+		clusterWork:  ratelimit.New(float64(clusterRate*runtime.GOMAXPROCS(0)), clusterBurst*runtime.GOMAXPROCS(0)),
 		visitors:     ratelimit.New(o.Rate, o.Burst),
 		readers:      newReaders(),
 		inFlight:     newInFlight(),
@@ -116,6 +127,7 @@ func New(o Options) *Gate {
 	}
 	if o.Rate <= 0 {
 		g.strangers, g.joining = ratelimit.New(0, 0), ratelimit.New(0, 0)
+		g.agentWork, g.clusterWork = g.strangers, g.strangers
 	}
 	if o.AdminToken != "" {
 		g.fixed = append(g.fixed, access.Record{ID: "first-admin", Name: "first admin", Kind: access.APIToken,
@@ -159,7 +171,12 @@ func (g *Gate) admit(
 	if err != nil && !route.Policy.IsOpen() {
 		return ctx, finished, g.failed(r, err)
 	}
-	if err := g.limit(r, route, &id); err != nil {
+	if route.Policy.IsSession() {
+		err = g.limitAgent(client, group)
+	} else {
+		err = g.limit(r, route, &id)
+	}
+	if err != nil {
 		return ctx, nil, err
 	}
 	if err := refusal(route.Policy, &id); err != nil {
@@ -189,7 +206,13 @@ func (g *Gate) admit(
 		ctx = httpapi.WithTurn(ctx, g.readers.of(holder, client))
 	}
 	ctx, answered := g.whileGood(ctx, of)
+	sent, _ := r.Body.(*body)
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
+		if route.Policy.IsSession() && sent != nil {
+			parts := int(sent.size() / agentPart)
+			g.agentWork.Spend(client, parts, g.now())
+			g.clusterWork.Spend(group, parts, g.now())
+		}
 		landed()
 		answered()
 		g.finish(r, route, &id, targets, at, status, true)
@@ -236,11 +259,23 @@ func (g *Gate) failed(r *http.Request, err error) error {
 	return err
 }
 
-// limit counts a request. Agents' polls are not held back: they are its heartbeat. Nor are probes.
+// limitAgent counts a request of an agent. Its body counts when it was read: a poll of an agent that runs a few tasks
+// is of one part. Polls are heartbeats, so the bounds are far above what agents send that work.
+func (g *Gate) limitAgent(agent, cluster string) error {
+	wait := g.agentWork.Take(agent, 1, g.now())
+	if wait == 0 {
+		wait = g.clusterWork.Take(cluster, 1, g.now())
+	}
+	if wait > 0 {
+		return httpapi.RetryAfter(wait, "the agent, or its cluster, sends more than may be: see the limits in docs/SECURITY.md")
+	}
+	return nil
+}
+
+// limit counts a request of others than agents. Probes are not held back.
 func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) error {
 	var wait time.Duration
 	switch {
-	case route.Policy.IsSession():
 	case route.Policy.IsJoin() && id.Joins:
 		wait = g.joining.Take(string(id.Kind)+" "+id.ID, 1, g.now())
 	case id.Known():

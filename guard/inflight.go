@@ -164,6 +164,13 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// size is how many bytes of the body were read.
+func (b *body) size() int64 {
+	b.flights.mu.Lock()
+	defer b.flights.mu.Unlock()
+	return b.read
+}
+
 // beyond is how many of so many bytes of a body count among those of others.
 func beyond(bytes int64) int64 { return max(0, bytes-smallBody) }
 

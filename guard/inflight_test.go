@@ -1,11 +1,14 @@
 package guard
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +144,30 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 		require.Equal(t, protocol.CodeRateLimited, send(c, access.Session, "of-a", "a", poll, poll, poll))
 		require.Empty(t, send(c, access.Session, "of-b", "b", poll, poll, poll))
 		require.Equal(t, protocol.CodeUnauthorized, send(c, access.Session, "of-b", "c", poll, poll, poll))
+	})
+	t.Run("of an agent, one after another", func(t *testing.T) {
+		t.Parallel()
+		gate := s.gate(Options{Sessions: sessions, Rate: 100, Burst: 100})
+		at := time.Now()
+		gate.now = func() time.Time { return at }
+		c := &crowd{t: t, gate: gate}
+		sends := func(agent string, bytes int64) (n int) {
+			for n < 10_000 && send(c, access.Session, "of-"+agent, agent, poll, bytes, bytes) == "" {
+				c.answer()
+				n++
+			}
+			return n
+		}
+		const counts = 1 + 2<<20/agentPart
+		require.Equal(t, agentBurst/counts+1, sends("a1", 2<<20))
+		at = at.Add(10 * time.Second)
+		require.InDelta(t, 10*agentRate/counts, sends("a1", 2<<20), 1)
+		require.Equal(t, agentBurst, sends("a2", 1000))
+		for n := range 20 * runtime.GOMAXPROCS(0) {
+			sends(fmt.Sprint("a1", n), 2<<20)
+		}
+		require.Zero(t, sends("a3", 1000), "the cluster's agents together")
+		require.Equal(t, agentBurst, sends("b", 1000), "another cluster's are not held back")
 	})
 	t.Run("of agents that announce and do not send", func(t *testing.T) {
 		t.Parallel()

@@ -56,7 +56,8 @@ func Register[I, O any](
 	}
 	huma.Register(api, Guarded(policy, op), func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
-		if _, told := Code(err); !told && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+		if _, told := Code(err); late && !told {
 			err = Problem(protocol.CodeUnavailable,
 				"the control plane is busy, and did not get to the request in time; try again")
 		}

@@ -229,7 +229,7 @@ func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*at
 
 // giveBackLocked returns an attempt that certainly never began to its lane; it does not count as an attempt.
 func (h *Hub) giveBackLocked(a *attempt, why string) {
-	h.giveBackAsLocked(a, why, false)
+	h.giveBackAsLocked(a, why, false, 0)
 }
 
 // giveBackUnreceivedLocked is giveBackLocked for an attempt that reached a living agent, which did not receive it: the
@@ -238,14 +238,15 @@ func (h *Hub) giveBackUnreceivedLocked(a *attempt, why string) {
 	h.metrics.notReceived.Inc()
 	h.log.Warn("An agent did not receive a task", zap.String("agent", a.session.agent), zap.String("task", a.task),
 		zap.Int("attempt", a.number), zap.String("why", why))
-	h.giveBackAsLocked(a, why, true)
+	h.giveBackAsLocked(a, why, true, 0)
 }
 
-func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool) {
+func (h *Hub) giveBackAsLocked(a *attempt, why string, notReceived bool, after time.Duration) {
 	h.metrics.returned.Inc()
 	a.traceFailed(why)
 	report := a.report(h.id)
 	report.Outcome, report.Reason, report.Begun, report.NotReceived = fleet.AttemptReturned, why, false, notReceived
+	report.RetryAfter = fleet.Duration(after)
 	h.fail(a, report)
 }
 
@@ -276,6 +277,16 @@ func (l *lane) giveBackUnplacedLocked(a *attempt, now time.Time) {
 		report.RetryAfter = max(report.RetryAfter, fleet.Duration(turn))
 	}
 	h.fail(a, report)
+}
+
+// giveBackInTurnLocked is giveBackLocked for a task that an agent did not begin although it could have: it may do so
+// with each. One that is stopping gets no more.
+func (h *Hub) giveBackInTurnLocked(a *attempt, why string, now time.Time) {
+	turn := h.offers.Spend(a.tenant, 1, now)
+	if turn <= crowded || a.session.stopping {
+		turn = 0
+	}
+	h.giveBackAsLocked(a, why, false, turn)
 }
 
 // mayServeLocked reports whether an agent of the lane can run a task, busy or not.

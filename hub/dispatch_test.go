@@ -106,6 +106,26 @@ func TestManyTasksThatNobodyHandlesTakeTurns(t *testing.T) {
 	})
 }
 
+// An agent may hand back whatever it gets.
+func TestTasksThatAreHandedBackTakeTurns(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		last := time.Duration(0)
+		for n := range offersAtOnce + 50 {
+			answer := a.poll()
+			b.queue("lane/c", task(fmt.Sprint("t", n), func(in *contract.RunTaskInput) { in.Spec.Tenant = "acme" }))
+			got := (<-answer).Assignments[0]
+			a.poll(func(p *protocol.Poll) {
+				p.Returned = []protocol.RunningAttempt{{TaskID: got.TaskID, Attempt: got.Attempt}}
+			})
+			b.pass(0)
+			last = b.reported()[n].RetryAfter.Std()
+			require.True(t, n > offersAtOnce || last == 0, n)
+		}
+		require.Greater(t, last, crowded)
+	})
+}
+
 // TestAClusterBeginsNoWorkOfOtherTenants has what another tenant had there before, or has begin again.
 func TestAClusterBeginsNoWorkOfOtherTenants(t *testing.T) {
 	for _, lane := range []string{"lane/c", "lane/c/agent/a"} {

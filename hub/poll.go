@@ -111,14 +111,14 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 			h.forgetLocked(a)
 			if why := h.avoidPortLocked(a, r.PortInUse); why != "" {
 				h.slotsChangedLocked(s)
-				h.giveBackLocked(a, why)
+				h.giveBackInTurnLocked(a, why, now)
 				continue
 			}
 			if r.Unreadable != "" {
 				h.giveBackUnreceivedLocked(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
 				continue
 			}
-			h.giveBackLocked(a, "the agent handed it back")
+			h.giveBackInTurnLocked(a, "the agent handed it back", now)
 		}
 	}
 	listed := make(map[attemptKey]bool, len(poll.Running))
@@ -213,7 +213,7 @@ func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
 		return
 	}
-	h.giveBackLocked(a, why)
+	h.giveBackInTurnLocked(a, why, time.Now())
 }
 
 // forgetLocked removes an attempt from its session; the caller decides what follows.

@@ -119,7 +119,8 @@ func ranges(field fleet.CronField) []*schedulepb.Range {
 }
 
 // AllSchedules finds the schedules of tasks and those of jobs.
-var AllSchedules = "(" + contract.AttrTaskType.GetName() + " IS NOT NULL OR " + contract.AttrJob.GetName() + " IS NOT NULL)"
+var AllSchedules = "(" + contract.AttrTaskType.GetName() + " IS NOT NULL OR " +
+	contract.AttrJob.GetName() + " IS NOT NULL)"
 
 // CountSchedules counts the schedules of tasks and of jobs; with a query, those of them that it finds.
 func (s Store) CountSchedules(ctx context.Context, query string) (int64, error) {
@@ -142,8 +143,8 @@ const (
 )
 
 // Spread delays what a schedule starts, each time by another while, when its tenant has many: most are due at the
-// beginning of a minute or an hour, and others' would wait until all of them have begun. Those that start something more
-// often than once a minute are bounded by that. A Temporal that does not count schedules delays none.
+// beginning of a minute or an hour, and others' would wait until all of them have begun. Those that start something
+// more often than once a minute are bounded by that. A Temporal that does not count schedules delays none.
 func (s Store) Spread(ctx context.Context, tenant string, spec *schedulepb.ScheduleSpec) error {
 	for _, i := range spec.GetInterval() {
 		if i.GetInterval().AsDuration() < time.Minute {

@@ -2,7 +2,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +32,6 @@ type Options struct {
 	Namespace string
 	// Registerer takes the metrics of what the worker does; nil drops them.
 	Registerer prometheus.Registerer
-	// WorkflowPollers bounds the open polls for workflow tasks. 0 means 8.
-	WorkflowPollers int
 	// WorkflowCache bounds the workflows that are kept in memory between their events, of all workers of this process.
 	// A task that waits in its lane is one, of about 25 KiB of heap and as much of stacks; one that was dropped is read
 	// back from its history. 0 means 1000, or fewer where the machine or its control group has less than 16 GiB.
@@ -77,6 +74,10 @@ func NewMetrics(r prometheus.Registerer) Metrics {
 }
 
 const (
+	// workflowPollers are the open polls for new workflows, and as many are for those that the worker has in memory.
+	// Polls that are for both go to the latter while there is one with something to do: with thousands of them, no
+	// schedule of anybody would fire.
+	workflowPollers = 4
 	// mostCached and leastCached bound the workflows that are kept in memory between their events.
 	mostCached, leastCached = 1000, 100
 	// memoryOfCached is how much memory of the machine, in bytes, allows one of them. One whose task has a payload of
@@ -94,7 +95,6 @@ func cacheFor(memory uint64) int {
 
 // Start runs a worker until stop is called. stop waits for what is under way and may be called twice.
 func Start(c client.Client, o Options) (stop func(), err error) {
-	o.WorkflowPollers = cmp.Or(o.WorkflowPollers, 8)
 	if o.WorkflowCache == 0 {
 		memory, _ := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 		o.WorkflowCache = cacheFor(memory)
@@ -104,7 +104,9 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 	}
 	sdkworker.SetStickyWorkflowCacheSize(o.WorkflowCache)
 	w := sdkworker.New(c, contract.WorkerQueue, sdkworker.Options{
-		MaxConcurrentWorkflowTaskPollers: o.WorkflowPollers,
+		WorkflowTaskPollerBehavior: sdkworker.NewPollerBehaviorAutoscaling(
+			sdkworker.PollerBehaviorAutoscalingOptions{MinimumNumberOfPollers: workflowPollers,
+				InitialNumberOfPollers: workflowPollers, MaximumNumberOfPollers: workflowPollers}),
 		MaxConcurrentActivityTaskPollers: 2,
 	})
 	RegisterWorkflows(w)

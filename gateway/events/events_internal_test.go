@@ -272,8 +272,26 @@ func TestFewReadThePastAtOnce(t *testing.T) {
 		}
 	}
 	full("another")
+	tenants := access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: "x", Tenant: "acme"})
 	done[0]()
-	end, err := f.turn(of("another"))
+	done[1]()
+	for range pastOfOne {
+		end, err := f.turn(tenants)
+		require.NoError(t, err)
+		end()
+	}
+	end, err := f.turn(tenants)
+	require.NoError(t, err)
+	again, err := f.turn(tenants)
+	require.NoError(t, err)
+	gone, leave := context.WithCancel(access.With(t.Context(), access.Identity{Kind: access.KindToken, ID: "y",
+		Tenant: "acme"}))
+	leave()
+	_, err = f.turn(gone)
+	require.ErrorIs(t, err, context.Canceled, "a tenant's tokens share")
+	end()
+	again()
+	end, err = f.turn(of("another"))
 	require.NoError(t, err)
 	end()
 	end, err = f.turn(of("0"))

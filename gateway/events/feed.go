@@ -97,7 +97,7 @@ func New(o Options) *Feed {
 // turn waits until the caller may read the past, which it has done when it calls done.
 func (f *Feed) turn(ctx context.Context) (done func(), err error) {
 	id := access.From(ctx)
-	kept, _ := f.callers.LoadOrStore(string(id.Kind)+" "+id.ID, make(chan struct{}, pastOfOne))
+	kept, _ := f.callers.LoadOrStore(id.Sharer(), make(chan struct{}, pastOfOne))
 	own := kept.(chan struct{})
 	select {
 	case own <- struct{}{}:

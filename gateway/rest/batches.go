@@ -15,11 +15,7 @@ func (c *Core) BatchTurn(ctx context.Context) (done func(), err error) {
 	if !id.Known() {
 		return func() {}, nil
 	}
-	key := "tenant " + id.Tenant
-	if id.Tenant == "" {
-		key = string(id.Kind) + " " + id.ID
-	}
-	kept, _ := c.batches.LoadOrStore(key, make(chan struct{}, 1))
+	kept, _ := c.batches.LoadOrStore(id.Sharer(), make(chan struct{}, 1))
 	own := kept.(chan struct{})
 	select {
 	case own <- struct{}{}:

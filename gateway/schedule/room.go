@@ -110,9 +110,9 @@ func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]fl
 // starts tells of each schedule of a tenant, by its id, how often it starts something a minute. Paused ones count: they
 // may be resumed.
 func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float64, error) {
-	starts := map[string]float64{}
+	starts, query := map[string]float64{}, rest.AllOf(store.AllSchedules, contract.OfTenant(tenant))
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		page, next, err := rest.InTurn(h.page)(ctx, rest.AllOf(store.AllSchedules, contract.OfTenant(tenant)), pageOfAll, token)
+		page, next, err := rest.InTurn(h.page)(ctx, query, pageOfAll, token)
 		if err != nil {
 			return nil, err
 		}
