@@ -54,8 +54,8 @@ func serve(t *testing.T, o httpapi.Options) http.Handler {
 			return out, nil
 		})
 	get := func(path string, do func() error) {
-		huma.Register(s.API(), huma.Operation{OperationID: strings.Trim(path, "/"), Method: http.MethodGet, Path: path},
-			func(context.Context, *struct{}) (*thingOutput, error) { return nil, do() })
+		httpapi.Register(s.API(), access.Open,
+			huma.Operation{OperationID: strings.Trim(path, "/"), Method: http.MethodGet, Path: path}, func(context.Context, *struct{}) (*thingOutput, error) { return nil, do() })
 	}
 	get("/panics", func() error { panic("canary in a panic") })
 	get("/fails", func() error { return errors.New("canary in an error") })
