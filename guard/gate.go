@@ -40,7 +40,7 @@ const (
 	agentPart = 4 << 10
 	// agentRate and agentBurst bound the requests of one agent, and clusterRate and clusterBurst, for each core, those
 	// of all agents of a cluster.
-	agentRate, agentBurst     = 500, 5000
+	agentRate, agentBurst     = 500, 2500
 	clusterRate, clusterBurst = 1500, 15_000
 	// signOutRate and signOutBurst bound the ends of sessions of one token: each is a change of the workflow that has
 	// all tokens.

@@ -146,10 +146,10 @@ func (h *Handlers) pauseSchedule(ctx context.Context, in *scheduleReasonInput, p
 	if err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.seesSchedule(ctx, name); err != nil {
+	if err := h.mayChange(name); err != nil {
 		return api.Schedule{}, err
 	}
-	if err := h.mayChange(name); err != nil {
+	if err := h.seesSchedule(ctx, name); err != nil {
 		return api.Schedule{}, err
 	}
 	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, in.Body.Text()); err != nil {
@@ -173,6 +173,9 @@ func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made 
 	if err != nil {
 		return made, err
 	}
+	if err := h.mayChange(name); err != nil {
+		return made, err
+	}
 	present, err := h.describeSchedule(ctx, name)
 	if err != nil {
 		return made, err
@@ -187,9 +190,6 @@ func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made 
 	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
 		return made, httpapi.Problem(protocol.CodeConflict,
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
-	}
-	if err := h.mayChange(name); err != nil {
-		return made, err
 	}
 	at := time.Now().UTC().Truncate(time.Second)
 	err = h.patchSchedule(ctx, name,
