@@ -77,7 +77,7 @@ const (
 	// workflowPollers are the open polls for new workflows, and as many are for those that the worker has in memory.
 	// Polls that are for both go to the latter while there is one with something to do: with thousands of them, no
 	// schedule of anybody would fire.
-	workflowPollers = 16
+	workflowPollers = 8
 	// mostCached and leastCached bound the workflows that are kept in memory between their events.
 	mostCached, leastCached = 1000, 100
 	// memoryOfCached is how much memory of the machine, in bytes, allows one of them. One whose task has a payload of
