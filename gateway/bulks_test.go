@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -121,4 +123,32 @@ func TestBulkIsStartedAndRead(t *testing.T) {
 		http.StatusNotFound, protocol.CodeUnknownCluster)
 	problem(t, do(h, http.MethodPost, bulkPath, `{"action":"cancel","filter":{"type":"x"}}`),
 		http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+}
+
+// One request acts on up to thousands of tasks.
+func TestBulksOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	open := int64(0)
+	f.count = func(query string) int64 {
+		if strings.Contains(query, contract.Equals("WorkflowType", contract.BulkWorkflow)) &&
+			strings.Contains(query, contract.OfTenant("acme")) {
+			return open
+		}
+		return 0
+	}
+	_, send := tenants(t, f)
+	start := func(tenant string) *httptest.ResponseRecorder {
+		return send(tenant, http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`)
+	}
+	require.Equal(t, http.StatusAccepted, start("acme").Code)
+	open = 10
+	problem(t, start("acme"), http.StatusConflict, protocol.CodeConflict)
+	require.Equal(t, http.StatusAccepted, start("beta").Code)
+	open = 9
+	w := start("acme")
+	for n := 0; w.Code == http.StatusAccepted && n < 100; n++ {
+		w = start("acme")
+	}
+	problem(t, w, http.StatusTooManyRequests, protocol.CodeRateLimited)
 }
