@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
@@ -606,7 +607,8 @@ func TestNomad16515ADisconnectPolicyHeedsDoNotReschedule(t *testing.T) {
 				require.Equal(t, now, c.servers("0"), "its process goes on")
 			}
 			wire.heal()
-			require.Eventually(t, func() bool { return connection() == fleet.Connected }, patience, 20*time.Millisecond)
+			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, fleet.Connected, connection()) }, patience,
+				20*time.Millisecond)
 			require.Eventually(t, func() bool { return slices.Equal(now, c.servers("0")) }, patience, 20*time.Millisecond,
 				"what no longer counts is stopped")
 			if !test.waits {
