@@ -153,7 +153,8 @@ func TestManySchedulesOfATenantAreSpread(t *testing.T) {
 	}
 }
 
-// Temporal starts a bounded number of tasks a second of all schedules, so triggers of one tenant would make those of others late.
+// Temporal starts a bounded number of tasks a second of all schedules, so triggers of one tenant would make those of
+// others late.
 func TestTriggersOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFake()

@@ -665,7 +665,8 @@ func TestResultsAreCorrected(t *testing.T) {
 	require.Len(t, a.Corrections, 2)
 	require.Equal(t, []string{"text: maxLength: got 9, want 5", "no x, please"}, a.Corrections[1].Errors)
 	require.Contains(t, string(a.Output), "no x, please", "the errors reached the agent")
-	begun := slices.DeleteFunc(a.Attempts, func(a fleet.Attempt) bool { return a.AgentID == "" }) // before the agent was there
+	// What came before the agent was there was handed back.
+	begun := slices.DeleteFunc(a.Attempts, func(a fleet.Attempt) bool { return a.AgentID == "" })
 	require.Len(t, begun, 3)
 
 	failed := r.awaitRun(t, r.start(t, "", step(9, "fail")).ID, job.RunFailed)
