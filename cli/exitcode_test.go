@@ -55,13 +55,12 @@ func TestExitCodes(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
+	const nowhere = "http://127.0.0.1:1"
 	start := time.Now()
-	got := clitest.Run(t.Context(), "", "agent", "list", "--server", server.URL)
+	got := clitest.Run(t.Context(), "", "agent", "list", "--server", nowhere)
 	require.Equal(t, app.ExitUnreachable, got.Code)
 	require.Less(t, time.Since(start), 5*time.Second)
-	require.Contains(t, got.Stderr, server.URL)
+	require.Contains(t, got.Stderr, nowhere)
 	require.Contains(t, got.Stderr, "`mainstay dev`")
 }
 
@@ -81,7 +80,10 @@ func TestOneRefusalIsSurvived(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tries := 0
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer "+test.args[1] {
+					return // somebody looks for a server that had this port before
+				}
 				if tries++; tries == 1 {
 					w.Header().Set("Retry-After", "1")
 					w.WriteHeader(http.StatusServiceUnavailable)
@@ -91,7 +93,7 @@ func TestOneRefusalIsSurvived(t *testing.T) {
 				_, _ = io.WriteString(w, `{"tasks":[]}`)
 			}))
 			t.Cleanup(server.Close)
-			args := append([]string{test.args[0], test.args[1], "--server", server.URL}, test.args[2:]...)
+			args := append([]string{test.args[0], test.args[1], "--server", server.URL, "--token", test.args[1]}, test.args[2:]...)
 			got := clitest.Run(t.Context(), "", args...)
 			require.Equal(t, test.code, got.Code, got.Stderr)
 			require.Equal(t, test.tries, tries)

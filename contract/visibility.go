@@ -9,7 +9,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 )
 
@@ -141,5 +140,5 @@ const (
 
 // Decode reads a field of a memo or a search attribute. It reports whether it is there and can be read.
 func Decode(field *commonpb.Payload, into any) bool {
-	return field != nil && converter.GetDefaultDataConverter().FromPayload(field, into) == nil
+	return field != nil && Payloads.FromPayload(field, into) == nil
 }

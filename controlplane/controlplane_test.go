@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -216,11 +215,8 @@ func TestSearchAttributesOnATemporalWithoutThem(t *testing.T) {
 
 func TestUnreachableTemporal(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	_, err = Connect(t.Context(), client.Options{HostPort: address, Namespace: "default", Logger: ForSDK(zap.NewNop())})
+	const address = "127.0.0.1:1"
+	_, err := Connect(t.Context(), client.Options{HostPort: address, Namespace: "default", Logger: ForSDK(zap.NewNop())})
 	require.Equal(t, app.ExitUnreachable, app.ExitCode(err))
 	require.ErrorContains(t, err, "cannot reach Temporal at "+address+" (namespace default)")
 	require.ErrorContains(t, err, "TEMPORAL_ADDRESS")

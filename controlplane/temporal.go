@@ -31,6 +31,7 @@ func Connect(ctx context.Context, o client.Options) (client.Client, error) {
 	if o.Identity == "" {
 		o.Identity = Identity()
 	}
+	o.DataConverter = contract.Payloads
 	c, err := client.DialContext(ctx, o)
 	if err != nil {
 		return nil, cannotConnect(o, err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
@@ -27,7 +26,7 @@ type parked struct {
 func (l *lane) handleTaskLocked(task *workflowservice.PollActivityTaskQueueResponse) {
 	h := l.hub
 	a := &attempt{token: task.GetTaskToken(), lane: l.name, takenAt: time.Now(), inLane: waitedInLane(task)}
-	if err := converter.GetDefaultDataConverter().FromPayloads(task.GetInput(), &a.input); err != nil {
+	if err := contract.Payloads.FromPayloads(task.GetInput(), &a.input); err != nil {
 		h.log.Error("A task on a lane cannot be read", zap.String("lane", l.name), zap.Error(err))
 		h.fail(a, contract.AttemptReport{Hub: h.id, Outcome: fleet.AttemptFailed, Final: true,
 			Reason: "the hub cannot read the task: it was made by another version"})

@@ -10,7 +10,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
@@ -152,7 +151,7 @@ func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Pay
 	if len(log) > 0 {
 		values = append(values, log)
 	}
-	p, err := converter.GetDefaultDataConverter().ToPayloads(values...)
+	p, err := contract.Payloads.ToPayloads(values...)
 	if err != nil {
 		return nil, fmt.Errorf("encode an attempt report: %w", err)
 	}

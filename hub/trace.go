@@ -5,7 +5,8 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/converter"
+
+	"mainstay.dev/mainstay/contract"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -22,7 +23,7 @@ func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	carrier := propagation.MapCarrier{}
 	if payload := header.GetFields()[temporalTraceField]; payload != nil {
 		// An unreadable payload means that there is no trace.
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &carrier)
+		_ = contract.Payloads.FromPayload(payload, &carrier)
 	}
 	if len(carrier) == 0 {
 		return

@@ -7,14 +7,18 @@ import (
 	"time"
 )
 
-// VersionsKept bounds the versions that a job keeps of its definition.
-const VersionsKept = 6
+const (
+	// VersionsKept bounds the versions that a job keeps of its definition.
+	VersionsKept = 6
+	// versionsBytes bounds their size as JSON, unless it is that of the last two: Temporal takes 2 MiB of a job at most.
+	versionsBytes = 1 << 20
+)
 
 // Job is a definition with its versions.
 type Job struct {
 	Name      string    `json:"name"`
 	Version   int       `json:"version" doc:"Of the definition in force; each that differs counts one more."`
-	Versions  []Version `json:"versions" doc:"The newest 6, the one in force last."`
+	Versions  []Version `json:"versions" doc:"The newest 6, or fewer if these have more than 1 MiB. The one in force is the last."`
 	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
 	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
 	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
@@ -91,7 +95,7 @@ func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (c
 	j.Version++
 	j.settleInstances(present, &d, by, revert, again, now)
 	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
-	for len(j.Versions) > VersionsKept {
+	for len(j.Versions) > VersionsKept || len(j.Versions) > 2 && j.versionsSize() > versionsBytes {
 		oldest := 0
 		if j.Versions[0].Version == j.Stable.Last {
 			oldest = 1 // instances may still begin with it
@@ -99,6 +103,15 @@ func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (c
 		j.Versions = slices.Delete(j.Versions, oldest, oldest+1)
 	}
 	return true
+}
+
+//workflowcheck:ignore
+func (j *Job) versionsSize() int {
+	text, err := json.Marshal(j.Versions)
+	if err != nil {
+		return versionsBytes + 1
+	}
+	return len(text)
 }
 
 // Equal reports whether both mean the same. encoding/json writes the same text for the same value.

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -485,6 +486,21 @@ func TestTheVersionThatWasHealthyIsKept(t *testing.T) {
 	require.Len(t, r.Versions, VersionsKept)
 	require.Len(t, r.Deployments, DeploymentsKept)
 	require.Contains(t, r.versions(), "0@1")
+}
+
+func TestLargeVersionsAreKeptInPart(t *testing.T) {
+	t.Parallel()
+	j := Job{Name: "j"}
+	quoted := func(text string) json.RawMessage { return json.RawMessage(`"` + text + `"`) }
+	for n := range 5 {
+		d := Definition{Job: "j", Inputs: quoted(strings.Repeat(strconv.Itoa(n), 250<<10))}
+		require.True(t, j.Apply(d, "ada", time.Unix(0, 0)))
+	}
+	require.Len(t, j.Versions, 4, "of five they would have more than 1 MiB")
+	require.Equal(t, 2, j.Versions[0].Version)
+	huge := Definition{Job: "j", Inputs: quoted(strings.Repeat("x", 2<<20))}
+	require.True(t, j.Apply(huge, "ada", time.Unix(0, 0)))
+	require.Len(t, j.Versions, 2, "the one in force, and one to revert to")
 }
 
 func TestHealthIsThatOfTheNewestAttempt(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
@@ -227,7 +226,7 @@ func resultsOf(e *historypb.HistoryEvent) (results []api.ArrayResult) {
 	payloads := e.GetActivityTaskCompletedEventAttributes().GetResult()
 	var report contract.AttemptReport
 	if len(payloads.GetPayloads()) == 0 ||
-		converter.GetDefaultDataConverter().FromPayload(payloads.GetPayloads()[0], &report) != nil {
+		contract.Payloads.FromPayload(payloads.GetPayloads()[0], &report) != nil {
 		return nil
 	}
 	for _, r := range report.Elements {

@@ -8,7 +8,6 @@ import (
 
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -87,7 +86,7 @@ func (s Tasks) EndHeld(
 func (s Tasks) EndAttempt(
 	ctx context.Context, task, workflowRunID string, number int, by string, report contract.AttemptReport,
 ) (bool, error) {
-	details, err := converter.GetDefaultDataConverter().ToPayloads(report)
+	details, err := contract.Payloads.ToPayloads(report)
 	if err != nil {
 		return false, fmt.Errorf("encode an attempt report: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/api"
@@ -32,26 +31,25 @@ func (s Store) Jobs() Jobs { return Jobs{s} }
 
 // Schedule makes Temporal start a run of a plan at the times of the job's nth trigger.
 func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleTrigger, paused bool) error {
-	converter := converter.GetDefaultDataConverter()
 	in := &contract.RunInput{Plan: *p, Inputs: t.Inputs, Origin: job.Origin{Schedule: true}}
-	input, err := converter.ToPayloads(in)
+	input, err := contract.Payloads.ToPayloads(in)
 	if err != nil {
 		return fmt.Errorf("encode a run: %w", err)
 	}
 	start := contract.StartOfRun("", in, 0)
-	summary, err := converter.ToPayload(start.Summary)
+	summary, err := contract.Payloads.ToPayload(start.Summary)
 	if err != nil {
 		return fmt.Errorf("encode a summary: %w", err)
 	}
 	attributes := &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{}}
 	for key, value := range start.Attributes.GetUntypedValues() {
-		if attributes.IndexedFields[key.GetName()], err = converter.ToPayload(value); err != nil {
+		if attributes.IndexedFields[key.GetName()], err = contract.Payloads.ToPayload(value); err != nil {
 			return fmt.Errorf("encode the search attribute %s: %w", key.GetName(), err)
 		}
 	}
 	memo := &commonpb.Memo{Fields: map[string]*commonpb.Payload{}}
 	for name, value := range start.Memo {
-		if memo.Fields[name], err = converter.ToPayload(value); err != nil {
+		if memo.Fields[name], err = contract.Payloads.ToPayload(value); err != nil {
 			return fmt.Errorf("encode the memo %s: %w", name, err)
 		}
 	}

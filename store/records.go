@@ -9,7 +9,6 @@ import (
 	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/parallel"
@@ -130,7 +129,7 @@ func (e End) Read(into any) bool {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
 		left = e.event.GetWorkflowExecutionCanceledEventAttributes().GetDetails()
 	}
-	return len(left.GetPayloads()) > 0 && converter.GetDefaultDataConverter().FromPayloads(left, into) == nil
+	return len(left.GetPayloads()) > 0 && contract.Payloads.FromPayloads(left, into) == nil
 }
 
 // Failure is that of a workflow that failed.

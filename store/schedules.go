@@ -14,7 +14,6 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -35,7 +34,7 @@ func (s Clusters) EnsureSweep(ctx context.Context) error {
 // MakeSweep makes the schedule that looks at the clusters if it is not there. One that people have paused or changed
 // stays as it is.
 func (s Clusters) MakeSweep(ctx context.Context) error {
-	summary, err := converter.GetDefaultDataConverter().ToPayload("look at the clusters that have scaling on")
+	summary, err := contract.Payloads.ToPayload("look at the clusters that have scaling on")
 	if err != nil {
 		return fmt.Errorf("encode a summary: %w", err)
 	}

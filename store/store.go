@@ -209,7 +209,7 @@ func (s Store) Access(ctx context.Context) (tokens []access.Record, ended []acce
 		if field == nil {
 			continue // it has just been started, or no session was ended
 		}
-		if err := converter.GetDefaultDataConverter().FromPayload(field, into); err != nil {
+		if err := contract.Payloads.FromPayload(field, into); err != nil {
 			return nil, nil, fmt.Errorf("read the tokens: %w", err)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
@@ -177,7 +176,7 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo, key string) *Delivery
 		delivery.Attempt.Number = number
 		delivery.Hub, _ = contract.HubOfIdentity(p.GetLastWorkerIdentity())
 		a := &delivery.Attempt
-		if converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &delivery.Report) == nil {
+		if contract.Payloads.FromPayloads(p.GetHeartbeatDetails(), &delivery.Report) == nil {
 			*a = delivery.Report.Attempt(a.Number)
 		}
 		if started := TimeOf(p.GetLastStartedTime()); started != nil {

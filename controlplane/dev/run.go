@@ -18,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	rest "mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
@@ -290,6 +291,7 @@ func (d *Run) startTemporal(ctx context.Context, version string, o Options, log 
 	}
 	options := d.Temporal.ClientOptions()
 	options.Identity = controlplane.Identity()
+	options.DataConverter = contract.Payloads
 	options.Logger = controlplane.ForSDK(log)
 	options.MetricsHandler = telemetry.NewSDKMetrics(d.registry)
 	options.Interceptors = interceptors

@@ -134,7 +134,7 @@ func (h *Handlers) Register(routes huma.API) {
 		"list-job-versions",
 		"GET /jobs/{name}/versions",
 		"List the versions of a job's definition",
-		"The newest six, without their definitions: get a job with a version has one. The one in force is the last.",
+		"The newest six, or fewer if they are large, without their definitions: get a job with a version has one. The one in force is the last.",
 	),
 		func(ctx context.Context, in *NameInput) (*versionsOutput, error) {
 			_, j, err := h.find(ctx, in.Name)
@@ -200,6 +200,8 @@ func (h *Handlers) find(ctx context.Context, name string) (string, job.Job, erro
 	return name, j, h.Answer(err, "query a job", protocol.CodeUnknownJob)
 }
 
+var errNotKept = fmt.Errorf("is not kept: only the newest %d versions are, or fewer if they are large", job.VersionsKept)
+
 // answer is a job as clients see it. Its versions are without their definitions, but for the one that is shown.
 func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version int) (*jobOutput, error) {
 	shown := j.Find(j.Version)
@@ -207,10 +209,7 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 		shown = j.Find(version)
 	}
 	if shown == nil {
-		return nil, rest.Invalid(
-			"query.version",
-			fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept),
-		)
+		return nil, rest.Invalid("query.version", errNotKept)
 	}
 	d := shown.Definition
 	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
@@ -481,10 +480,7 @@ func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, err
 		return nil, rest.Invalid("body.version", errors.New("is missing: no deployment of the job was successful yet"))
 	}
 	if v == nil {
-		return nil, rest.Invalid(
-			"body.version",
-			fmt.Errorf("is not kept: only the newest %d versions are", job.VersionsKept),
-		)
+		return nil, rest.Invalid("body.version", errNotKept)
 	}
 	return h.apply(ctx, name, contract.ApplyJob{Definition: *v.Definition, Expected: j.Version, Revert: true})
 }

@@ -12,7 +12,6 @@ import (
 	sdkpb "go.temporal.io/api/sdk/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/api"
@@ -91,11 +90,11 @@ func overlapOf(policy enumspb.ScheduleOverlapPolicy) fleet.Overlap {
 
 // buildSchedule makes Temporal's schedule of a checked request.
 func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*schedulepb.Schedule, error) {
-	input, err := converter.GetDefaultDataConverter().ToPayloads(contract.PeriodicInput{Spec: spec})
+	input, err := contract.Payloads.ToPayloads(contract.PeriodicInput{Spec: spec})
 	if err != nil {
 		return nil, fmt.Errorf("encode a schedule's task: %w", err)
 	}
-	summary, err := converter.GetDefaultDataConverter().ToPayload("a task of schedule " + name)
+	summary, err := contract.Payloads.ToPayload("a task of schedule " + name)
 	if err != nil {
 		return nil, fmt.Errorf("encode a summary: %w", err)
 	}
@@ -138,7 +137,7 @@ func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error
 		if value == "" {
 			continue
 		}
-		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+		payload, err := contract.Payloads.ToPayload(value)
 		if err != nil {
 			return nil, fmt.Errorf("encode the search attribute %s: %w", name, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +40,28 @@ func TestTaskRunsOnAnAgent(t *testing.T) {
 		status, _ := call(t, http.MethodGet, node.URL+"/api/v1/agents/"+id, nil, nil)
 		return status == http.StatusNotFound
 	}, patience, 50*time.Millisecond, "an agent that said goodbye is no member any more")
+}
+
+// What JSON may write as an escape of six bytes counts as one byte all the way.
+func TestPayloadOfManyEscapesIsDelivered(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	size := func(_ context.Context, task *agent.Task) (any, error) {
+		var text string
+		err := task.Decode(&text)
+		return len(text), err
+	}
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a")},
+		map[string]agent.Handler{"size": size})
+	const length = fleet.MaxPayloadBytes - 100
+	var submitted task
+	status, problem := call(t, http.MethodPost, node.URL+"/api/v1/agents/tasks",
+		`{"type":"size","cluster":"`+cluster+`","payload":"`+strings.Repeat("<", length)+`"}`, &submitted)
+	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
+	got := getTask(t, node.URL, submitted.ID, "30s")
+	require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+	require.Equal(t, strconv.Itoa(length), string(got.Result))
 }
 
 func TestBatchRunsOnceEach(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/devserver"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway"
@@ -76,6 +77,7 @@ func start() error {
 	dialed,
 		err = client.DialContext(ctx, client.Options{HostPort: server.Address(), Namespace: server.Namespace(),
 		Logger:         quiet{},
+		DataConverter:  contract.Payloads,
 		MetricsHandler: telemetry.NewSDKMetrics(shared), Interceptors: interceptors})
 	if err != nil {
 		return fmt.Errorf("dial the embedded Temporal: %w", err)
@@ -168,6 +170,7 @@ func (o *NodeOptions) temporalFor(t testing.TB) client.Client {
 	}
 	own, err := client.DialContext(t.Context(), client.Options{
 		HostPort: "passthrough:///" + server.Address(), Namespace: server.Namespace(), Logger: quiet{},
+		DataConverter:     contract.Payloads,
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithContextDialer(dial)}},
 	})
 	require.NoError(t, err)
