@@ -27,8 +27,8 @@ func EndsSession(ended []EndedSession, id, token string, opened time.Time) bool 
 	})
 }
 
-// EndSession adds an ended session. What has expired is forgotten; where there are too many, the token's earlier
-// sessions all count as ended.
+// EndSession adds an ended session. What has expired is forgotten. Where there are too many, all earlier sessions count
+// as ended of the token that has most of them.
 func EndSession(ended []EndedSession, one EndedSession, now time.Time) []EndedSession {
 	kept := slices.DeleteFunc(slices.Clone(ended), func(e EndedSession) bool {
 		return !now.Before(e.Expires) || e.ID == one.ID
@@ -36,6 +36,13 @@ func EndSession(ended []EndedSession, one EndedSession, now time.Time) []EndedSe
 	if len(kept) < maxEnded {
 		return append(kept, one)
 	}
-	kept = slices.DeleteFunc(kept, func(e EndedSession) bool { return e.Token == one.Token })
-	return append(kept, EndedSession{Token: one.Token, Before: now, Expires: now.Add(MaxSession)})
+	kept = append(kept, one)
+	of, most := map[string]int{}, one.Token
+	for _, e := range kept {
+		if of[e.Token]++; of[e.Token] > of[most] {
+			most = e.Token
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(e EndedSession) bool { return e.Token == most })
+	return append(kept, EndedSession{Token: most, Before: now, Expires: now.Add(MaxSession)})
 }

@@ -32,6 +32,14 @@ func TestEndedSessions(t *testing.T) {
 		require.True(t, EndsSession(ended, id, "greedy", now), id)
 	}
 	require.False(t, EndsSession(ended, "new", "greedy", now.Add(time.Second)), "later ones go on")
+
+	for i := len(ended); i < maxEnded; i++ {
+		ended = end(ended, fmt.Sprint("again", i), "greedy")
+	}
+	ended = end(ended, "one", "modest")
+	require.True(t, EndsSession(ended, "one", "modest", now))
+	require.False(t, EndsSession(ended, "two", "modest", now), "the sessions of the token with most pay for that")
+	require.Less(t, len(ended), 10)
 }
 
 func TestDescendants(t *testing.T) {

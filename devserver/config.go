@@ -154,6 +154,10 @@ func tuning() dynamicconfig.StaticClient {
 		{dynamicconfig.WorkerCommandsEnabled.Key(), true, "as above"},
 		{dynamicconfig.MemoSizeLimitWarn.Key(), 256 << 10,
 			"the memo of the tokens is larger than the 2 kB of the default, and its warnings would hide others"},
+		{dynamicconfig.TransferProcessorSchedulerWorkerCount.Key(), 8,
+			"512 by default, for many databases; here they wait for one, and who submits waits behind them"},
+		{dynamicconfig.TimerProcessorSchedulerWorkerCount.Key(), 8, "as above"},
+		{dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(), 4, "as above"},
 		{dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8_096, "bounds the memory of a long-lived process"},
 	}
 	values := dynamicconfig.StaticClient{}

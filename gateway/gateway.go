@@ -72,7 +72,7 @@ type Gateway struct {
 func New(o Options) *Gateway {
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
-	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger)
+	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger, o.Key)
 	return &Gateway{
 		core:     core,
 		key:      o.Key,

@@ -83,7 +83,9 @@ func (s Clusters) CompleteScaling(
 			if err != nil {
 				return fleet.ScalingDecision{}, fmt.Errorf("count the work that is pinned to %s: %w", agent, err)
 			}
-			pinned = pinned || work > 0 && facts.Pin(agent)
+			if work > 0 && facts.Pin(agent) {
+				pinned = true
+			}
 		}
 		if !pinned {
 			return d, nil

@@ -131,3 +131,29 @@ func TestStepsPinAgents(t *testing.T) {
 		require.Equal(t, name != "nothing", facts.Agents[0].Pinned, name)
 	}
 }
+
+// Of several agents that could be stopped at once, work may be pinned to each.
+func TestScalingSeesWorkPinnedToEachOfSeveralAgents(t *testing.T) {
+	t.Parallel()
+	agents := []string{"a-1", "a-2", "a-3", "a-4"}
+	f := &pendingWork{pinned: map[string]int64{}}
+	facts := fleet.ScalingFacts{}
+	for _, a := range agents {
+		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: a})
+		if a != "a-3" {
+			f.pinned[contract.PinnedQuery(a)] = 1
+		}
+	}
+	decision, err := store.Store{Client: f}.Clusters().CompleteScaling(t.Context(),
+		&fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}}, &facts, func() fleet.ScalingDecision {
+			d := fleet.ScalingDecision{Change: fleet.ScaleDown}
+			for _, a := range facts.Agents {
+				if !a.Pinned && len(d.Agents) < 3 {
+					d.Agents = append(d.Agents, a.AgentID)
+				}
+			}
+			return d
+		})
+	require.NoError(t, err)
+	require.Equal(t, []string{"a-3"}, decision.Agents)
+}

@@ -318,7 +318,7 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 		return nil, err
 	}
 	list := "elements of " + a.ID + " " + string(in.Status)
-	token, err := rest.OpenToken(list, in.PageToken)
+	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +336,7 @@ func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOu
 	out := &elementsOutput{}
 	out.Body.Elements = append([]array.ElementEntry{}, page.Elements...)
 	if page.Next > 0 {
-		out.Body.NextPageToken = rest.SealToken(list, []byte(strconv.Itoa(page.Next)))
+		out.Body.NextPageToken = h.PageTokens.Seal(list, []byte(strconv.Itoa(page.Next)))
 	}
 	return out, nil
 }
@@ -347,7 +347,7 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutpu
 		return nil, err
 	}
 	list := "results of " + a.ID
-	token, err := rest.OpenToken(list, in.PageToken)
+	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +366,7 @@ func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutpu
 	}
 	out := &resultsOutput{}
 	out.Body.Results = append([]api.ArrayResult{}, results...)
-	out.Body.NextPageToken = rest.SealToken(list, next.Seal())
+	out.Body.NextPageToken = h.PageTokens.Seal(list, next.Seal())
 	return out, nil
 }
 

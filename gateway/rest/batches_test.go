@@ -16,7 +16,7 @@ import (
 func TestBatchesOfATenantAreTakenOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(store.Store{}, zap.NewNop())
+		c := New(store.Store{}, zap.NewNop(), nil)
 		turn := func(id access.Identity) (func(), error) {
 			ctx, cancel := context.WithTimeout(access.With(t.Context(), id), time.Minute)
 			defer cancel()

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -33,45 +34,50 @@ type QueuePageInput struct {
 	PageToken string `query:"page_token" maxLength:"4096" doc:"next_page_token of the page before."`
 }
 
-// A page token carries a checksum of itself and of the list it belongs to: Temporal answers a token that is not its own
-// as if it were unavailable, and a token of another list with the wrong page. It is no secret and no signature.
+// PageTokens makes and reads the tokens of pages, with the installation's key. A token has a sum of itself and of its
+// list: a token of another list would bring the wrong page, and one that a client has made is for Temporal's history
+// service a sign of lost data. Without a key the sum is only a check against mistakes.
+type PageTokens []byte
+
+// tokenSum is the length of a token's sum, in bytes.
 const tokenSum = 8
 
-// SealToken makes the token that a client sees; empty at the last page.
-func SealToken(list string, token []byte) string {
+// Seal makes the token that a client sees; empty at the last page.
+func (p PageTokens) Seal(list string, token []byte) string {
 	if len(token) == 0 {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(append(sumOf(list, token), token...))
+	return base64.RawURLEncoding.EncodeToString(append(p.sumOf(list, token), token...))
 }
 
-// OpenToken reads what sealToken made for the same list.
-func OpenToken(list, text string) ([]byte, error) {
+// Open reads what Seal has made for the same list.
+func (p PageTokens) Open(list, text string) ([]byte, error) {
 	if text == "" {
 		return nil, nil
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil && len(sealed) > tokenSum && subtle.ConstantTimeCompare(sealed[:tokenSum],
-		sumOf(list, sealed[tokenSum:])) == 1 {
+		p.sumOf(list, sealed[tokenSum:])) == 1 {
 		return sealed[tokenSum:], nil
 	}
 	return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list with these filters")
 }
 
-func sumOf(list string, token []byte) []byte {
-	h := sha256.New()
+func (p PageTokens) sumOf(list string, token []byte) []byte {
+	h := hmac.New(sha256.New, p)
+	h.Write([]byte("page token\x00")) // the key is not only for these
 	h.Write([]byte(list))
 	h.Write([]byte{0})
 	h.Write(token)
 	return h.Sum(nil)[:tokenSum]
 }
 
-// ByKey names the lists that the gateway itself sorts; their tokens hold the last key of the page.
+// ByKey names the lists that the gateway itself sorts; their tokens hold the last key of the page, and need no signature.
 const ByKey = "by key"
 
 // Page sorts items by key and returns the page of a token, with the token of the next one.
 func Page[T any](items []T, token string, size int, key func(*T) string) (page []T, next string, err error) {
-	last, err := OpenToken(ByKey, token)
+	last, err := PageTokens(nil).Open(ByKey, token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -82,7 +88,7 @@ func Page[T any](items []T, token string, size int, key func(*T) string) (page [
 	if len(items) <= size {
 		return items, "", nil
 	}
-	return items[:size], SealToken(ByKey, []byte(key(&items[size-1]))), nil
+	return items[:size], PageTokens(nil).Seal(ByKey, []byte(key(&items[size-1]))), nil
 }
 
 // recordTakes is what one record counts for, in bytes. Reading it takes about 8 KiB. It counts for more, so that one
@@ -115,7 +121,7 @@ func InTurn[T any](read Read[T]) Read[T] {
 func PageOf[T any](
 	ctx context.Context, c *Core, doing string, read Read[T], query string, p RecordPageInput,
 ) (page []T, next string, err error) {
-	token, err := OpenToken(query, p.PageToken)
+	token, err := c.PageTokens.Open(query, p.PageToken)
 	if err != nil {
 		return nil, "", err
 	}
@@ -123,7 +129,7 @@ func PageOf[T any](
 		return nil, "", err
 	}
 	page, after, err := InTurn(read)(ctx, query, p.PageSize, token)
-	return page, SealToken(query, after), c.Answer(err, doing, protocol.CodeNotFound)
+	return page, c.PageTokens.Seal(query, after), c.Answer(err, doing, protocol.CodeNotFound)
 }
 
 // RecordOf returns the newest record of a workflow. ok is false for an id that names none; unknown is its code.

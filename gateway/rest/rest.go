@@ -29,20 +29,21 @@ const (
 
 // Core is what the handlers of every resource have.
 type Core struct {
-	Store    store.Store
-	Logger   *zap.Logger
-	clusters cache[knownCluster]
-	runs     cache[diagnosis.ScheduleRun] // of healing and scaling
-	opening  sync.Map                     // by cluster and tenant, an opener of lanes
-	ends     endPolls
-	pins     store.Pins
-	batches  sync.Map // by tenant or token, a channel that holds one element while a batch is taken
+	Store      store.Store
+	Logger     *zap.Logger
+	PageTokens PageTokens
+	clusters   cache[knownCluster]
+	runs       cache[diagnosis.ScheduleRun] // of healing and scaling
+	opening    sync.Map                     // by cluster and tenant, an opener of lanes
+	ends       endPolls
+	pins       store.Pins
+	batches    sync.Map // by tenant or token, a channel that holds one element while a batch is taken
 }
 
-// New makes a core. It calls nothing until it is asked.
-func New(s store.Store, logger *zap.Logger) *Core {
+// New makes a core. It calls nothing until it is asked. key is the installation's; empty: there is none.
+func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
-		Store: s, Logger: logger,
+		Store: s, Logger: logger, PageTokens: key,
 		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}},
 	}

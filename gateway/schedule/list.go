@@ -23,7 +23,7 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_
 		return nil, err
 	}
 	query := scheduleQuery(in)
-	token, err := rest.OpenToken(query, in.PageToken)
+	token, err := h.PageTokens.Open(query, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_
 			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
 		}
 	}
-	out.Body.NextPageToken = rest.SealToken(query, next)
+	out.Body.NextPageToken = h.PageTokens.Seal(query, next)
 	return out, nil
 }
 

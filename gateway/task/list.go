@@ -126,7 +126,7 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	of := *in
 	of.After = time.Time{} // a page token fits however far back the list goes: "the last hour" goes on
 	list := of.query(ctx, labels)
-	token, err := rest.OpenToken(list, in.PageToken)
+	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	if err != nil {
 		return nil, h.Answer(err, "list tasks", protocol.CodeNotFound)
 	}
-	next := rest.SealToken(list, after)
+	next := h.PageTokens.Seal(list, after)
 	done, err := httpapi.Turn(ctx)
 	if err != nil {
 		return nil, err
