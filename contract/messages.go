@@ -205,6 +205,18 @@ const (
 	maxUnpacked = 64 << 20
 )
 
+// mostMessage is how long a message may be as JSON: Temporal takes 2 MiB, with what the SDK adds to it.
+const mostMessage = 2<<20 - 16<<10
+
+// Fits reports whether Temporal takes a message. A workflow that ends or continues with one that it does not take
+// stands still for ever: nobody can ask, change or cancel it.
+//
+//workflowcheck:ignore
+func Fits(message any) bool {
+	data, err := json.Marshal(message)
+	return err == nil && len(data) <= mostMessage
+}
+
 // packedMessage stands for a long message.
 type packedMessage struct {
 	Gzip []byte `json:"gzip"`

@@ -20,7 +20,9 @@ var Payloads = converter.NewCompositeDataConverter(
 	plainJSON{converter.NewJSONPayloadConverter()},
 )
 
-type plainJSON struct{ *converter.JSONPayloadConverter }
+type plainJSON struct {
+	*converter.JSONPayloadConverter
+}
 
 func (c plainJSON) ToPayload(value any) (*commonpb.Payload, error) {
 	var data bytes.Buffer

@@ -120,6 +120,25 @@ type Ledger struct {
 	EndedAt    *time.Time      `json:"ended_at,omitempty"`
 }
 
+// Forget leaves out how tasks came to their ends: the newest attempt of each is left, and says nothing.
+func (l *Ledger) Forget() {
+	brief := func(w *Work) {
+		w.Why, w.PolicyState = fleet.Shorten(w.Why, 100), nil
+		if n := len(w.Attempts); n > 0 {
+			a := w.Attempts[n-1]
+			w.Attempts = []fleet.Attempt{{Number: a.Number, AgentID: a.AgentID, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+				Outcome: a.Outcome}}
+		}
+	}
+	for i := range l.Steps {
+		e := &l.Steps[i]
+		brief(&e.Work)
+		for n := range e.Elements {
+			brief(&e.Elements[n])
+		}
+	}
+}
+
 // Origin says what started a run.
 type Origin struct {
 	By       string `json:"by,omitempty" doc:"Who dispatched it, or ran it again."`

@@ -19,6 +19,10 @@ import (
 const (
 	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
 	attemptsKept = 20
+	// formerReason bounds in bytes what the state has of why an attempt before the newest has ended.
+	formerReason = 512
+	// formerStep bounds likewise the step that it had reached; its progress has no message.
+	formerStep = 64
 	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond the grace of an instance.
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
@@ -201,10 +205,17 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 	return contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true, Reason: err.Error()}, attemptUnfinished
 }
 
-// record keeps the newest attempts in the state.
+// record keeps the newest attempts in the state. All that the newest says stays, and the beginning of what others say:
+// the state is handed over beside a payload or a result of 1 MiB, in a message that may have 2.
 func (d *Delivery) record(number int, report contract.AttemptReport, route *fleet.Route) {
-	if len(d.log) == attemptsKept {
-		d.log = append(d.log[:0:0], d.log[1:]...)
+	d.log = slices.Clone(d.log[max(0, len(d.log)-attemptsKept+1):])
+	for i := range d.log {
+		former := &d.log[i]
+		former.Reason = fleet.Shorten(former.Reason, formerReason)
+		if former.Progress != nil {
+			former.Progress = &fleet.Progress{Percent: former.Progress.Percent,
+				Step: fleet.Shorten(former.Progress.Step, formerStep)}
+		}
 	}
 	attempt := report.Attempt(number)
 	attempt.Route = route

@@ -1,10 +1,14 @@
 package delivery
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -21,4 +25,25 @@ func TestUnconfirmedPauseIsNoLoss(t *testing.T) {
 	report, how = unconfirmed(false)
 	require.Equal(t, attemptCancelled, how)
 	require.Equal(t, fleet.AttemptCancelled, report.Outcome)
+}
+
+// What a task hands over and leaves fits into a message of Temporal's, whatever its agents said.
+func TestWhatAgentsSaidFits(t *testing.T) {
+	t.Parallel()
+	said := strings.Repeat("\x01", 8192)
+	large := json.RawMessage(`"` + strings.Repeat("x", fleet.MaxPayloadBytes-2) + `"`)
+	d := New(contract.TaskInput{Spec: fleet.TaskSpec{Payload: large}}, time.Unix(0, 0), nil)
+	d.carried.Checkpoint = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxCheckpointBytes-2) + `"`)
+	for n := range 30 {
+		d.record(n+1, contract.AttemptReport{Reason: said, ErrorType: said[:128],
+			Progress: &fleet.Progress{Percent: 7, Step: said[:200], Message: said[:1000]}}, nil)
+	}
+	d.end(fleet.TaskCompleted, said)
+	d.result = large
+	state := d.State()
+	require.Len(t, state.Attempts, attemptsKept)
+	require.Equal(t, said, state.Attempts[attemptsKept-1].Reason, "the newest says all")
+	require.Equal(t, 7, state.Attempts[0].Progress.Percent)
+	require.True(t, contract.Fits(state))
+	require.True(t, contract.Fits(d.Task()))
 }

@@ -194,13 +194,19 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 			return false
 		}
 	}
-	if payloads > carriedBytes && bounded(ctx) {
+	if payloads > carriedBytes && bounded(ctx) || !contract.Fits(r.next(false)) {
 		r.quiet = false // they begin first
+		return false
 	}
-	return payloads <= carriedBytes || !bounded(ctx)
+	return true
 }
 
 func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
+	return workflow.NewContinueAsNewError(ctx, contract.RunWorkflow, r.next(waits))
+}
+
+// next is the input of the run that goes on for this one.
+func (r *run) next(waits bool) contract.RunInput {
 	next := r.in
 	next.Done = nil
 	next.Carried = &contract.RunCarried{Ledger: *r.ledger, Ended: r.ended, Results: r.results,
@@ -208,7 +214,7 @@ func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
 	for _, w := range r.open {
 		next.Carried.Tasks[w.key] = w.task
 	}
-	return workflow.NewContinueAsNewError(ctx, contract.RunWorkflow, next)
+	return next
 }
 
 // end cancels what is still open, waits for it, and closes the workflow as the run ended.
@@ -240,6 +246,9 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 			Died: string(status) + ": " + why})
 	}
 	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	if !contract.Fits(contract.RunLedger{Ledger: *r.ledger}) {
+		r.ledger.Forget()
+	}
 	left := contract.RunLedger{Ledger: *r.ledger}
 	switch status {
 	case job.RunCompleted, job.RunPartial:

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
@@ -845,6 +847,62 @@ func TestContinuesAsNew(t *testing.T) {
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	}
 	t.Fatal("the run does not end")
+}
+
+// A run hands over only what Temporal takes: it goes on until that is small enough.
+func TestContinuesWithWhatTemporalTakes(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it only has to be hard to compress
+	text := make([]byte, 2<<20)
+	for i := range text {
+		text[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/"[random.IntN(64)]
+	}
+	next := 0
+	play := map[string]agent{}
+	returnsText := func(key string, length int) {
+		play[key] = returns(`"` + string(text[next:next+length]) + `"`)
+		next += length
+	}
+	var outputs, names []string
+	definition := head + "steps:\n"
+	for n := range 64 {
+		name := "a" + strconv.Itoa(n)
+		definition += "  " + name + ": {task: {type: echo}}\n"
+		names, outputs = append(names, name), append(outputs, "steps."+name+".output")
+		returnsText(name, 16_000)
+	}
+	for n := range 100 {
+		returnsText("b."+strconv.Itoa(n), 9_900)
+	}
+	definition += "  b: {after: [" + strings.Join(names, ",") + "], for_each: '[" + strings.Join(append(outputs, outputs[:36]...), ",") + "]', max_parallel: 1, " +
+		"task: {type: echo, payload: {x: '${item.substring(0,9900)}'}}, output: {n: \"'x'\"}}\n"
+	inputs, err := json.Marshal(map[string]string{"x": string(text[len(text)-60_000:])})
+	require.NoError(t, err)
+	in := contract.RunInput{Inputs: inputs}
+	begun, continued := 0, 0
+	for {
+		h := newHarness(t, play)
+		h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+			if info.ActivityType.Name == contract.RunTaskActivity.Name {
+				if begun++; begun == 64+49 {
+					h.SetContinueAsNewSuggested(true)
+				}
+			}
+		})
+		h.startWith(t, definition, in)
+		var again *workflow.ContinueAsNewError
+		if !errors.As(h.GetWorkflowError(), &again) {
+			l := h.outcome(t)
+			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			break
+		}
+		continued++
+		require.Less(t, proto.Size(again.Input), 2<<20)
+		in = contract.RunInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	}
+	require.Equal(t, 1, continued)
+	require.Equal(t, 64+100, begun)
 }
 
 // A person decides about a step while its expressions are evaluated: it does not begin after that.

@@ -245,12 +245,18 @@ func (r *run) brief(attempts []fleet.Attempt) []fleet.Attempt {
 	return r.cut(attempts[max(0, len(attempts)-kept):])
 }
 
-// cut is attempts with the beginning of why they have ended.
+// cut is attempts with the beginning of what they say.
 func (r *run) cut(attempts []fleet.Attempt) []fleet.Attempt {
 	attempts = slices.Clone(attempts)
 	limit := min(maxReason, textKept/(max(1, len(attempts))*r.tasks()))
 	for i := range attempts {
-		attempts[i].Reason = fleet.Shorten(attempts[i].Reason, limit)
+		a := &attempts[i]
+		a.Reason, a.ErrorType = fleet.Shorten(a.Reason, limit), fleet.Shorten(a.ErrorType, limit)
+		if a.Progress != nil {
+			a.Progress = new(*a.Progress)
+			a.Progress.Step = fleet.Shorten(a.Progress.Step, limit/2)
+			a.Progress.Message = fleet.Shorten(a.Progress.Message, limit/2)
+		}
 	}
 	return attempts
 }
