@@ -259,3 +259,6 @@ const Refused = "Refused"
 
 // Outdated is the application error type of an update that was meant for an older state.
 const Outdated = "Outdated"
+
+// Busy is the application error type of an update that the workflow does not take now, and will in a moment.
+const Busy = "Busy"

@@ -28,6 +28,7 @@ func TestKindOf(t *testing.T) {
 		"there is one":    {serviceerror.NewWorkflowExecutionAlreadyStarted("", "", ""), store.Exists},
 		"a schedule":      {serviceerror.NewAlreadyExists(""), store.Exists},
 		"refused":         {refused, store.Refused},
+		"busy":            {temporal.NewApplicationError("", contract.Busy), store.Unavailable},
 		"outdated":        {temporal.NewApplicationError("", contract.Outdated), store.Outdated},
 		"another failure": {temporal.NewApplicationError("", "Other"), store.Other},
 		"away":            {serviceerror.NewUnavailable(""), store.Unavailable},

@@ -249,7 +249,7 @@ const (
 	Exists                  // there is one with this id
 	Refused                 // its present state does not allow the change; Refusal says why
 	Outdated                // the change was meant for an older state
-	Unavailable             // Temporal, or a worker for it, did not answer in time
+	Unavailable             // Temporal, or a worker for it, did not answer in time, or a workflow has much to do
 	Unsure                  // the same of a change, which may be made yet
 	Blocked                 // Temporal does not allow it now
 	Invalid                 // Temporal does not understand it
@@ -278,6 +278,8 @@ func KindOf(err error) Kind {
 		return Exists
 	case isAny[*unsureError](err):
 		return Unsure
+	case errors.As(err, &application) && application.Type() == contract.Busy:
+		return Unavailable
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		isAny[*serviceerror.Unavailable](err),
 		isAny[*serviceerror.DeadlineExceeded](err),

@@ -5,6 +5,7 @@ package cluster
 import (
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
@@ -19,6 +20,10 @@ const longHistory = 1500
 // largeHistory is the size of the history, in bytes, at which a Cluster continues as new although its hubs lack the
 // newest directive. Each answer to a join has a directive, which may have many kilobytes.
 const largeHistory = 10 << 20
+
+// fullHistory is the size of the history, in bytes, from which on a Cluster takes no updates until it has continued as
+// new: Temporal terminates a workflow whose history has 50 MiB, and what is under way needs room.
+const fullHistory = 20 << 20
 
 // Workflow lives until the cluster is deleted.
 func Workflow(ctx workflow.Context, in contract.ClusterInput) error {
@@ -238,6 +243,9 @@ func handle[In, Out any](
 	}, func(in In) error {
 		if r.deleted {
 			return workflows.Refuse("the cluster is being deleted")
+		}
+		if workflow.GetInfo(ctx).GetCurrentHistorySize() > fullHistory {
+			return temporal.NewApplicationError("the cluster has much to do; try again in a moment", contract.Busy)
 		}
 		if validate == nil {
 			return nil

@@ -230,6 +230,31 @@ func TestClusterContinuesAsNew(t *testing.T) {
 		"epochs only grow, across runs too")
 }
 
+// Agents that join without end, while failovers begin and hubs are told, do not fill the history: joins wait until the
+// cluster has continued as new.
+func TestAFullHistoryTakesNoJoins(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	var first, second, gone *workflowtest.Answer
+	run.at(time.Second, func() {
+		run.SetCurrentHistorySize(20 << 20)
+		first = run.update(contract.JoinUpdate.Name, joins("h1", "a"))
+		run.SetCurrentHistorySize(20<<20 + 1)
+		second = run.update(contract.JoinUpdate.Name, joins("h1", "b"))
+		gone = run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+	require.False(t, first.Refused)
+	for _, refused := range []*workflowtest.Answer{second, gone} {
+		var busy *temporal.ApplicationError
+		require.ErrorAs(t, refused.Err, &busy)
+		require.Equal(t, contract.Busy, busy.Type())
+	}
+	require.Nil(t, continuedInput(t, next).State.Member("b"))
+}
+
 // An update that waits when a run begins is handled as soon as its handler is registered.
 func TestClusterTakesAnUpdateThatWaits(t *testing.T) {
 	t.Parallel()
