@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -235,11 +236,15 @@ func TestClusterContinuesAsNew(t *testing.T) {
 func TestAFullHistoryTakesNoJoins(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
+	run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
 	var joined *workflowtest.Answer
-	run.at(time.Second, func() {
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(10*time.Second, func() { // the loop tells the hub of a lane
+		run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+	})
+	run.at(10*time.Second+500*time.Millisecond, func() {
 		run.SetCurrentHistorySize(20<<20 + 1)
-		joined = run.update(contract.JoinUpdate.Name, joins("h1", "a"))
-		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1"})
+		joined = run.update(contract.JoinUpdate.Name, joins("h1", "b"))
 	})
 	run.start(fleet.ClusterConfig{})
 	var next *workflow.ContinueAsNewError
@@ -248,7 +253,9 @@ func TestAFullHistoryTakesNoJoins(t *testing.T) {
 	require.ErrorAs(t, joined.Err, &busy)
 	require.True(t, joined.Refused)
 	require.Equal(t, contract.Busy, busy.Type())
-	require.Empty(t, continuedInput(t, next).State.Members)
+	state := continuedInput(t, next).State
+	require.NotNil(t, state.Member("a"))
+	require.Nil(t, state.Member("b"))
 }
 
 // An update that waits when a run begins is handled as soon as its handler is registered.
