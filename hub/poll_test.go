@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -144,6 +145,37 @@ func TestCommandsAreRepeatedUntilTheirAnswerWasRead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An agent that never says that it has read an answer does not have its hub keep more and more for it.
+func TestRepeatedCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSession(protocol.Register{}, 1, time.Now())
+	running := attemptKey{"running", 1}
+	s.attempts[running] = &attempt{attemptKey: running}
+	ask := func(kind protocol.CommandType, n int) protocol.Command {
+		return protocol.Command{Type: kind, Request: fmt.Sprint(n)}
+	}
+	of := func(kind protocol.CommandType, task string) protocol.Command {
+		return protocol.Command{Type: kind, TaskID: task, Attempt: 1}
+	}
+	repeated := func() []protocol.Command { // an answer, and that it was not read
+		s.told, s.commands = s.commands, nil
+		s.repeat()
+		return s.commands
+	}
+	for n := range 1000 {
+		s.command(of(protocol.CommandCancel, fmt.Sprint("ended", n)))
+		s.command(of(protocol.CommandDrop, fmt.Sprint("dropped", n)))
+		s.command(of(protocol.CommandCancel, "running"))
+		s.command(protocol.Command{Type: protocol.CommandRole, Epoch: int64(n)})
+		s.command(ask(protocol.CommandSync, n))
+		repeated()
+	}
+	require.Len(t, s.commands, maxDropped+3)
+	require.Equal(t, []protocol.Command{of(protocol.CommandDrop, "dropped999"), of(protocol.CommandCancel, "running"),
+		{Type: protocol.CommandRole, Epoch: 999}, ask(protocol.CommandSync, 999)}, s.commands[maxDropped-1:])
+	require.Equal(t, s.commands[:maxDropped+2], repeated(), "a request for state is repeated once")
 }
 
 // TestAttemptsThatAreNotReceived has an agent get assignments and not list them. It counts against the task only where

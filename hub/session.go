@@ -61,8 +61,9 @@ type session struct {
 	attempts map[attemptKey]*attempt
 	outbox   []*attempt // assigned, not yet in a poll's answer
 	commands []protocol.Command
-	told     []protocol.Command // commands of the newest answer, until a poll confirms that answer
-	toldIn   int64              // sequence of the poll that it answered
+	told     []protocol.Command              // commands of the newest answer, until a poll confirms that answer
+	toldIn   int64                           // sequence of the poll that it answered
+	repeated map[protocol.CommandType]string // the requests for state that were queued again
 
 	// leftovers are attempts that the agent has although they no longer count.
 	leftovers    map[attemptKey]*leftover
@@ -143,6 +144,7 @@ func newSession(reg protocol.Register, epoch int64, now time.Time) *session {
 		agent: reg.AgentID, cluster: reg.Cluster, instance: reg.InstanceID, epoch: epoch, registration: reg,
 		openedAt: now, workedAt: now, lastContact: now, answeredAt: now, judged: fleet.Alive,
 		wake: part.NewSignal(), attempts: map[attemptKey]*attempt{}, access: reg.Providers,
+		repeated: map[protocol.CommandType]string{},
 	}
 	s.registration.Running = nil // it may be large, and is read only once
 	s.candidate = fleet.Candidate{AgentID: s.agent, Capabilities: fleet.SortedSet(reg.Capabilities),
@@ -181,10 +183,44 @@ func (s *session) drop(key attemptKey, reason string) bool {
 	return true
 }
 
-// repeat queues the newest answer's commands again: the agent may not have read it.
+// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so what
+// is over or was said anew since is left out, and a request for state, which may be large, is repeated once.
 func (s *session) repeat() {
-	s.commands = append(s.told, s.commands...)
-	s.told = nil
+	type about struct {
+		kind protocol.CommandType
+		attemptKey
+	}
+	of := func(c *protocol.Command) about { return about{c.Type, attemptKey{c.TaskID, c.Attempt}} }
+	anew, drops := map[about]bool{}, 0
+	for i := range s.commands {
+		anew[of(&s.commands[i])] = true
+	}
+	var again []protocol.Command
+	for _, c := range slices.Backward(s.told) {
+		what := of(&c)
+		if anew[what] {
+			continue
+		}
+		switch c.Type {
+		case protocol.CommandState, protocol.CommandSync:
+			if s.repeated[c.Type] == c.Request {
+				continue
+			}
+			s.repeated[c.Type] = c.Request
+		case protocol.CommandCancel, protocol.CommandLog:
+			if s.attempts[what.attemptKey] == nil {
+				continue
+			}
+		case protocol.CommandDrop:
+			if drops++; drops > maxDropped {
+				continue // the agent lists it again
+			}
+		}
+		anew[what] = true
+		again = append(again, c)
+	}
+	slices.Reverse(again)
+	s.commands, s.told = append(again, s.commands...), nil
 }
 
 // measure takes the time from an answer until the agent's next poll into its round trip. A poll that the agent sent
