@@ -262,6 +262,7 @@ type (
 	plainClusterInput ClusterInput
 	plainClusterView  ClusterView
 	plainRunInput     RunInput
+	plainJobInput     JobInput
 )
 
 // MarshalJSON compresses a large state.
@@ -283,6 +284,21 @@ func (in RunInput) MarshalJSON() ([]byte, error) { return pack(plainRunInput(in)
 
 // UnmarshalJSON reads an input, compressed or not.
 func (in *RunInput) UnmarshalJSON(data []byte) error { return unpack(data, (*plainRunInput)(in)) }
+
+// MarshalJSON compresses a large input.
+func (in JobInput) MarshalJSON() ([]byte, error) { return pack(plainJobInput(in)) }
+
+// UnmarshalJSON reads an input, compressed or not.
+func (in *JobInput) UnmarshalJSON(data []byte) error { return unpack(data, (*plainJobInput)(in)) }
+
+// JobState is a job as a message: one with an instance on each of thousands of agents is long.
+type JobState struct{ job.Job }
+
+// MarshalJSON compresses a large state.
+func (s JobState) MarshalJSON() ([]byte, error) { return pack(s.Job) }
+
+// UnmarshalJSON reads a state, compressed or not.
+func (s *JobState) UnmarshalJSON(data []byte) error { return unpack(data, &s.Job) }
 
 // RunLedger is a run's ledger as a message.
 type RunLedger struct{ job.Ledger }

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 )
 
 // largeCluster has as many members as there may be. Each tells as much of itself as is accepted, in random letters, and
@@ -69,6 +71,52 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 		require.NoError(t, json.Unmarshal(data, &view))
 		require.Equal(t, c.OpenLanes, view.OpenLanes)
 	}
+}
+
+// Agents may choose ids and instances as long as there are. What their cluster hands over fits all the same.
+func TestAClusterOfLongIDsFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	c := largeCluster(t, 70)
+	random := rand.New(rand.NewPCG(3, 4))
+	text := func(n int) string {
+		return fmt.Sprintf("%016x%016x%016x%016x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64())[:n]
+	}
+	for i := range c.Members {
+		m := &c.Members[i]
+		m.AgentID, m.Instance = text(63), text(64)
+		for n := range m.FencedInstances {
+			m.FencedInstances[n] = base64.RawURLEncoding.EncodeToString([]byte(text(48)))
+		}
+	}
+	in := ClusterInput{Config: c.Config, State: c}
+	require.False(t, Fits(in))
+	newest := c.Members[7].FencedInstances[len(c.Members[7].FencedInstances)-1]
+	c.ForgetFenced()
+	require.True(t, Fits(in))
+	require.Equal(t, []string{newest}, c.Members[7].FencedInstances)
+}
+
+// A job may have an instance on each agent of the largest cluster.
+func TestALargeJobFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
+	j := job.Job{Name: "acme:monitor", Versions: []job.Version{{Definition: &job.Definition{Job: "monitor"}}}}
+	for range fleet.MaxMembers {
+		agent := fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
+		now = now.Add(time.Duration(random.Int64N(1e9)))
+		j.Instances = append(j.Instances, job.Instance{Name: agent, TaskID: "acme:monitor@" + agent + ".1", Version: 1, Since: now,
+			Started: true, Health: fleet.InstancePassing, Attempt: 1, Changes: 1, Hub: "hub-1", HealthAt: now.Add(time.Second), Ended: fleet.TaskFailed, Ends: 3, NextAt: now.Add(time.Minute),
+			Why: fmt.Sprintf("it has ended after %d s, with exit code 1, and is started again in a minute", random.IntN(100))})
+	}
+	require.False(t, Fits(j), "it is too long as it is")
+	require.True(t, Fits(JobState{j}))
+	in := JobInput{Name: j.Name, Carried: &j}
+	require.True(t, Fits(in))
+	data, err := json.Marshal(in)
+	require.NoError(t, err)
+	var back JobInput
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, in, back)
 }
 
 func TestASmallClusterIsReadable(t *testing.T) {

@@ -40,6 +40,15 @@ func count(members []Member, pass func(*Member) bool) int {
 	return n
 }
 
+// ForgetFenced keeps of the replaced processes of each agent only the newest: the state of a crowded cluster, whose
+// agents have long ids, is else more than Temporal takes.
+func (c *Cluster) ForgetFenced() {
+	for i := range c.Members {
+		m := &c.Members[i]
+		m.FencedInstances = slices.Clone(m.FencedInstances[max(0, len(m.FencedInstances)-1):])
+	}
+}
+
 // Join admits one agent process. The same instance re-attaches and keeps its epoch. A new instance under a known id
 // gets a new epoch and fences the older process. It refuses a fenced instance, a credential that no longer counts, and
 // a registration that arrives after a later one of the same process.

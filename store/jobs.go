@@ -89,10 +89,11 @@ func (s Jobs) Get(ctx context.Context, name string) (j job.Job, err error) {
 	if err != nil {
 		return j, err
 	}
-	if err = answer.Get(&j); err == nil && j.Version == 0 {
+	var state contract.JobState
+	if err = answer.Get(&state); err == nil && state.Version == 0 {
 		err = serviceerror.NewNotFound("the job has no definition yet")
 	}
-	return j, err
+	return state.Job, err
 }
 
 // JobsQuery finds the jobs that there are.

@@ -144,14 +144,18 @@ func (r *run) loop(ctx workflow.Context) error {
 		case r.deleted && r.idle(ctx):
 			return nil
 		case r.longEnough(ctx) && r.idle(ctx):
-			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, contract.ClusterInput{
+			next := contract.ClusterInput{
 				Config:     r.state.Config,
 				State:      &r.state,
 				CreatedAt:  r.created,
 				Events:     &r.events.kept,
 				Sent:       r.hubs.unsent(),
 				FormerHubs: r.hubs.former,
-			})
+			}
+			if !contract.Fits(next) {
+				r.state.ForgetFenced()
+			}
+			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, next)
 		default:
 			r.scaling.decide(ctx)
 			r.wait(ctx)

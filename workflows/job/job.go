@@ -33,7 +33,7 @@ func Workflow(ctx workflow.Context, in contract.JobInput) (job.Job, error) {
 	e.begins, e.ended = contract.RunBeginsSignal.Inbox(ctx), contract.RunEndedSignal.Inbox(ctx)
 	e.openInstances(ctx)
 	err := errors.Join(
-		contract.JobQuery.Handle(ctx, func() job.Job { return *e.job }),
+		contract.JobQuery.Handle(ctx, func() contract.JobState { return contract.JobState{Job: *e.job} }),
 		contract.ApplyJobUpdate.Handle(ctx, e.apply, e.mayApply),
 		contract.PauseJobUpdate.Handle(ctx, e.pause, func(contract.RunRequest) error {
 			return cmp.Or(e.exists(), refuseIf(e.job.Paused != nil, "the job is paused already"))
@@ -189,7 +189,7 @@ func (e *entity) loop(ctx workflow.Context) (job.Job, error) {
 		case e.answerRuns(ctx):
 		case e.keepInstances(ctx):
 		case e.deleted && e.idle(ctx):
-			return *e.job, nil
+			return e.told(), nil
 		case e.longEnough(ctx) && e.idle(ctx):
 			return *e.job, workflow.NewContinueAsNewError(ctx, contract.JobWorkflow,
 				contract.JobInput{Name: e.job.Name, Carried: e.job})
