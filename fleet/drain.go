@@ -58,6 +58,8 @@ type AgentDrain struct {
 	CompletedAt    *time.Time `json:"completed_at,omitempty"`
 	// Work is what the agent had when new work stopped.
 	Work []DrainWork `json:"work,omitempty"`
+	// MoreWork is how much of it is left out, because the agents of the drain had more than a record lists.
+	MoreWork int `json:"more_work,omitempty"`
 	// Finished and Moved count how that work ended: on the agent, or taken off it at the deadline.
 	Finished int `json:"finished"`
 	Moved    int `json:"moved"`

@@ -183,8 +183,8 @@ func (s *session) drop(key attemptKey, reason string) bool {
 	return true
 }
 
-// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so what
-// is over or was said anew since is left out, and a request for state, which may be large, is repeated once.
+// repeat queues the newest answer's commands again: the agent may not have read it. An agent may say so for ever, so
+// what is over or was said anew since is left out, and a request for state, which may be large, is repeated once.
 func (s *session) repeat() {
 	type about struct {
 		kind protocol.CommandType

@@ -10,7 +10,7 @@ import (
 const (
 	// VersionsKept bounds the versions that a job keeps of its definition.
 	VersionsKept = 6
-	// versionsBytes bounds their size as JSON, unless it is that of the last two: Temporal takes 2 MiB of a job at most.
+	// versionsBytes bounds their size as JSON, unless only two are left: Temporal takes 2 MiB of a job at most.
 	versionsBytes = 1 << 20
 )
 

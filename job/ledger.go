@@ -126,8 +126,8 @@ func (l *Ledger) Forget() {
 		w.Why, w.PolicyState = fleet.Shorten(w.Why, 100), nil
 		if n := len(w.Attempts); n > 0 {
 			a := w.Attempts[n-1]
-			w.Attempts = []fleet.Attempt{{Number: a.Number, AgentID: a.AgentID, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
-				Outcome: a.Outcome}}
+			w.Attempts = []fleet.Attempt{{Number: a.Number, AgentID: a.AgentID, StartedAt: a.StartedAt,
+				EndedAt: a.EndedAt, Outcome: a.Outcome}}
 		}
 	}
 	for i := range l.Steps {

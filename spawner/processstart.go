@@ -2,6 +2,7 @@ package spawner
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,11 +77,17 @@ func (p *Process) logPath(id string) string { return filepath.Join(p.options.Dir
 
 // lastWords is the last line of an agent's log, to say why it ended.
 func (p *Process) lastWords(id string) string {
-	data, err := os.ReadFile(p.logPath(id))
+	log, err := os.Open(p.logPath(id))
 	if err != nil {
 		return ""
 	}
-	return LastWords(string(data))
+	defer func() { _ = log.Close() }()
+	end := make([]byte, 8<<10) // of a log that may be large
+	if info, err := log.Stat(); err == nil {
+		_, _ = log.Seek(max(0, info.Size()-int64(len(end))), io.SeekStart)
+	}
+	n, _ := io.ReadFull(log, end)
+	return LastWords(string(end[:n]))
 }
 
 func ending(state *os.ProcessState) string {

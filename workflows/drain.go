@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -33,7 +34,7 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 	for i, agent := range in.Agents {
 		d.record.Agents[i] = fleet.AgentDrain{AgentID: agent, Status: fleet.DrainWaiting}
 	}
-	if err := contract.DrainQuery.Handle(ctx, func() fleet.DrainRecord { return d.record }); err != nil {
+	if err := contract.DrainQuery.Handle(ctx, d.told); err != nil {
 		return d.record, err
 	}
 	d.announce(ctx, fleet.EventDrainStarted, "", in.Reason)
@@ -42,7 +43,24 @@ func Drain(ctx workflow.Context, in contract.DrainInput) (fleet.DrainRecord, err
 	d.record.CompletedAt = &completed
 	d.record.Status, d.record.Error = d.outcome()
 	d.announce(ctx, fleet.EventDrainEnded, d.record.Status, d.record.Error)
-	return d.record, nil
+	return d.told(), nil
+}
+
+// workTold bounds the work that a record lists, of all agents together: hundreds of agents may have had thousands of
+// tasks, and Temporal takes 2 MiB.
+const workTold = 5000
+
+// told is the record as it is shown and kept.
+func (d *drain) told() fleet.DrainRecord {
+	record := d.record
+	record.Agents = slices.Clone(record.Agents)
+	each := max(workTold/max(len(record.Agents), 1), 1)
+	for i := range record.Agents {
+		if a := &record.Agents[i]; len(a.Work) > each {
+			a.Work, a.MoreWork = a.Work[:each], len(a.Work)-each
+		}
+	}
+	return record
 }
 
 // announce publishes the drain as an event of the cluster, unless it is a dry run.

@@ -2,6 +2,8 @@ package workflows_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/mock"
@@ -43,4 +45,32 @@ func TestDrainThatIsRefused(t *testing.T) {
 	require.Equal(t, []contract.CordonRequest{{AgentID: "a", Status: fleet.AgentDraining, Drain: "c:healing-1",
 		Healing: decided}}, asked,
 		"it is asked once, and nothing is done to the agent after the refusal")
+}
+
+// Agents may have more work than a record can list.
+func TestDrainOfMuchWork(t *testing.T) {
+	t.Parallel()
+	var suite sdktestsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.RegisterActivityWithOptions(func(context.Context, contract.FindMemberInput) (contract.Cordoned, error) {
+		return contract.Cordoned{Hub: "h1"}, nil
+	}, activity.RegisterOptions{Name: contract.FindMemberActivity.Name})
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.StopWorkInput) (contract.StopWorkResult, error) {
+		var stopped contract.StopWorkResult
+		for n := range 3000 {
+			stopped.Work = append(stopped.Work, fleet.DrainWork{TaskID: fmt.Sprintf("%s-%d-%s", in.AgentID, n,
+				strings.Repeat("x", 100)), Attempt: 1, AtDeadline: fleet.AtDeadline(fleet.AtMostOnce)})
+		}
+		return stopped, nil
+	}, activity.RegisterOptions{Name: contract.StopWorkActivity.Name})
+	env.RegisterWorkflowWithOptions(workflows.Drain, workflow.RegisterOptions{Name: contract.DrainWorkflow})
+	env.ExecuteWorkflow(contract.DrainWorkflow, contract.DrainInput{ID: "c:d", Cluster: "c", DryRun: true,
+		Agents: []string{"a", "b", "c", "d"}})
+	var record fleet.DrainRecord
+	require.NoError(t, env.GetWorkflowResult(&record))
+	require.True(t, contract.Fits(record))
+	for _, a := range record.Agents {
+		require.Equal(t, 3000, len(a.Work)+a.MoreWork)
+		require.NotEmpty(t, a.Work)
+	}
 }

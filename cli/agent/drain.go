@@ -105,7 +105,7 @@ func drainCounts(g *fleet.AgentDrain) string {
 	case fleet.DrainWaiting:
 		return ""
 	}
-	return fmt.Sprintf("%d when it began", len(g.Work))
+	return fmt.Sprintf("%d when it began", len(g.Work)+g.MoreWork)
 }
 
 func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
@@ -125,6 +125,9 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 			}
 			t.Row(w.TaskID, g.AgentID, w.Type, a.Ago(w.StartedAt), fate)
 			rows++
+		}
+		if g.MoreWork > 0 {
+			t.Row(fmt.Sprintf("… and %d more", g.MoreWork), g.AgentID)
 		}
 	}
 	if rows == 0 {

@@ -72,7 +72,7 @@ func (p PageTokens) sumOf(list string, token []byte) []byte {
 	return h.Sum(nil)[:tokenSum]
 }
 
-// ByKey names the lists that the gateway itself sorts; their tokens hold the last key of the page, and need no signature.
+// ByKey names the lists that the gateway itself sorts. Their tokens hold the last key of the page, and need no key.
 const ByKey = "by key"
 
 // Page sorts items by key and returns the page of a token, with the token of the next one.
