@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
 
@@ -263,6 +264,7 @@ type (
 	plainClusterView  ClusterView
 	plainRunInput     RunInput
 	plainJobInput     JobInput
+	plainExamined     Examined
 )
 
 // MarshalJSON compresses a large state.
@@ -299,6 +301,21 @@ func (s JobState) MarshalJSON() ([]byte, error) { return pack(s.Job) }
 
 // UnmarshalJSON reads a state, compressed or not.
 func (s *JobState) UnmarshalJSON(data []byte) error { return unpack(data, &s.Job) }
+
+// MarshalJSON compresses what was found, as when thousands of agents are ill.
+func (e Examined) MarshalJSON() ([]byte, error) { return pack(plainExamined(e)) }
+
+// UnmarshalJSON reads what was found, compressed or not.
+func (e *Examined) UnmarshalJSON(data []byte) error { return unpack(data, (*plainExamined)(e)) }
+
+// HealingCycle is the record of a healing cycle as a message.
+type HealingCycle struct{ fleet.HealingCycleRecord }
+
+// MarshalJSON compresses a large record.
+func (c HealingCycle) MarshalJSON() ([]byte, error) { return pack(c.HealingCycleRecord) }
+
+// UnmarshalJSON reads a record, compressed or not.
+func (c *HealingCycle) UnmarshalJSON(data []byte) error { return unpack(data, &c.HealingCycleRecord) }
 
 // RunLedger is a run's ledger as a message.
 type RunLedger struct{ job.Ledger }

@@ -119,6 +119,39 @@ func TestALargeJobFitsIntoAMessage(t *testing.T) {
 	require.Equal(t, in, back)
 }
 
+// Healing goes on when all agents of large clusters are ill, whatever they say of it.
+func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	c := largeCluster(t, 70)
+	random := rand.New(rand.NewPCG(5, 6))
+	note := make([]byte, 256)
+	now := c.Members[0].JoinedAt.Add(24 * time.Hour)
+	one := fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults(),
+		Members: len(c.Members), Serving: len(c.Members)}
+	for i := range c.Members {
+		for n := range note {
+			note[n] = byte(' ' + 1 + random.IntN(94))
+		}
+		one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: c.Members[i].AgentID, Status: fleet.AgentOnline, Since: now,
+			Epoch: c.Members[i].Epoch, Health: fleet.MemberHealth{Level: fleet.HealthCritical, Why: string(note), Since: now.Add(-time.Hour)}})
+	}
+	examined := Examined{Cases: []fleet.HealingCase{one}}
+	require.True(t, Fits(examined))
+	data, err := json.Marshal(examined)
+	require.NoError(t, err)
+	t.Logf("examined: %d KiB", len(data)>>10)
+	cycle := HealingCycle{fleet.HealingCycleRecord{Decisions: fleet.DecideHealing(&one, now)}}
+	require.GreaterOrEqual(t, len(cycle.Decisions), len(c.Members))
+	require.True(t, Fits(cycle))
+	require.False(t, Fits(cycle.HealingCycleRecord))
+	data, err = json.Marshal(cycle)
+	require.NoError(t, err)
+	t.Logf("cycle: %d KiB", len(data)>>10)
+	var back HealingCycle
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, cycle, back)
+}
+
 func TestASmallClusterIsReadable(t *testing.T) {
 	t.Parallel()
 	in := ClusterInput{Config: fleet.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}

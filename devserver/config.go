@@ -157,7 +157,7 @@ func tuning() dynamicconfig.StaticClient {
 		{dynamicconfig.TransferProcessorSchedulerWorkerCount.Key(), 8,
 			"512 by default, for many databases; here they wait for one, and who submits waits behind them"},
 		{dynamicconfig.TimerProcessorSchedulerWorkerCount.Key(), 8, "as above"},
-		{dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(), 4, "as above"},
+		{dynamicconfig.VisibilityProcessorSchedulerWorkerCount.Key(), 2, "as above"},
 		{dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8_096, "bounds the memory of a long-lived process"},
 	}
 	values := dynamicconfig.StaticClient{}

@@ -22,9 +22,10 @@ const (
 
 // HealingCycle looks once at all clusters and starts an action for each decision. A Temporal Schedule starts it, so
 // people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
-func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (fleet.HealingCycleRecord, error) {
+func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract.HealingCycle, error) {
 	began := workflow.Now(ctx)
-	record := fleet.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun, StartedAt: began.UTC()}
+	record := contract.HealingCycle{HealingCycleRecord: fleet.HealingCycleRecord{ID: cycleID(began), DryRun: in.DryRun,
+		StartedAt: began.UTC()}}
 	examined, err := examine(ctx, contract.ExamineInput{Every: in.Every, Cluster: in.Cluster, DryRun: in.DryRun,
 		At: began})
 	if err != nil {

@@ -142,9 +142,9 @@ func (h *Handlers) readHealingSchedule(
 	recent := info.GetRecentActions()
 	for i := len(recent) - 1; i >= 0 && status.LastCycle == nil; i-- {
 		started := recent[i].GetStartWorkflowResult()
-		if record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, started.GetWorkflowId(),
+		if record, why := store.EndRecord[contract.HealingCycle](ctx, h.Store, started.GetWorkflowId(),
 			started.GetRunId()); why == "" {
-			status.LastCycle = &record
+			status.LastCycle = &record.HealingCycleRecord
 		}
 	}
 }
@@ -219,11 +219,11 @@ func (h *Handlers) triggerHealing(
 			if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 				return false, nil
 			}
-			record, why := store.EndRecord[fleet.HealingCycleRecord](ctx, h.Store, id, run)
+			record, why := store.EndRecord[contract.HealingCycle](ctx, h.Store, id, run)
 			if why != "" {
 				return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
 			}
-			out.Status, out.Body = http.StatusOK, record
+			out.Status, out.Body = http.StatusOK, record.HealingCycleRecord
 			return true, nil
 		})
 	return out, err
