@@ -189,7 +189,7 @@ func fails(n int) agent {
 	}
 }
 
-// Agents may say much of why an attempt failed. The ledger of a run must fit into a message of Temporal's all the same.
+// Agents may say much of why an attempt failed, and how far it was. The ledger of a run must fit into a message of Temporal's all the same.
 func TestALedgerFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	long := func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
@@ -198,7 +198,8 @@ func TestALedgerFitsIntoAMessage(t *testing.T) {
 			reason[i] = '!' + byte(rand.IntN(90)) //nolint:gosec // only not to be compressed
 		}
 		return contract.AttemptReport{}, ended(contract.AttemptReport{AgentID: "a-1", Outcome: fleet.AttemptFailed,
-			Begun: true, Reason: string(reason)})
+			Begun: true, Reason: string(reason), ErrorType: string(reason[:128]),
+			Progress: &fleet.Progress{Percent: 7, Step: string(reason[:800]), Message: string(reason[:4000])}})
 	}
 	byKey, definition := map[string]agent{}, head+"steps:\n"
 	for n := range 60 {
@@ -217,9 +218,10 @@ func TestALedgerFitsIntoAMessage(t *testing.T) {
 	require.True(t, ledger.Status.Final())
 	require.Len(t, ledger.Entry("each").Elements[job.MaxInline-1].Attempts, 3)
 	require.Greater(t, len(ledger.Entry("s0").Attempts), 10)
+	require.Equal(t, 7, ledger.Entry("s0").Attempts[0].Progress.Percent)
 	message, err := json.Marshal(contract.RunLedger{Ledger: *ledger})
 	require.NoError(t, err)
-	require.Less(t, len(message), 1<<20)
+	require.Less(t, len(message), 512<<10)
 	var read contract.RunLedger
 	require.NoError(t, json.Unmarshal(message, &read))
 	require.Equal(t, *ledger, read.Ledger)
