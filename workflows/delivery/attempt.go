@@ -19,10 +19,8 @@ import (
 const (
 	// attemptsKept bounds the attempts a task's state lists; older ones stay in its history.
 	attemptsKept = 20
-	// formerReason bounds in bytes what the state has of why an attempt before the newest has ended.
-	formerReason = 512
-	// formerStep bounds likewise the step that it had reached; its progress has no message.
-	formerStep = 64
+	// formerText bounds in bytes what the state has of each text of an attempt before the newest.
+	formerText = 512
 	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond the grace of an instance.
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
@@ -211,10 +209,11 @@ func (d *Delivery) record(number int, report contract.AttemptReport, route *flee
 	d.log = slices.Clone(d.log[max(0, len(d.log)-attemptsKept+1):])
 	for i := range d.log {
 		former := &d.log[i]
-		former.Reason = fleet.Shorten(former.Reason, formerReason)
+		former.Reason = fleet.Shorten(former.Reason, formerText)
 		if former.Progress != nil {
-			former.Progress = &fleet.Progress{Percent: former.Progress.Percent,
-				Step: fleet.Shorten(former.Progress.Step, formerStep)}
+			former.Progress = new(*former.Progress)
+			former.Progress.Step = fleet.Shorten(former.Progress.Step, formerText)
+			former.Progress.Message = fleet.Shorten(former.Progress.Message, formerText)
 		}
 	}
 	attempt := report.Attempt(number)
