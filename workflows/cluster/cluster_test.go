@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -256,6 +257,33 @@ func TestAFullHistoryTakesNoJoins(t *testing.T) {
 	state := continuedInput(t, next).State
 	require.NotNil(t, state.Member("a"))
 	require.Nil(t, state.Member("b"))
+}
+
+// When many agents are lost at once, their failovers begin in parts: Temporal takes 4 MiB of commands at a time.
+func TestManyFailoversBeginInParts(t *testing.T) {
+	t.Parallel()
+	const agents = 450
+	run := newCluster(t)
+	turns := 0
+	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) {
+		turns++
+		return nil, nil
+	}, activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name, DisableAlreadyRegisteredCheck: true})
+	run.at(time.Second, func() {
+		var ids []string
+		for n := range agents {
+			ids = append(ids, "a"+strconv.Itoa(n))
+		}
+		run.update(contract.JoinUpdate.Name, joins("h1", ids...))
+	})
+	run.at(2*time.Second, func() {
+		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()})
+	})
+	run.at(10*time.Minute, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	run.start(fleet.ClusterConfig{MaxAgents: agents})
+	require.NoError(t, run.GetWorkflowError())
+	require.Len(t, run.failovers, agents)
+	require.Equal(t, 3, turns)
 }
 
 // An update that waits when a run begins is handled as soon as its handler is registered.

@@ -18,9 +18,17 @@ type failovers struct {
 	quiet
 	run       *run
 	queue     []planned // decided, not begun
+	under     int       // under way
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
 }
+
+const (
+	// failoversAtOnce and failoverBytes bound what one turn begins: Temporal takes 4 MiB of commands at a time.
+	failoversAtOnce, failoverBytes = 200, 1 << 20
+	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
+	failoversUnder = 1500
+)
 
 // planned is a failover with what its target must have.
 type planned struct {
@@ -113,11 +121,26 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// start starts the queued failovers as children that outlive this run. It skips one that is under way for the same
+// next is how many of the queue one turn begins.
+func (f *failovers) next(ctx workflow.Context) int {
+	n := 0
+	for bytes := 0; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {
+		if bytes += 2<<10 + 200*len(f.queue[n].Attempts); bytes > failoverBytes && n > 0 {
+			break
+		}
+	}
+	if n < len(f.queue) && workflow.GetVersion(ctx, "failovers-in-parts", workflow.DefaultVersion, 1) != 1 {
+		return len(f.queue)
+	}
+	return n
+}
+
+// start starts queued failovers as children that outlive this run. It skips one that is under way for the same
 // session.
 func (f *failovers) start(ctx workflow.Context) {
-	queue := f.queue
-	f.queue = nil
+	n := f.next(ctx)
+	queue := f.queue[:n]
+	f.queue = f.queue[n:]
 	loads := f.run.readLoads(ctx)
 	byStrategy := f.run.byStrategy(ctx)
 	var started []workflow.ChildWorkflowFuture
@@ -187,7 +210,12 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		Of:            len(in.Attempts),
 		Reason:        in.Reason,
 	})
+	f.under++
 	workflow.GoNamed(ctx, "await "+id, func(ctx workflow.Context) {
+		defer func() {
+			f.under--
+			f.run.touched = f.run.touched || len(f.queue) > 0
+		}()
 		record := fleet.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
 			TargetAgentID: in.Target, Status: fleet.FailoverFailed, Error: "its workflow did not complete"}
 		if err := child.Get(ctx, &record); err == nil && in.Announces {
