@@ -137,7 +137,7 @@ func (r *run) loop(ctx workflow.Context) error {
 		switch {
 		case r.hubs.behind() && !r.leavesTelling(ctx):
 			r.hubs.follow(ctx)
-		case len(r.failovers.queue) > 0 && r.failovers.next(ctx) > 0:
+		case r.failovers.next(ctx) > 0:
 			r.failovers.start(ctx)
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -190,7 +190,8 @@ func (r *run) signalled() bool {
 // idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
 // has decided or was told is left.
 func (r *run) idle(ctx workflow.Context) bool {
-	return r.hubs.telling == 0 && len(r.failovers.queue) == 0 && !r.loads.asking && !r.lanes.asking && len(r.scaling.queue) == 0 && !r.signalled() &&
+	return r.hubs.telling == 0 && len(r.failovers.queue) == 0 && !r.loads.asking && !r.lanes.asking &&
+		len(r.scaling.queue) == 0 && !r.signalled() &&
 		workflow.AllHandlersFinished(ctx)
 }
 
