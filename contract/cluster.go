@@ -72,12 +72,14 @@ type JoinRequest struct {
 	// HubProcess is the hub's process.
 	HubProcess string       `json:"hub_process,omitempty"`
 	Joins      []fleet.Join `json:"joins"`
+	// Knows is the directive that the hub has; zero: none.
+	Knows DirectiveVersion `json:"knows,omitzero"`
 }
 
-// JoinResponse answers each join in order.
+// JoinResponse answers each join in order. It has no directive when the hub knows the present one.
 type JoinResponse struct {
 	Results   []fleet.Joined `json:"results"`
-	Directive Directive      `json:"directive"`
+	Directive *Directive     `json:"directive,omitempty"`
 }
 
 // ToCluster is a request with the cluster that an activity sends it to.
@@ -118,6 +120,12 @@ type AgentLanes struct {
 	CreatedAt time.Time        `json:"created_at"` // of the cluster
 	Version   int64            `json:"version"`
 	Open      []fleet.OpenLane `json:"open,omitempty"`
+}
+
+// DirectiveVersion is the version of a cluster's directive.
+type DirectiveVersion struct {
+	CreatedAt time.Time `json:"created_at,omitzero"` // of the cluster
+	Version   int64     `json:"version"`
 }
 
 // Directive tells hubs how a cluster's lanes are served. A hub keeps the newest.
@@ -191,6 +199,11 @@ func (d *Directive) Replaces(known *Directive) bool {
 		return d.CreatedAt.After(known.CreatedAt)
 	}
 	return d.Version > known.Version
+}
+
+// Is reports whether d has a version.
+func (d *Directive) Is(v DirectiveVersion) bool {
+	return d.Version == v.Version && d.CreatedAt.Equal(v.CreatedAt)
 }
 
 // Fence says that sessions of an agent with an epoch below MinEpoch must end.

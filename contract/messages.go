@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/zstd"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
@@ -202,6 +203,9 @@ const (
 	// packFrom is the length of JSON from which a message is compressed. Temporal takes messages of up to 2 MiB, and
 	// the state of a cluster with thousands of members is longer.
 	packFrom = 512 << 10
+	// wideFrom is the length of a compressed message from which it is compressed with a wide window instead, which finds
+	// the ids of thousands of agents again in other lists of them. Releases before cannot read that.
+	wideFrom = 512 << 10
 	// maxUnpacked bounds what a packed message may hold.
 	maxUnpacked = 64 << 20
 )
@@ -218,9 +222,10 @@ func Fits(message any) bool {
 	return err == nil && len(data) <= mostMessage
 }
 
-// packedMessage stands for a long message.
+// packedMessage stands for a long message; it has one of the two.
 type packedMessage struct {
-	Gzip []byte `json:"gzip"`
+	Gzip []byte `json:"gzip,omitempty"`
+	Zstd []byte `json:"zstd,omitempty"`
 }
 
 // pack is a message as JSON.
@@ -237,26 +242,47 @@ func pack(message any) ([]byte, error) {
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(packedMessage{packed.Bytes()})
+	if packed.Len() < wideFrom {
+		return json.Marshal(packedMessage{Gzip: packed.Bytes()})
+	}
+	wide, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20),
+		zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(packedMessage{Zstd: wide.EncodeAll(data, nil)})
 }
 
 // unpack is the inverse of pack. It reads messages that were never packed, too.
 func unpack(data []byte, message any) error {
-	if !bytes.HasPrefix(data, []byte(`{"gzip":`)) {
+	if !bytes.HasPrefix(data, []byte(`{"gzip":`)) && !bytes.HasPrefix(data, []byte(`{"zstd":`)) {
 		return json.Unmarshal(data, message)
 	}
 	var packed packedMessage
 	if err := json.Unmarshal(data, &packed); err != nil {
 		return err
 	}
-	z, err := gzip.NewReader(bytes.NewReader(packed.Gzip))
+	data, err := packed.open()
 	if err != nil {
 		return fmt.Errorf("read a packed message: %w", err)
 	}
-	if data, err = io.ReadAll(io.LimitReader(z, maxUnpacked)); err != nil {
-		return fmt.Errorf("read a packed message: %w", err)
-	}
 	return json.Unmarshal(data, message)
+}
+
+func (p packedMessage) open() ([]byte, error) {
+	if len(p.Zstd) > 0 {
+		wide, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
+		if err != nil {
+			return nil, err
+		}
+		defer wide.Close()
+		return wide.DecodeAll(p.Zstd, nil)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(p.Gzip))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, maxUnpacked))
 }
 
 type (
@@ -265,6 +291,8 @@ type (
 	plainRunInput     RunInput
 	plainJobInput     JobInput
 	plainExamined     Examined
+	plainDirective    Directive
+	plainJoinResponse JoinResponse
 )
 
 // MarshalJSON compresses a large state.
@@ -280,6 +308,18 @@ func (v ClusterView) MarshalJSON() ([]byte, error) { return pack(plainClusterVie
 
 // UnmarshalJSON reads a view, compressed or not.
 func (v *ClusterView) UnmarshalJSON(data []byte) error { return unpack(data, (*plainClusterView)(v)) }
+
+// MarshalJSON compresses a large directive.
+func (d Directive) MarshalJSON() ([]byte, error) { return pack(plainDirective(d)) }
+
+// UnmarshalJSON reads a directive, compressed or not.
+func (d *Directive) UnmarshalJSON(data []byte) error { return unpack(data, (*plainDirective)(d)) }
+
+// MarshalJSON compresses a large answer.
+func (r JoinResponse) MarshalJSON() ([]byte, error) { return pack(plainJoinResponse(r)) }
+
+// UnmarshalJSON reads an answer, compressed or not.
+func (r *JoinResponse) UnmarshalJSON(data []byte) error { return unpack(data, (*plainJoinResponse)(r)) }
 
 // MarshalJSON compresses a large input.
 func (in RunInput) MarshalJSON() ([]byte, error) { return pack(plainRunInput(in)) }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -73,27 +72,98 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 	}
 }
 
-// Agents may choose ids and instances as long as there are. What their cluster hands over fits all the same.
-func TestAClusterOfLongIDsFitsIntoAMessage(t *testing.T) {
-	t.Parallel()
-	c := largeCluster(t, 70)
-	random := rand.New(rand.NewPCG(3, 4))
+// hostileCluster has as many members as agents get in that choose the longest ids, and profiles and notes of random
+// letters, and come again and again as other processes. All are standbys with open lanes, and none is well.
+func hostileCluster(t *testing.T, profile int) *fleet.Cluster {
+	t.Helper()
+	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
 	text := func(n int) string {
-		return fmt.Sprintf("%016x%016x%016x%016x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64())[:n]
+		letters := make([]byte, n)
+		for i := range letters {
+			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[random.IntN(64)]
+		}
+		return string(letters)
 	}
-	for i := range c.Members {
-		m := &c.Members[i]
-		m.AgentID, m.Instance = text(63), text(64)
-		for n := range m.FencedInstances {
-			m.FencedInstances[n] = base64.RawURLEncoding.EncodeToString([]byte(text(48)))
+	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers,
+		ReplicationMode: fleet.ActivePassive}.WithDefaults()}
+	c.KeepAgentLanes(false)
+	total, texts := 0, 0
+	for range fleet.MaxMembers {
+		j := fleet.Join{AgentID: text(63), Registration: random.Int64(), Token: fleet.JoinToken{ID: "t-" + text(1), MaxUses: 1000},
+			AgentProfile: fleet.AgentProfile{MaxTasks: 4, PID: random.IntN(1 << 20), Host: text(profile)}}
+		if c.RefuseProfile(&j, &total) != "" {
+			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
+		}
+		j.Instance = text(64)
+		if c.Crowded(&j, &texts) {
+			continue
+		}
+		for range 5 {
+			j.Instance = text(64)
+			j.StartedAt, now = now.Add(-time.Duration(random.Int64N(1e12))), now.Add(time.Duration(random.Int64N(1e9)))
+			if c.Join(j, "hub-1", now).Refused != "" {
+				break // its token is used up
+			}
+		}
+		if m := c.Member(j.AgentID); m != nil {
+			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(), Why: text(250), Since: now}
+			c.OpenAgentLane(j.AgentID)
 		}
 	}
-	in := ClusterInput{Config: c.Config, State: c}
-	require.False(t, Fits(in))
-	newest := c.Members[7].FencedInstances[len(c.Members[7].FencedInstances)-1]
-	c.ForgetFenced()
-	require.True(t, Fits(in))
-	require.Equal(t, []string{newest}, c.Members[7].FencedInstances)
+	for i := range c.Members {
+		m := &c.Members[random.IntN(i+1)]
+		c.Standbys = append(c.Standbys, m.AgentID)
+		c.Vanished.Lost(c.Members[i].AgentID, now)
+	}
+	return c
+}
+
+// Whatever agents choose, what their cluster hands over to its next run, answers and tells its hubs fits into a message.
+func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
+	t.Parallel()
+	for _, profile := range []int{20, 120, 500} {
+		t.Run(fmt.Sprint("profiles of ", profile), func(t *testing.T) {
+			t.Parallel()
+			c := hostileCluster(t, profile)
+			var events fleet.EventLog
+			for i := range fleet.MaxEventsKept {
+				m := &c.Members[i]
+				events.Add(fleet.Event{Type: fleet.EventAgentSuspect, Time: m.JoinedAt, EventData: fleet.EventData{Cluster: "c",
+					AgentID: m.AgentID, Reason: m.Health.Why}}, fleet.MaxEventsKept)
+			}
+			data, err := json.Marshal(ClusterView{Cluster: c.View()})
+			require.NoError(t, err)
+			t.Logf("view of %d members: %d KiB", len(c.Members), len(data)>>10)
+			require.True(t, Fits(ClusterView{Cluster: c.View()}))
+			newest := c.Members[7].FencedInstances[len(c.Members[7].FencedInstances)-1]
+			in := ClusterInput{Config: c.Config, State: c, Events: &events}
+			require.False(t, Fits(in))
+			c.Shorten()
+			data, err = json.Marshal(in)
+			require.NoError(t, err)
+			t.Logf("state: %d KiB", len(data)>>10)
+			require.True(t, Fits(in))
+			require.Equal(t, []string{newest}, c.Members[7].FencedInstances)
+			var back ClusterInput
+			require.NoError(t, json.Unmarshal(data, &back))
+			require.Equal(t, in.State.Members, back.State.Members)
+
+			directive := Directive{Cluster: "c", Standbys: c.Standbys, Slots: map[string]int{}}
+			for i := range c.Members {
+				m := &c.Members[i]
+				directive.Fences = append(directive.Fences, Fence{m.AgentID, m.Epoch})
+				directive.Cordoned = append(directive.Cordoned, m.AgentID)
+				directive.Slots[m.AgentID] = 3
+			}
+			data, err = json.Marshal(JoinResponse{Directive: &directive})
+			require.NoError(t, err)
+			t.Logf("directive: %d KiB", len(data)>>10)
+			require.Less(t, len(data), 900<<10, "a workflow task may have four of them")
+			var answer JoinResponse
+			require.NoError(t, json.Unmarshal(data, &answer))
+			require.Equal(t, directive, *answer.Directive)
+		})
+	}
 }
 
 // A job may have an instance on each agent of the largest cluster.

@@ -40,12 +40,43 @@ func count(members []Member, pass func(*Member) bool) int {
 	return n
 }
 
-// ForgetFenced keeps of the replaced processes of each agent only the newest: the state of a crowded cluster, whose
-// agents have long ids, is else more than Temporal takes.
-func (c *Cluster) ForgetFenced() {
+// maxNotes bounds what the view of a cluster has of its members' notes about their health, in bytes together.
+const maxNotes = 256 << 10
+
+// View is the cluster without replaced processes, which only its workflow needs, and without notes where these are long.
+func (c Cluster) View() Cluster {
+	c.Members = slices.Clone(c.Members)
+	notes := 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		m.FencedInstances = nil
+		if m.Health != nil {
+			notes += len(m.Health.Why)
+		}
+	}
+	if notes > maxNotes {
+		c.dropNotes()
+	}
+	return c
+}
+
+// Shorten drops what the state of a crowded cluster can do without, where it is more than Temporal takes: of the
+// replaced processes of each agent all but the newest, and the members' notes about their health.
+func (c *Cluster) Shorten() {
 	for i := range c.Members {
 		m := &c.Members[i]
 		m.FencedInstances = slices.Clone(m.FencedInstances[max(0, len(m.FencedInstances)-1):])
+	}
+	c.dropNotes()
+}
+
+func (c *Cluster) dropNotes() {
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Health != nil {
+			health := *m.Health
+			health.Why = ""
+			m.Health = &health
+		}
 	}
 }
 

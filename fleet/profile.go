@@ -21,6 +21,8 @@ const (
 	// others.
 	fewMembers       = 1000
 	maxSmallProfiles = 768 << 10
+	// maxTexts bounds in such a cluster all that agents choose: profiles, ids, and those that join tokens count.
+	maxTexts = 1 << 20
 )
 
 // Validate checks the sizes and names. Its errors are FieldErrors.
@@ -84,6 +86,35 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	}
 	*total = others + size
 	return ""
+}
+
+// TextsSize is about how long all that agents have chosen is as JSON, in bytes: profiles and ids.
+func (c *Cluster) TextsSize() int {
+	total := 0
+	for i := range c.Members {
+		m := &c.Members[i]
+		total += m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
+	}
+	for _, u := range c.TokenUses {
+		for _, agent := range u.Agents {
+			total += JSONSize(agent)
+		}
+	}
+	return total
+}
+
+// Crowded reports whether a cluster of many members has no room for an agent's profile and ids. total is TextsSize at
+// first, and brought up to date for the next agent.
+func (c *Cluster) Crowded(j *Join, total *int) bool {
+	size := *total + j.Size() + JSONSize(j.AgentID) + JSONSize(j.Instance)
+	if m := c.Member(j.AgentID); m != nil {
+		size -= m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
+	}
+	if len(c.Members) >= fewMembers && size > maxTexts {
+		return true
+	}
+	*total = size
+	return false
 }
 
 // Size is about how long the profile's texts are as JSON, in bytes.

@@ -112,7 +112,11 @@ func firstJoins(waiting []*pendingJoin) (n int) {
 
 func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResponse, error) {
 	h := j.hub
-	request := contract.JoinRequest{Hub: h.id, HubProcess: h.instance}
+	h.mu.Lock()
+	known := h.directives[cluster]
+	h.mu.Unlock()
+	request := contract.JoinRequest{Hub: h.id, HubProcess: h.instance,
+		Knows: contract.DirectiveVersion{CreatedAt: known.CreatedAt, Version: known.Version}}
 	for _, p := range batch {
 		request.Joins = append(request.Joins, p.join)
 	}
@@ -130,9 +134,11 @@ func (j *joiner) update(cluster string, batch []*pendingJoin) (contract.JoinResp
 		}
 		return response, temporalProblem(err)
 	}
-	h.mu.Lock()
-	h.applyDirectiveLocked(response.Directive)
-	h.mu.Unlock()
+	if response.Directive != nil {
+		h.mu.Lock()
+		h.applyDirectiveLocked(*response.Directive)
+		h.mu.Unlock()
+	}
 	h.events.Hint(cluster)
 	j.wake(cluster)
 	return response, nil

@@ -315,7 +315,10 @@ func (c fakeClient) UpdateWorkflow(
 	}
 	request := o.Args[0].(contract.JoinRequest)
 	c.temporal.joins = append(c.temporal.joins, request)
-	response := contract.JoinResponse{Directive: c.temporal.direct[cluster]}
+	response := contract.JoinResponse{}
+	if directive := c.temporal.direct[cluster]; !directive.Is(request.Knows) {
+		response.Directive = &directive
+	}
 	for _, j := range request.Joins {
 		if c.temporal.refuse != "" {
 			response.Results = append(response.Results, fleet.Joined{AgentID: j.AgentID, Refused: c.temporal.refuse})

@@ -32,6 +32,7 @@ func (b *brakes) handle(ctx workflow.Context) error {
 
 func (b *brakes) miss(ctx workflow.Context, missing contract.Missing) (contract.Directive, error) {
 	b.run.state.Miss(missing.Hub, missing.Agents, workflow.Now(ctx))
+	b.run.hubs.takeTurn(ctx)
 	return b.run.hubs.directive(), nil
 }
 

@@ -122,7 +122,7 @@ func withDefaults(ctx workflow.Context, c fleet.ClusterConfig) fleet.ClusterConf
 }
 
 func (r *run) view() contract.ClusterView {
-	return contract.ClusterView{Cluster: r.state, CreatedAt: r.created}
+	return contract.ClusterView{Cluster: r.state.View(), CreatedAt: r.created}
 }
 
 // loop settles all parts, updates hubs, starts failovers, and waits for the next change, until the cluster is deleted
@@ -153,7 +153,7 @@ func (r *run) loop(ctx workflow.Context) error {
 				FormerHubs: r.hubs.former,
 			}
 			if !contract.Fits(next) {
-				r.state.ForgetFenced()
+				r.state.Shorten()
 			}
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, next)
 		default:

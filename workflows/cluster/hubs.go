@@ -23,6 +23,9 @@ const (
 	followTimeout = 2 * time.Second
 	// directAgain is when a hub that missed the directive is sent it again.
 	directAgain = 15 * time.Second
+	// directivesPerTask bounds how many copies of the directive one workflow task answers or sends. Temporal takes 4 MiB
+	// of a workflow task, and terminates the workflow beyond; a directive may have some hundred KiB.
+	directivesPerTask = 4
 )
 
 // hubs keeps the cluster's hubs at the newest directive.
@@ -38,6 +41,10 @@ type hubs struct {
 	missed   []string  // hubs that did not take the newest directive
 	again    time.Time // when they are sent it again; zero: never
 	due      bool      // it is time
+
+	task   time.Time       // when the present workflow task began
+	copies int             // of the directive in this workflow task
+	next   workflow.Future // a timer, after which another workflow task has begun
 }
 
 func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
@@ -55,6 +62,27 @@ func (h *hubs) directive() contract.Directive {
 	}
 	d.Version = h.run.state.Version
 	return d
+}
+
+// takeTurn returns in a workflow task that has room for a copy of the directive.
+func (h *hubs) takeTurn(ctx workflow.Context) {
+	for {
+		if task := workflow.Now(ctx); !task.Equal(h.task) {
+			h.task, h.copies = task, 0
+		}
+		h.copies++
+		if h.copies <= directivesPerTask ||
+			workflow.GetVersion(ctx, "directives-in-turns", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return
+		}
+		if h.next == nil || h.next.IsReady() {
+			h.next = workflow.NewTimerWithOptions(ctx, time.Millisecond,
+				workflow.TimerOptions{Summary: "more copies of the directive"})
+		}
+		if h.next.Get(ctx, nil) != nil {
+			return // the workflow is cancelled
+		}
+	}
 }
 
 // content is a directive as JSON: it has no pointers into the state, and its maps are in order.
@@ -127,7 +155,8 @@ func (h *hubs) follow(ctx workflow.Context) {
 	if directive.Version == h.sent {
 		request := h.release[0]
 		h.release = h.release[1:]
-		onEachHub(ctx, to, contract.ReleaseBrakeActivity, "release the brake at hub ", request)
+		onEachHub(ctx, to, contract.ReleaseBrakeActivity, "release the brake at hub ", request,
+			func(workflow.Context) {})
 		h.run.state.ReleaseBrake()
 		return
 	}
@@ -137,7 +166,7 @@ func (h *hubs) follow(ctx workflow.Context) {
 	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
 		h.telling++
 		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
-			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive)
+			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive, h.takeTurn)
 			h.telling--
 		})
 	}
@@ -147,7 +176,8 @@ func (h *hubs) follow(ctx workflow.Context) {
 
 // tell sends hubs the newest directive, and notes those that are to be sent it again.
 func (h *hubs) tell(ctx workflow.Context, to []string, directive contract.Directive) {
-	h.missed, h.again, h.due = onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive), time.Time{}, false
+	h.missed = onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive, h.takeTurn)
+	h.again, h.due = time.Time{}, false
 	if len(h.missed) > 0 &&
 		workflow.GetVersion(ctx, "tell-hubs-again", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		h.missed = nil
@@ -165,12 +195,14 @@ func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 		func() bool { return h.followed >= version })
 }
 
-// onEachHub has hubs do something side by side, and returns those that did not.
+// onEachHub has hubs do something side by side, and returns those that did not. It calls before before each.
 func onEachHub[In any](
 	ctx workflow.Context, hubs []string, activity contract.Activity[In, contract.None], summary string, argument In,
+	before func(workflow.Context),
 ) (missed []string) {
 	var futures []contract.Future[contract.None]
 	for _, hub := range hubs {
+		before(ctx)
 		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue:              contract.HubQueue(hub),
 			ScheduleToCloseTimeout: directTimeout,

@@ -48,11 +48,15 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	r, now := m.run, workflow.Now(ctx)
 	r.state.HubProcess(req.Hub, req.HubProcess, now)
 	answer := contract.JoinResponse{Results: make([]fleet.Joined, 0, len(req.Joins))}
-	profiles := r.state.ProfilesSize()
+	profiles, texts := r.state.ProfilesSize(), r.state.TextsSize()
 	for i := range req.Joins {
 		j := req.Joins[i]
 		if why := r.state.RefuseProfile(&j, &profiles); why != "" && boundsProfiles(ctx) {
 			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
+			continue
+		}
+		if r.state.Crowded(&j, &texts) && workflow.GetVersion(ctx, "bound-texts", workflow.DefaultVersion, 1) == 1 {
+			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: fleet.RefusedProfiles})
 			continue
 		}
 		joined := r.state.Join(j, req.Hub, now)
@@ -66,7 +70,10 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 		}
 		answer.Results = append(answer.Results, joined)
 	}
-	answer.Directive = r.hubs.directive()
+	if present := r.hubs.directive(); !present.Is(req.Knows) {
+		r.hubs.takeTurn(ctx)
+		answer.Directive = new(r.hubs.directive())
+	}
 	return answer, nil
 }
 
