@@ -117,7 +117,8 @@ var refusals = map[string][2]string{
 	fleet.RefusedProfile: {protocol.CodeInvalidRequest,
 		"the agent tells too much of itself: less metadata, task types or capabilities"},
 	fleet.RefusedProfiles: {protocol.CodeClusterFull,
-		"the cluster's agents tell too much of themselves together: register with less metadata, task types or capabilities"},
+		"the cluster's agents tell too much of themselves together: register with less metadata, task types or " +
+			"capabilities, or shorter ids"},
 	fleet.RefusedFull: {
 		protocol.CodeClusterFull,
 		"the cluster has its maximum of agents: raise max_agents, or stop one",
