@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Count is a number with its noun, as in "1 agent" and "3 agents".
@@ -22,4 +23,15 @@ func Plural[N int | int64](n N, one, many string) string {
 // Reasons joins reasons to one text and leaves out empty ones.
 func Reasons(reasons ...string) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(r string) bool { return r == "" }), "; ")
+}
+
+// Printable replaces the control characters and line separators of a text by blanks, except line ends and tabs. JSON
+// takes six bytes for each, and a terminal may obey it.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp)) {
+			return ' '
+		}
+		return r
+	}, text)
 }

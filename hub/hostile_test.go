@@ -57,6 +57,15 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 	})
 }
 
+// A note of an agent's health is part of many messages of Temporal, in which a control character takes six bytes.
+func TestNotesOfHealthAreCleaned(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = new(0.2), strings.Repeat("\x01", 100)+"disk" })
+		require.Contains(t, b.rated("a").Why, ": "+strings.Repeat(" ", 100)+"disk")
+	})
+}
+
 // An answer of the hub is a message of Temporal, which refuses one of 2 MiB. What one agent writes must not make it so
 // large: the reader would get none of the events.
 func TestEventsOfManyLongReportsAreToldInParts(t *testing.T) {

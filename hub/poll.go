@@ -93,7 +93,8 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
 	s.attach(conn)
 	h.unholdLocked(s, now)
-	s.metrics, s.counters, s.ownHealth, s.ownNote = poll.Metrics, poll.Counters, poll.Health, poll.HealthNote
+	s.metrics, s.counters, s.ownHealth = poll.Metrics, poll.Counters, poll.Health
+	s.ownNote = fleet.Printable(poll.HealthNote)
 	if poll.Providers != nil {
 		s.access = poll.Providers
 	}
