@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -23,6 +25,8 @@ const (
 	suspectAge = 5 * time.Second
 	// pastActions bounds the earlier actions of one cluster that count.
 	pastActions = 500
+	// mostStuck bounds the lanes of one cluster that are reported.
+	mostStuck = 100
 )
 
 // ExamineFleet looks at all clusters that are due, or the one named, and returns those in which something may be wrong.
@@ -86,8 +90,10 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		if one.Past, err = a.past(ctx, c.Config.Name, facts.At); err != nil {
 			return found, err
 		}
+		one.PastFull = len(one.Past) == pastActions && !in.DryRun // who tries by hand wants to know
 		found.Cases = append(found.Cases, one)
 	}
+	found.Shorten()
 	a.Cycles.cycle(time.Since(began))
 	return found, nil
 }
@@ -317,6 +323,9 @@ func (a *Control) stuck(
 			continue
 		}
 		for _, lane := range lanesOfCluster(&c.Cluster, w.pinned) {
+			if len(found[c.Config.Name]) >= mostStuck {
+				break
+			}
 			if s, stuck := a.stuckLane(ctx, c.Config.Name, lane, now.Sub(limit), now); stuck {
 				found[c.Config.Name] = append(found[c.Config.Name], s)
 			}
@@ -379,7 +388,7 @@ func lanesOfCluster(c *fleet.Cluster, pinned map[string]bool) []string {
 	for shard := range c.Shards {
 		lanes = append(lanes, fleet.ShardLane(shard))
 	}
-	for agent := range pinned {
+	for _, agent := range slices.Sorted(maps.Keys(pinned)) {
 		lanes = append(lanes, fleet.AgentLane(agent))
 	}
 	held := map[string]bool{}

@@ -42,6 +42,7 @@ type fakeQueues struct {
 	runs     []*workflowpb.WorkflowExecutionInfo                // that wait for a person
 	run      *workflowservice.DescribeWorkflowExecutionResponse // that is open
 	lanes    map[string]lane                                    // by queue
+	actions  []*workflowpb.WorkflowExecutionInfo                // of healing, before
 	countErr error
 	listErr  error
 
@@ -59,13 +60,13 @@ func (f *fakeQueues) CountWorkflow(
 	return &workflowservice.CountWorkflowExecutionsResponse{Count: int64(len(f.old))}, f.countErr
 }
 
-// ListWorkflow lists the old tasks, two a page; no healing was done before.
+// ListWorkflow lists the old tasks, two a page.
 func (f *fakeQueues) ListWorkflow(
 	ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	switch {
 	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
-		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+		return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.actions}, nil
 	case r.GetQuery() == contract.DeliveringQuery("c"):
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
 			f.run.GetWorkflowExecutionInfo()}}, nil
@@ -315,6 +316,77 @@ func stuckFleet(c fleet.Cluster) *fakeQueues {
 	c.Config.Name = "c"
 	return &fakeQueues{fakeFleet: fakeFleet{names: []string{"c"},
 		views: map[string]contract.ClusterView{"c": {Cluster: c}}}, lanes: map[string]lane{}}
+}
+
+// illFleet is a fleet with one cluster, of ill agents with long notes and so many actions before.
+func illFleet(t *testing.T, agents, before int) *fakeQueues {
+	t.Helper()
+	var c fleet.Cluster
+	for i := range agents {
+		c.Members = append(c.Members, fleet.Member{AgentID: fmt.Sprintf("agent-%04d", i), Hub: "h-1", Status: fleet.AgentOnline,
+			Health: &fleet.MemberHealth{Level: fleet.HealthFailed, Why: strings.Repeat("\x01", 256)}})
+	}
+	f := stuckFleet(c)
+	for i := range before {
+		note, err := contract.Payloads.ToPayload(contract.HealingNote{Type: fleet.HealFailover,
+			TargetID: fmt.Sprintf("agent-%04d", i), Verdict: fleet.HealSkip, At: time.Now()})
+		require.NoError(t, err)
+		f.actions = append(f.actions, &workflowpb.WorkflowExecutionInfo{
+			Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoHealing: note}}})
+	}
+	return f
+}
+
+// Where there are more ill agents than earlier actions are looked at, no skip is recorded again and again.
+func TestMoreIllAgentsThanEarlierActions(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		before   int
+		dryRun   bool
+		recorded int
+	}{{499, false, 501}, {500, false, 0}, {700, false, 0}, {700, true, 500}} {
+		control := &activities.Control{Client: illFleet(t, 1000, tc.before), Namespace: "default"}
+		found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now(), DryRun: tc.dryRun})
+		require.NoError(t, err)
+		require.Len(t, found.Cases, 1)
+		require.Len(t, found.Cases[0].Past, min(tc.before, 500))
+		decisions := fleet.DecideHealing(&found.Cases[0], time.Now())
+		require.Len(t, decisions, 1000)
+		require.Equal(t, tc.recorded, fleet.Recorded(decisions), "%+v", tc)
+	}
+}
+
+// What is found fits into a message, whatever agents say.
+func TestWhatManyIllAgentsSayIsShortened(t *testing.T) {
+	t.Parallel()
+	f := illFleet(t, fleet.MaxMembers, 0)
+	found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(), contract.ExamineInput{})
+	require.NoError(t, err)
+	require.Len(t, found.Cases[0].Agents, fleet.MaxMembers)
+	require.Len(t, found.Cases[0].Agents[7].Health.Why, 50+len("…"))
+}
+
+// Of very many lanes that move nothing the same ones are reported each time, as each that is new gets a record.
+func TestStuckLanesAreBounded(t *testing.T) {
+	t.Parallel()
+	var first []fleet.Stuck
+	for range 3 {
+		f := stuckFleet(fleet.Cluster{})
+		for i := range 300 {
+			agent := fmt.Sprintf("a-%03d", i)
+			f.old = append(f.old, oldTask(t, "c", "", agent, time.Hour))
+			f.lanes["lane/c/agent/"+agent] = lane{waiting: 1, age: time.Hour}
+		}
+		found, err := (&activities.Control{Client: f, Namespace: "default"}).ExamineFleet(t.Context(),
+			contract.ExamineInput{At: time.Now()})
+		require.NoError(t, err)
+		stuck := found.Cases[0].Stuck
+		require.Len(t, stuck, 100)
+		if first == nil {
+			first = stuck
+		}
+		require.Equal(t, []string{first[0].What, first[99].What}, []string{stuck[0].What, stuck[99].What})
+	}
 }
 
 func TestStuckIsNotKnown(t *testing.T) {

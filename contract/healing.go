@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -34,6 +35,9 @@ var (
 	// CountHealingActivity counts an action in the worker's metrics.
 	CountHealingActivity = Activity[fleet.HealingRecord, None]{"CountHealing"}
 )
+
+// HealingCycleTimeout ends a cycle that does not come to its end. Until then no other begins by itself.
+const HealingCycleTimeout = 10 * time.Minute
 
 // HealingScheduleID is the id of the one schedule that starts the cycles. People may pause and trigger it.
 const HealingScheduleID = "healing"
@@ -80,6 +84,31 @@ type Examined struct {
 	// Every is the shortest interval that a cluster asks for, where that is not the schedule's.
 	Every fleet.Duration      `json:"every,omitempty"`
 	Cases []fleet.HealingCase `json:"cases,omitempty"`
+}
+
+const (
+	// mostExamined bounds what is found, as JSON: a workflow has a second to read it and to decide.
+	mostExamined = 4 << 20
+	// briefNote is how many bytes of a note about an agent are kept when all are too long.
+	briefNote = 50
+)
+
+// Shorten makes what was found fit into a message: it shortens the notes about agents, and then the lists of the
+// clusters with the longest.
+func (e *Examined) Shorten() {
+	for most := fleet.MaxMembers; !e.fits(); most /= 2 {
+		for i := range e.Cases {
+			e.Cases[i].Keep(most, briefNote)
+		}
+		if most == 0 {
+			e.Cases = e.Cases[:len(e.Cases)/2]
+		}
+	}
+}
+
+func (e *Examined) fits() bool {
+	data, err := json.Marshal(plainExamined(*e))
+	return len(e.Cases) == 0 || err == nil && len(data) <= mostExamined && Fits(e)
 }
 
 // HoldsAttemptsInput is the input of HoldsAttemptsActivity.

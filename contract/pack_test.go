@@ -189,37 +189,57 @@ func TestALargeJobFitsIntoAMessage(t *testing.T) {
 	require.Equal(t, in, back)
 }
 
-// Healing goes on when all agents of large clusters are ill, whatever they say of it.
+// Healing goes on when all agents of large clusters are ill, whatever they say of it and whatever their names are.
 func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
-	c := largeCluster(t, 70)
-	random := rand.New(rand.NewPCG(5, 6))
-	note := make([]byte, 256)
-	now := c.Members[0].JoinedAt.Add(24 * time.Hour)
-	one := fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults(),
-		Members: len(c.Members), Serving: len(c.Members)}
-	for i := range c.Members {
-		for n := range note {
-			note[n] = byte(' ' + 1 + random.IntN(94))
+	random, now := rand.New(rand.NewPCG(5, 6)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
+	text := func(n, from, to int) string {
+		made := make([]byte, n)
+		for i := range made {
+			made[i] = byte(from + random.IntN(to-from))
 		}
-		one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: c.Members[i].AgentID, Status: fleet.AgentOnline, Since: now,
-			Epoch: c.Members[i].Epoch, Health: fleet.MemberHealth{Level: fleet.HealthCritical, Why: string(note), Since: now.Add(-time.Hour)}})
+		return string(made)
 	}
-	examined := Examined{Cases: []fleet.HealingCase{one}}
-	require.True(t, Fits(examined))
-	data, err := json.Marshal(examined)
-	require.NoError(t, err)
-	t.Logf("examined: %d KiB", len(data)>>10)
-	cycle := HealingCycle{fleet.HealingCycleRecord{Decisions: fleet.DecideHealing(&one, now)}}
-	require.GreaterOrEqual(t, len(cycle.Decisions), len(c.Members))
-	require.True(t, Fits(cycle))
-	require.False(t, Fits(cycle.HealingCycleRecord))
-	data, err = json.Marshal(cycle)
-	require.NoError(t, err)
-	t.Logf("cycle: %d KiB", len(data)>>10)
-	var back HealingCycle
-	require.NoError(t, json.Unmarshal(data, &back))
-	require.Equal(t, cycle, back)
+	for clusters, from := range map[int]int{1: ' ', 2: 0, 9: ' '} { // a hub of an earlier release lets any character pass
+		var examined Examined
+		for n := range clusters {
+			one := fleet.HealingCase{Cluster: fmt.Sprint("c", n), Policy: fleet.HealingPolicy{}.WithDefaults(),
+				Members: fleet.MaxMembers, Serving: fleet.MaxMembers}
+			for range fleet.MaxMembers {
+				now = now.Add(time.Duration(random.Int64N(1e9)))
+				one.Agents = append(one.Agents, fleet.HealingAgent{AgentID: text(63, 'a', 'z'), Status: fleet.AgentOnline,
+					Since: now, Epoch: random.Int64N(1e6), Health: fleet.MemberHealth{Level: fleet.HealthCritical,
+						Score: random.Float64(), Why: text(256, from, 127), Since: now.Add(-time.Hour)}})
+			}
+			for range 1000 {
+				one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: text(127, 'a', 'z'), RunID: text(36, 'a', 'z'), Since: now})
+				one.Past = append(one.Past, fleet.HealingPast{TargetID: text(63, 'a', 'z'), At: now})
+			}
+			examined.Cases = append(examined.Cases, one)
+		}
+		small := fleet.HealingCase{Cluster: "small", Agents: examined.Cases[0].Agents[:3:3]}
+		examined.Cases = append(examined.Cases, small)
+		examined.Shorten()
+		require.True(t, Fits(examined))
+		require.Len(t, examined.Cases, clusters+1)
+		require.Len(t, examined.Cases[clusters].Agents, 3, "small clusters lose nothing")
+		require.Greater(t, len(examined.Cases[0].Agents), 500)
+		var cycle HealingCycle
+		left := 1000
+		for i := range examined.Cases {
+			decisions := fleet.BoundHealing(fleet.DecideHealing(&examined.Cases[i], now.Add(time.Hour)), left)
+			left -= fleet.Recorded(decisions)
+			cycle.Add(decisions)
+		}
+		require.True(t, Fits(cycle))
+		require.Positive(t, cycle.LeftOut)
+		data, err := json.Marshal(cycle)
+		require.NoError(t, err)
+		var back HealingCycle
+		require.NoError(t, json.Unmarshal(data, &back))
+		require.Equal(t, len(cycle.Decisions), len(back.Decisions))
+		t.Logf("%d clusters: %d agents each, cycle of %d KiB", clusters, len(examined.Cases[0].Agents), len(data)>>10)
+	}
 }
 
 func TestASmallClusterIsReadable(t *testing.T) {

@@ -150,6 +150,10 @@ type HealingCase struct {
 	Orphans   []Orphan      `json:"orphans,omitempty"`
 	Stuck     []Stuck       `json:"stuck,omitempty"`
 	Past      []HealingPast `json:"past,omitempty"`
+	// PastFull: there are earlier actions and skips of the last day that are not in Past. Only what acts gets a record.
+	PastFull bool `json:"past_full,omitempty"`
+	// Unable counts the agents that are online and critical or failed, and not in Agents, which was too long.
+	Unable int `json:"unable,omitempty"`
 }
 
 // HealingAgent has the facts about a member that healing uses.
@@ -195,8 +199,9 @@ type HealingCycleRecord struct {
 	Clusters int      `json:"clusters"`
 	Agents   int      `json:"agents"`
 	Silent   []string `json:"silent,omitempty"`
-	// Decisions are empty when nothing is wrong.
+	// Decisions are empty when nothing is wrong. LeftOut counts further ones, which wait.
 	Decisions   []HealingDecision `json:"decisions,omitempty"`
+	LeftOut     int               `json:"left_out,omitempty"`
 	StartedAt   time.Time         `json:"started_at"`
 	CompletedAt *time.Time        `json:"completed_at,omitempty"`
 	// Error is why the cycle could not look at the fleet.

@@ -207,6 +207,78 @@ func TestHealingActionsOfOneCycleAreBounded(t *testing.T) {
 	require.Equal(t, map[HealingType]int{HealReassign: orphansPerCycle, HealReduce: 3}, acted)
 }
 
+// However many agents are ill, few decisions get a record: what is done goes before what is skipped.
+func TestRecordsOfOneCycleAreBounded(t *testing.T) {
+	t.Parallel()
+	c := &HealingCase{Cluster: "c", Policy: HealingPolicy{}.WithDefaults(), Members: 300, Serving: 300,
+		Stuck: []Stuck{{What: StuckReviews, Reason: "2 tasks wait"}}}
+	for i := range 290 {
+		c.Agents = append(c.Agents, illFor(fmt.Sprintf("a%03d", i), HealthFailed, time.Hour))
+	}
+	c.Serving = 151 // one may still go
+	all := DecideHealing(c, noon)
+	require.Equal(t, 291, Recorded(all))
+	for most, want := range map[int]int{1000: mostRecords, 100: 100, 60: 60, 0: 0, -5: 0} {
+		fewer := BoundHealing(all, most)
+		require.Equal(t, want, Recorded(fewer))
+		require.Equal(t, 291, Recorded(all), "they stay as they are")
+		if want > 0 {
+			require.Equal(t, []HealingVerdict{HealAct, HealSkip, HealAct}, []HealingVerdict{fewer[0].Verdict,
+				fewer[want-2].Verdict, fewer[290].Verdict})
+			require.Equal(t, HealWait, fewer[want-1].Verdict)
+			require.Contains(t, fewer[want-1].Why, fmt.Sprintf("%d decisions are enough for one cycle", want))
+		}
+	}
+	require.Equal(t, all[:1], BoundHealing(all[:1], 1))
+
+	var record HealingCycleRecord
+	waiting := BoundHealing(all, 1)
+	for range 4 {
+		record.Add(waiting)
+	}
+	require.Len(t, record.Decisions, mostListed)
+	require.Equal(t, 4*291-mostListed, record.LeftOut)
+	record.Add(waiting)
+	require.Len(t, record.Decisions, mostListed+1, "what does not wait is always there")
+}
+
+// When not all earlier actions and skips are known, a skip may be one of them.
+func TestNothingIsSkippedAnewWhenNotAllOfThePastIsKnown(t *testing.T) {
+	t.Parallel()
+	c := caseOf(illFor("a", HealthCritical, time.Hour), illFor("b", HealthCritical, time.Hour))
+	c.PastFull, c.Past = true, []HealingPast{{Type: HealFailover, TargetID: "x", Verdict: HealSkip, At: noon}}
+	for mode, want := range map[HealingMode]HealingVerdict{HealingOn: HealAct, HealingDryRun: HealWait} {
+		c.Policy.Mode = mode
+		require.Equal(t, want, DecideHealing(c, noon)[0].Verdict)
+	}
+	c.Braked = true
+	d := DecideHealing(c, noon)
+	require.Equal(t, []HealingVerdict{HealWait, HealWait}, []HealingVerdict{d[0].Verdict, d[1].Verdict})
+	require.Contains(t, d[0].Why, brakedWhy+"; the cluster has enough records of the last day")
+}
+
+func TestKeepTheWorst(t *testing.T) {
+	t.Parallel()
+	c := caseOf(illFor("a", HealthDegraded, time.Hour), illFor("b", HealthFailed, time.Hour),
+		illFor("c", HealthCritical, time.Hour))
+	c.Past, c.Suspects = past(HealDrain, "a", time.Minute, time.Hour), []Orphan{{TaskID: "t1"}, {TaskID: "t2"}}
+	c.Members, c.Serving = 3, 3
+	c.Keep(5, 4)
+	require.False(t, c.PastFull)
+	require.Equal(t, 0, c.Unable)
+	require.Equal(t, "disk…", c.Agents[0].Health.Why)
+	c.Keep(1, 0)
+	require.True(t, c.PastFull)
+	require.Equal(t, []int{1, 1, 1}, []int{len(c.Agents), len(c.Past), len(c.Suspects)})
+	require.Equal(t, "b", c.Agents[0].AgentID)
+	require.Equal(t, 1, c.Unable, "c is not fit to take over")
+	require.Equal(t, HealAct, DecideHealing(c, noon)[0].Verdict, "a is")
+	c.Keep(0, 0)
+	require.Equal(t, 2, c.Unable)
+	c.Keep(0, 0)
+	require.Equal(t, 2, c.Unable)
+}
+
 // In any fleet, a cycle leaves enough agents, never touches an operator's, and is repeatable.
 func TestHealingLeavesEnough(t *testing.T) {
 	t.Parallel()

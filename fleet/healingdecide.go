@@ -18,6 +18,10 @@ const (
 	skipAgain = time.Hour
 	// orphansPerCycle bounds the attempts that one cycle ends; the next cycle or the backstop ends the others.
 	orphansPerCycle = 20
+	// mostRecords bounds the decisions of one cluster that get a record in one cycle.
+	mostRecords = 100
+	// mostListed is from how many decisions on a cycle's record leaves out those that wait.
+	mostListed = 1000
 )
 
 // DecideHealing returns the decisions for one cluster, the most urgent first. It never touches an agent that an
@@ -27,7 +31,7 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	if c.Policy.Mode == HealingOff {
 		return nil
 	}
-	h := healer{HealingCase: c, now: now, serving: c.Serving}
+	h := newHealer(c, now)
 	for i := range c.Agents {
 		h.agent(&c.Agents[i])
 	}
@@ -58,14 +62,94 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 
 func healthRank(d HealingDecision) int { return d.Facts.Level.rank() }
 
+// Recorded counts the decisions that get a record of their own: all but those that wait.
+func Recorded(decisions []HealingDecision) (n int) {
+	for i := range decisions {
+		if decisions[i].Verdict != HealWait {
+			n++
+		}
+	}
+	return n
+}
+
+// BoundHealing has all of a cluster's decisions wait but so many, and but 100: actions go before skips, and the most
+// urgent first.
+func BoundHealing(decisions []HealingDecision, most int) []HealingDecision {
+	decisions, most = slices.Clone(decisions), max(0, min(most, mostRecords))
+	n := 0
+	for _, skipped := range []bool{false, true} {
+		for i := range decisions {
+			d := &decisions[i]
+			if d.Verdict == HealWait || (d.Verdict == HealSkip) != skipped {
+				continue
+			}
+			if n++; n > most {
+				d.Verdict, d.Why = HealWait, Reasons(d.Why, fmt.Sprintf("%d decisions are enough for one cycle", most))
+			}
+		}
+	}
+	return decisions
+}
+
+// Add adds a cluster's decisions to the record.
+func (r *HealingCycleRecord) Add(decisions []HealingDecision) {
+	for i := range decisions {
+		if decisions[i].Verdict == HealWait && len(r.Decisions) >= mostListed {
+			r.LeftOut++
+			continue
+		}
+		r.Decisions = append(r.Decisions, decisions[i])
+	}
+}
+
 // healer is one decision being made.
 type healer struct {
 	*HealingCase
+	agents  map[string]*HealingAgent
+	past    map[string][]*HealingPast // by target
 	now     time.Time
 	found   []HealingDecision
+	able    int // agents that get work and are fit for more
 	serving int // agents that get work, after the decisions so far
 	acted   int // actions decided so far, orphans left out
 	orphans int
+}
+
+func newHealer(c *HealingCase, now time.Time) *healer {
+	h := &healer{HealingCase: c, now: now, serving: c.Serving, able: c.Serving - c.Unable,
+		agents: map[string]*HealingAgent{}, past: map[string][]*HealingPast{}}
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		if h.agents[a.AgentID] = a; a.unable() {
+			h.able--
+		}
+	}
+	for i := range c.Past {
+		h.past[c.Past[i].TargetID] = append(h.past[c.Past[i].TargetID], &c.Past[i])
+	}
+	return h
+}
+
+// unable reports whether the agent gets work and is not fit for more.
+func (a *HealingAgent) unable() bool {
+	return a.Status == AgentOnline && a.Health.Level.WorseThan(HealthWarning)
+}
+
+// Keep leaves so many entries of each of the case's lists, of its agents those with the worst health, and so many bytes
+// of each note about an agent.
+func (c *HealingCase) Keep(entries, note int) {
+	slices.SortStableFunc(c.Agents, func(a, b HealingAgent) int {
+		return b.Health.Level.rank() - a.Health.Level.rank()
+	})
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		if a.Health.Why = Shorten(a.Health.Why, note); i >= entries && a.unable() {
+			c.Unable++
+		}
+	}
+	c.PastFull = c.PastFull || len(c.Past) > entries
+	c.Agents, c.Suspects = c.Agents[:min(len(c.Agents), entries)], c.Suspects[:min(len(c.Suspects), entries)]
+	c.Stuck, c.Past = c.Stuck[:min(len(c.Stuck), entries)], c.Past[:min(len(c.Past), entries)]
 }
 
 // agent finds the action for an agent's level of health.
@@ -124,6 +208,10 @@ func (h *healer) judge(d *HealingDecision) {
 		d.Verdict = HealWait
 		return
 	}
+	if h.PastFull && (d.Verdict == HealSkip || d.Verdict == HealPlan) {
+		d.Verdict, d.Why = HealWait, Reasons(d.Why, "the cluster has enough records of the last day")
+		return
+	}
 	switch {
 	case d.Verdict == HealSkip, d.Type == HealReport:
 	case d.Type == HealReassign && h.orphans >= orphansPerCycle:
@@ -148,19 +236,15 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 	if d.Type == HealReport && d.Facts.Wanted == 0 { // but missing agents may come back, as for other actions
 		return HealAct, ""
 	}
-	for i := range h.Past {
-		if p := &h.Past[i]; p.Running && p.TargetID == d.TargetID && p.Verdict == HealAct {
+	for _, p := range h.past[d.TargetID] {
+		if p.Running && p.Verdict == HealAct {
 			return HealWait, "an action on it is under way: " + string(p.Type)
 		}
 	}
 	onAgent := takesAway(d.Type) || d.Type == HealReduce || d.Type == HealRestore
-	if onAgent {
-		for i := range h.Agents {
-			if a := &h.Agents[i]; a.AgentID == d.TargetID {
-				if why := leftAlone(a.OutBy, a.Status); why != "" {
-					return HealWait, why
-				}
-			}
+	if a := h.agents[d.TargetID]; onAgent && a != nil {
+		if why := leftAlone(a.OutBy, a.Status); why != "" {
+			return HealWait, why
 		}
 	}
 	if h.Braked && d.Type != HealReassign {
@@ -182,7 +266,7 @@ func (h *healer) needed(action HealingType) string {
 	half := (h.Members + 1) / 2
 	switch rest := h.serving - 1; {
 	case !takesAway(action):
-	case action == HealFailover && h.able() == 0:
+	case action == HealFailover && h.able == 0:
 		return "no other agent is fit to take over"
 	case action == HealDrain && h.Healthy == 0:
 		return "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
@@ -197,26 +281,14 @@ func (h *healer) needed(action HealingType) string {
 	return ""
 }
 
-// able is the number of agents that get work and are fit for more.
-func (h *healer) able() int {
-	n := h.Serving
-	for i := range h.Agents {
-		if a := &h.Agents[i]; a.Status == AgentOnline && a.Health.Level.WorseThan(HealthWarning) {
-			n--
-		}
-	}
-	return n
-}
-
 // patience is how long the problem must have lasted.
 func (h *healer) patience(d *HealingDecision) time.Duration {
 	if d.Type != HealRestore {
 		return h.Policy.Patience.Std()
 	}
 	times := 0
-	for i := range h.Past {
-		if p := &h.Past[i]; p.TargetID == d.TargetID && p.Verdict == HealAct &&
-			(p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
+	for _, p := range h.past[d.TargetID] {
+		if p.Verdict == HealAct && (p.Type == HealDrain || p.Type == HealFailover) && h.recent(p) {
 			times++
 		}
 	}
@@ -226,8 +298,8 @@ func (h *healer) patience(d *HealingDecision) time.Duration {
 // damped counts earlier actions of the same kind, and returns until when not to repeat them.
 func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
 	var last time.Time
-	for i := range h.Past {
-		if p := &h.Past[i]; p.Type == d.Type && p.TargetID == d.TargetID && p.Verdict == d.Verdict && h.recent(p) {
+	for _, p := range h.past[d.TargetID] {
+		if p.Type == d.Type && p.Verdict == d.Verdict && h.recent(p) {
 			times++
 			last = later(last, p.At)
 		}
@@ -375,7 +447,7 @@ func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 		return errors.New("the agent's load is reduced already")
 	}
 	now, _ := ExamineForHealing(&ClusterFacts{Cluster: *c}, time.Time{})
-	if why := (&healer{HealingCase: &now, serving: now.Serving}).needed(h.Type); why != "" {
+	if why := newHealer(&now, time.Time{}).needed(h.Type); why != "" {
 		return errors.New(why)
 	}
 	return nil

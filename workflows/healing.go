@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,20 @@ const (
 	examineLimit = 2 * time.Minute
 	// holdsLimit bounds one request to a hub about the attempts that it has.
 	holdsLimit = 10 * time.Second
+	// actionsPerCycle bounds the actions and records that one cycle starts, of all clusters. Temporal allows a workflow
+	// 2,000 children at a time.
+	actionsPerCycle = 1000
+	// actionsAtOnce and actionBytes bound the actions that one workflow task starts. Temporal allows 4 MiB a task.
+	actionsAtOnce = 50
+	actionBytes   = 1 << 20
+	// askedBytes bounds the questions to hubs that one workflow task asks; each attempt takes at most attemptBytes.
+	askedBytes, attemptBytes = 1 << 20, 256
 )
+
+// healsInParts reports whether the cycle, which has more to do than fits into one workflow task, does less at a time.
+func healsInParts(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "healing-in-parts", workflow.DefaultVersion, 1) == 1
+}
 
 // HealingCycle looks once at all clusters and starts an action for each decision. A Temporal Schedule starts it, so
 // people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
@@ -32,14 +46,20 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract
 		return record, fmt.Errorf("the fleet could not be looked at: %w", err)
 	}
 	record.Clusters, record.Agents, record.Silent = examined.Clusters, examined.Agents, examined.Silent
+	left := actionsPerCycle
 	for i := range examined.Cases {
 		c := &examined.Cases[i]
 		findOrphans(ctx, c)
 		decisions := fleet.DecideHealing(c, workflow.Now(ctx))
+		if fewer := fleet.BoundHealing(decisions, left); fleet.Recorded(fewer) < fleet.Recorded(decisions) &&
+			(in.DryRun || healsInParts(ctx)) {
+			decisions = fewer
+		}
+		left -= fleet.Recorded(decisions)
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
 		}
-		record.Decisions = append(record.Decisions, decisions...)
+		record.Add(decisions)
 	}
 	if examined.Every != 0 {
 		tune(ctx, examined.Every)
@@ -74,24 +94,30 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 	for _, s := range c.Suspects {
 		question.Attempts = append(question.Attempts, fleet.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt})
 	}
-	var answers []contract.Future[contract.HoldsAttemptsResult]
-	for _, hub := range c.Hubs {
-		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: contract.HubQueue(hub), ScheduleToCloseTimeout: holdsLimit,
-			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "which attempts hub " + hub + " has",
-		})
-		answers = append(answers, contract.HoldsAttemptsActivity.Execute(hubCtx, question))
+	atOnce := max(1, askedBytes/(len(question.Attempts)*attemptBytes))
+	if len(c.Hubs) <= atOnce || !healsInParts(ctx) {
+		atOnce = max(1, len(c.Hubs))
 	}
 	held := map[fleet.HeldAttempt]bool{}
-	for i, answer := range answers {
-		result, err := answer.Get(ctx)
-		if err != nil {
-			workflow.GetLogger(ctx).Warn(
-				"A hub did not say which attempts it has; its cluster's are left to the backstop", "hub", c.Hubs[i], "error", err)
-			return
+	for hubs := range slices.Chunk(c.Hubs, atOnce) {
+		var answers []contract.Future[contract.HoldsAttemptsResult]
+		for _, hub := range hubs {
+			hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+				TaskQueue: contract.HubQueue(hub), ScheduleToCloseTimeout: holdsLimit,
+				RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "which attempts hub " + hub + " has",
+			})
+			answers = append(answers, contract.HoldsAttemptsActivity.Execute(hubCtx, question))
 		}
-		for _, a := range result.Held {
-			held[a] = true
+		for i, answer := range answers {
+			result, err := answer.Get(ctx)
+			if err != nil {
+				workflow.GetLogger(ctx).Warn(
+					"A hub did not say which attempts it has; its cluster's are left to the backstop", "hub", hubs[i], "error", err)
+				return
+			}
+			for _, a := range result.Held {
+				held[a] = true
+			}
 		}
 	}
 	for _, s := range c.Suspects {
@@ -104,11 +130,25 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 // startActions starts the decided actions, the most urgent first, as children that outlive the cycle. Some skipped
 // decisions get a record too; waiting ones are only in the cycle's result.
 func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, decisions []fleet.HealingDecision) {
+	due := slices.DeleteFunc(slices.Clone(decisions),
+		func(d fleet.HealingDecision) bool { return d.Verdict == fleet.HealWait })
+	for len(due) > 0 {
+		n := 0
+		for bytes := 0; n < min(len(due), actionsAtOnce) && (bytes < actionBytes || n == 0); n++ {
+			d := &due[n]
+			bytes += 2<<10 + 6*(2*len(d.Reason)+len(d.Facts.Detail)+len(d.Why)) // JSON may take six for each
+		}
+		if n < len(due) && !healsInParts(ctx) {
+			n = len(due)
+		}
+		startPart(ctx, cycle, policy, due[:n])
+		due = due[n:]
+	}
+}
+
+func startPart(ctx workflow.Context, cycle string, policy fleet.HealingPolicy, decisions []fleet.HealingDecision) {
 	var started []workflow.ChildWorkflowFuture
 	for _, d := range decisions {
-		if d.Verdict == fleet.HealWait {
-			continue
-		}
 		now := workflow.Now(ctx)
 		attributes := []temporal.SearchAttributeUpdate{contract.AttrCluster.ValueSet(d.Cluster),
 			contract.AttrTaskType.ValueSet(string(d.Type))}

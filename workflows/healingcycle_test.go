@@ -3,8 +3,10 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,8 +89,9 @@ func (r *cycleRun) cycle(t *testing.T, in contract.HealingCycleInput) fleet.Heal
 	r.ExecuteWorkflow(contract.HealingCycleWorkflow, in)
 	require.True(t, r.IsWorkflowCompleted())
 	require.NoError(t, r.GetWorkflowError())
-	var record fleet.HealingCycleRecord
-	require.NoError(t, r.GetWorkflowResult(&record))
+	var result contract.HealingCycle
+	require.NoError(t, r.GetWorkflowResult(&result))
+	record := result.HealingCycleRecord
 	require.Equal(t, "20261121t100000z", record.ID)
 	require.Equal(t, healingAt, record.StartedAt)
 	require.NotNil(t, record.CompletedAt)
@@ -161,6 +164,80 @@ func TestCycleStartsActions(t *testing.T) {
 			in.Decision.TargetID))
 	}
 	require.Equal(t, record.Decisions[0], r.actions["healing/c/failover_agent/hung"].Decision, "the facts go with it")
+}
+
+// hugeCluster has 2,500 agents that are ill and say at length why, while the brake is engaged.
+func hugeCluster(name string) fleet.HealingCase {
+	c := fleet.HealingCase{Cluster: name, Policy: fleet.HealingPolicy{}.WithDefaults(), Members: 2500, Serving: 2500,
+		Braked: true}
+	for i := range c.Members {
+		c.Agents = append(c.Agents, fleet.HealingAgent{AgentID: fmt.Sprintf("agent-%04d", i), Status: fleet.AgentOnline,
+			Health: fleet.MemberHealth{Level: fleet.HealthCritical, Why: strings.Repeat("\x01", 256),
+				Since: healingAt.Add(-time.Hour)}})
+	}
+	return c
+}
+
+// TestCycleOfManyIllAgents holds a cycle to what Temporal takes, and looks after the other clusters all the same.
+func TestCycleOfManyIllAgents(t *testing.T) {
+	t.Parallel()
+	r := newCycleRun(t)
+	r.found.Cases = []fleet.HealingCase{hugeCluster("a"), illCluster(), hugeCluster("z")}
+	record := r.cycle(t, contract.HealingCycleInput{})
+	begun := map[string]int{}
+	for _, in := range r.actions {
+		begun[in.Decision.Cluster]++
+	}
+	require.Equal(t, map[string]int{"a": 100, "c": 2, "z": 100}, begun)
+	require.Equal(t, 5003, len(record.Decisions)+record.LeftOut)
+	require.True(t, contract.Fits(contract.HealingCycle{HealingCycleRecord: record}))
+	require.Contains(t, record.Decisions[100].Why, "100 decisions are enough for one cycle")
+}
+
+// TestCycleOfManyIllClusters bounds what all clusters together begin.
+func TestCycleOfManyIllClusters(t *testing.T) {
+	t.Parallel()
+	r := newCycleRun(t)
+	for i := range 12 {
+		c := hugeCluster(fmt.Sprintf("c%02d", i))
+		c.Agents = c.Agents[:101]
+		r.found.Cases = append(r.found.Cases, c)
+	}
+	r.cycle(t, contract.HealingCycleInput{})
+	begun := len(r.actions)
+	require.Equal(t, 1000, begun)
+}
+
+// TestCycleThatBeganBefore replays a cycle of a release that began all actions at once.
+func TestCycleThatBeganBefore(t *testing.T) {
+	t.Parallel()
+	r := newCycleRun(t)
+	r.OnGetVersion("healing-in-parts", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
+	c := hugeCluster("a")
+	c.Agents = c.Agents[:101]
+	r.found.Cases = []fleet.HealingCase{c}
+	r.cycle(t, contract.HealingCycleInput{})
+	begun := len(r.actions)
+	require.Equal(t, 101, begun)
+}
+
+// TestCycleAsksManyHubs asks them in parts.
+func TestCycleAsksManyHubs(t *testing.T) {
+	t.Parallel()
+	r := newCycleRun(t)
+	one := fleet.HealingCase{Cluster: "c", Policy: fleet.HealingPolicy{}.WithDefaults()}
+	for i := range 1000 {
+		one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: fmt.Sprintf("t-%04d", i)})
+	}
+	for i := range 9 {
+		one.Hubs = append(one.Hubs, fmt.Sprintf("h-%d", i))
+	}
+	r.held = []fleet.HeldAttempt{{TaskID: "t-0000"}}
+	r.found.Cases = []fleet.HealingCase{one}
+	record := r.cycle(t, contract.HealingCycleInput{})
+	require.Len(t, r.asked, 9)
+	require.Len(t, record.Decisions, 999)
+	require.Len(t, r.actions, 20)
 }
 
 func TestCycleDryRun(t *testing.T) {

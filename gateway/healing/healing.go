@@ -202,6 +202,7 @@ func (h *Handlers) triggerHealing(
 		ID:      id,
 		Summary: "healing cycle: " + request.Reason,
 		Cluster: request.Cluster,
+		Timeout: contract.HealingCycleTimeout,
 	}, request)
 	if err != nil {
 		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
