@@ -120,10 +120,10 @@ var (
 	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.
 	LedgerQuery     = Query[RunLedger]{"ledger"}
 	StepTaskQuery   = QueryWith[string, TaskState]{"status"}
-	PauseRunUpdate  = Update[PauseRunRequest, RunLedger]{"pause-run"}
-	ResumeRunUpdate = Update[RunRequest, RunLedger]{"resume-run"}
-	CancelRunUpdate = Update[RunRequest, RunLedger]{"cancel-run"}
-	StepUpdate      = Update[StepRequest, RunLedger]{"step"}
+	PauseRunUpdate  = Update[PauseRunRequest, None]{"pause-run"}
+	ResumeRunUpdate = Update[RunRequest, None]{"resume-run"}
+	CancelRunUpdate = Update[RunRequest, None]{"cancel-run"}
+	StepUpdate      = Update[StepRequest, None]{"step"}
 	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
 	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
 	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded. It fails with

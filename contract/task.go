@@ -22,6 +22,8 @@ type TaskInput struct {
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 	// Event is the event from outside that started the task, and is told if it dies.
 	Event string `json:"event,omitempty"`
+	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	ResultLimit int `json:"result_limit,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -167,6 +169,8 @@ type RunTaskInput struct {
 	// Elements make the delivery a bundle of an array; Element is the place of a delivery of one element.
 	Elements []fleet.Element `json:"elements,omitempty"`
 	Element  *int            `json:"element,omitempty"`
+	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	ResultLimit int `json:"result_limit,omitempty"`
 	// Instance says that the task is an instance of a job.
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 }
@@ -220,11 +224,13 @@ type ProgressMark struct {
 	fleet.Progress
 }
 
-// maxMarks bounds the marks of an attempt.
-const maxMarks = 16
+// maxMarks bounds the marks of an attempt, and markedStep and markedMessage their texts in bytes. Each heartbeat has
+// all, and the heartbeats of all attempts of a run or an array are to fit into the 8 MiB of a workflow's mutable state.
+const maxMarks, markedStep, markedMessage = 16, 64, 100
 
 // AddMark adds progress to an attempt's marks if it is the first of its step or quarter.
 func AddMark(marks []ProgressMark, p fleet.Progress, now time.Time) []ProgressMark {
+	p.Step, p.Message = fleet.Shorten(p.Step, markedStep), fleet.Shorten(p.Message, markedMessage)
 	if n := len(marks); n == maxMarks || n > 0 && marks[n-1].Step == p.Step && marks[n-1].Percent/25 == p.Percent/25 {
 		return marks
 	}

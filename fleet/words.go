@@ -35,3 +35,9 @@ func Printable(text string) string {
 		return r
 	}, text)
 }
+
+// ResultTooLarge says that a result has more bytes than its step allows.
+func ResultTooLarge(bytes, limit int) string {
+	return fmt.Sprintf("its result has %d bytes, and result_limit allows %d: write result_limit: 1MiB, or return "+
+		"where the data is, as a path or a key", bytes, limit)
+}

@@ -105,7 +105,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation})
+		Allocation: a.allocation, ResultLimit: a.input.ResultLimit})
 	s.attempts[a.attemptKey] = a
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)

@@ -175,9 +175,12 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}
-	if r.Progress != nil && (a.progress == nil || *a.progress != *r.Progress) {
-		a.progress, a.beatNeeds, a.aliveAt = r.Progress, true, now
-		a.marks = contract.AddMark(a.marks, *r.Progress, now)
+	if p := r.Progress; p != nil {
+		p.Step, p.Message = fleet.Printable(p.Step), fleet.Printable(p.Message)
+		if a.progress == nil || *a.progress != *p {
+			a.progress, a.beatNeeds, a.aliveAt = p, true, now
+			a.marks = contract.AddMark(a.marks, *p, now)
+		}
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
 		a.aliveAt = now

@@ -24,6 +24,9 @@ const (
 	failers = 16
 	// failGiveUp is when to stop reporting an end: by then the backstop has ended the attempt.
 	failGiveUp = 2 * time.Minute
+	// logPayload bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64
+	// KiB of ordinary text.
+	logPayload = 128 << 10
 )
 
 // responder reports the ends of attempts to Temporal. A result is reported within its request. An end without a result
@@ -147,11 +150,15 @@ func (r *responder) failNow(
 
 // payloads are an attempt's report and, where it wrote something, the end of its log. Workflows read the first only.
 func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Payloads, error) {
-	values := []any{report}
-	if len(log) > 0 {
-		values = append(values, log)
+	p, err := contract.Payloads.ToPayloads(report)
+	for err == nil && len(log) > 0 {
+		var end *commonpb.Payload
+		if end, err = contract.Payloads.ToPayload(log); err == nil && len(end.Data) <= logPayload {
+			p.Payloads = append(p.Payloads, end)
+			break
+		}
+		log = log[len(log)/4+1:] // control characters take six bytes each
 	}
-	p, err := contract.Payloads.ToPayloads(values...)
 	if err != nil {
 		return nil, fmt.Errorf("encode an attempt report: %w", err)
 	}

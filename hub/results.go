@@ -43,6 +43,7 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	if err := checkElements(&claims, &in.Body); err != nil {
 		return nil, err
 	}
+	boundResult(&claims, &in.Body)
 	accepted := &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}
 	report, send := e.attemptReport(&claims, &in.Body)
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
@@ -53,6 +54,16 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
 	e.settle(&claims, session.Cluster, &in.Body, &report)
 	return accepted, nil
+}
+
+// boundResult has an attempt fail whose result is larger than its task allows. Of texts it leaves out what takes much
+// room in JSON.
+func boundResult(claims *attemptClaims, r *protocol.Result) {
+	r.Error = fleet.Printable(r.Error)
+	if n := len(r.Output); claims.ResultLimit > 0 && n > claims.ResultLimit && r.Outcome == fleet.AttemptCompleted {
+		r.Outcome, r.Output = fleet.AttemptFailed, nil
+		r.Error, r.NonRetryable = fleet.ResultTooLarge(n, claims.ResultLimit), true
+	}
 }
 
 // checkElements refuses results of elements that are not the bundle's, are told twice, or are too large together.

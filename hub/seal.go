@@ -48,6 +48,8 @@ type attemptClaims struct {
 	JobInstance *fleet.InstanceOf `json:"j,omitempty"`
 	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
 	Allocation *fleet.Allocation `json:"o,omitempty"`
+	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	ResultLimit int `json:"r,omitempty"`
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent and its cluster, and whether the token

@@ -241,20 +241,24 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 
 // act runs an update on an open run and answers the run as it stands afterwards.
 func act[In any](
-	ctx context.Context, h *Handlers, id string, update contract.Update[In, contract.RunLedger], in In,
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, contract.None], in In,
 ) (api.Run, error) {
 	run, err := h.describe(ctx, id)
 	if err != nil {
 		return run, err
 	}
-	ledger, err := store.Update(ctx, h.Store, update, run.WorkflowID, in)
+	_, err = store.Update(ctx, h.Store, update, run.WorkflowID, in)
 	if store.KindOf(err) == store.NotFound {
 		return run, httpapi.Problem(protocol.CodeConflict, "the run has ended: retry it, which starts a new one")
 	}
-	run.Ledger = ledger.Ledger
-	offer(&run)
-	run.Show(time.Now())
-	return run, h.Answer(err, "update a run", protocol.CodeUnknownRun)
+	if err := h.Answer(err, "update a run", protocol.CodeUnknownRun); err != nil {
+		return run, err
+	}
+	if run, err = h.describe(ctx, id); err == nil {
+		_, err = h.complete(ctx, &run)
+		run.Show(time.Now())
+	}
+	return run, err
 }
 
 func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (api.Run, error) {

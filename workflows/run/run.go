@@ -5,6 +5,7 @@ package run
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,8 +21,14 @@ import (
 )
 
 const (
-	// quietEvents is how many events the history may have before nothing new begins until the run can continue as new.
-	quietEvents = 10_000
+	// quietEvents and quietBytes are how long the history may be before nothing new begins until the run can continue as
+	// new. Temporal terminates a workflow whose history has 50 MiB.
+	quietEvents, quietBytes = 10_000, 10 << 20
+	// fullBytes is how long it may be while the run cannot continue as new, for what its steps hold. Then a step ends.
+	fullBytes = 16 << 20
+	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit,
+	// and underWayBytes bounds that of all attempts under way.
+	attemptBytes, underWayBytes = 256 << 10, 26 << 20
 	// carriedBytes bounds the results that a run hands over when it continues as new.
 	carriedBytes = 512 << 10
 	// turnBytes is how large the answer to one workflow task may be before the rest waits for the next: Temporal ends
@@ -37,7 +44,8 @@ const (
 // workflow's failure (or cancellation) with the ledger as its detail.
 func Workflow(ctx workflow.Context, in contract.RunInput) (*contract.RunLedger, error) {
 	id, _ := contract.RunOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
-	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{}}
+	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{},
+		endedFor: map[string]bool{}}
 	r.begin(ctx)
 	if err := r.handle(ctx); err != nil {
 		return nil, err
@@ -51,16 +59,17 @@ type run struct {
 	id     string
 	ledger *job.Ledger
 
-	open    []*work                    // tasks that have not ended, in the order in which they were made
-	arrays  []*stepArray               // arrays that have not ended
-	ended   []string                   // steps that have ended since the last evaluation
-	results map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
-	talks   map[string]mesh.Talk       // of models with tools, by their steps
-	bytes   int                        // of payloads and results so far
-	turn    int                        // of evaluations and payloads in the answer to the present workflow task
-	turnAt  int                        // length of the history when that began
-	timers  map[string]int             // by step: which of its timers counts
-	marked  job.RunStatus              // the status search attribute as last set
+	open     []*work                    // tasks that have not ended, in the order in which they were made
+	arrays   []*stepArray               // arrays that have not ended
+	ended    []string                   // steps that have ended since the last evaluation
+	results  map[string]json.RawMessage // of tasks, by their keys, until their step's output is known
+	talks    map[string]mesh.Talk       // of models with tools, by their steps
+	bytes    int                        // of payloads and results so far
+	turn     int                        // of evaluations and payloads in the answer to the present workflow task
+	turnAt   int                        // length of the history when that began
+	timers   map[string]int             // by step: which of its timers counts
+	endedFor map[string]bool            // steps that were ended for what they hold
+	marked   job.RunStatus              // the status search attribute as last set
 
 	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
 	defaultsUntil time.Time
@@ -135,6 +144,7 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 		if r.mayContinue(ctx) {
 			return nil, r.continueAsNew(ctx, false)
 		}
+		r.endLargest(ctx)
 		begin := r.ledger.Advance(&r.in.Plan, now)
 		if r.heedBudget(ctx, begin); r.ledger.Paused != nil || r.quiet {
 			begin = nil
@@ -174,6 +184,50 @@ func (r *run) nextTurn(ctx workflow.Context) {
 	r.turn = 0
 }
 
+// long reports whether the history is so long that nothing new begins until the run can continue as new.
+func (r *run) long(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetCurrentHistoryLength() > quietEvents ||
+		info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx)
+}
+
+// boundsHistory is false for runs of before there were bounds, which are replayed as they were. Ask for it last.
+func boundsHistory(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "bounded-history", workflow.DefaultVersion, 1) == 1
+}
+
+// endLargest ends the step that holds most, where the history is nearly full and what the steps hold keeps the run from
+// continuing as new.
+func (r *run) endLargest(ctx workflow.Context) {
+	if workflow.GetInfo(ctx).GetCurrentHistorySize() < fullBytes || r.quiet || !boundsHistory(ctx) {
+		return
+	}
+	held := map[string]int{}
+	for _, w := range r.open {
+		held[w.step] += w.bytes()
+	}
+	var largest *job.Entry
+	for i := range r.ledger.Steps {
+		e := &r.ledger.Steps[i]
+		held[e.Step] += r.kept(e)
+		switch {
+		case held[e.Step] == 0:
+		case r.endedFor[e.Step]:
+			if !e.Status.Final() || slices.Contains(r.ended, e.Step) {
+				return // that may be enough
+			}
+		case largest == nil || held[e.Step] > held[largest.Step]:
+			largest = e
+		}
+	}
+	if largest == nil {
+		return
+	}
+	r.endedFor[largest.Step] = true
+	r.expire(ctx, largest, fmt.Sprintf("its payloads and results of %d KiB are more than the run can hold while attempts "+
+		"fail: pass on where large data is, as a path or a key", held[largest.Step]>>10))
+}
+
 // mayContinue reports whether the run continues as new now: its history is long, and no task is open.
 func (r *run) mayContinue(ctx workflow.Context) bool {
 	kept := 0
@@ -181,7 +235,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 		kept += r.kept(&r.ledger.Steps[i])
 	}
 	info := workflow.GetInfo(ctx)
-	r.quiet = info.GetCurrentHistoryLength() > quietEvents && kept <= carriedBytes
+	r.quiet = r.long(ctx) && kept <= carriedBytes
 	if len(r.arrays) > 0 {
 		return false // their ends would not reach the run that continues
 	}

@@ -1033,3 +1033,88 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 		require.Less(t, h.Now().Sub(began), 10*time.Minute+time.Second)
 	})
 }
+
+// Temporal terminates a workflow with 50 MiB of history, and each attempt that fails may leave 256 KiB: a run goes on in
+// another one before the next attempt, with what its task has tried.
+func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
+	t.Parallel()
+	in, begun := contract.RunInput{}, 0
+	for range 3 {
+		h := newHarness(t, map[string]agent{"a": fails(4)})
+		h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+			if info.ActivityType.Name == contract.RunTaskActivity.Name && in.Carried == nil {
+				h.SetCurrentHistorySize(11 << 20)
+			}
+		})
+		h.startWith(t, head+"steps:\n  a: {task: {type: echo}, retry: {max_attempts: 6}}\n", in)
+		begun += len(h.begun)
+		var again *workflow.ContinueAsNewError
+		if !errors.As(h.GetWorkflowError(), &again) {
+			l := h.outcome(t)
+			require.Equal(t, job.RunCompleted, l.Status, l.Why)
+			require.NotNil(t, in.Carried, "it has continued")
+			require.Len(t, l.Entry("a").Attempts, 5)
+			require.Equal(t, 5, begun)
+			return
+		}
+		in = contract.RunInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+		require.Len(t, in.Carried.Tasks, 1)
+	}
+	t.Fatal("the run does not end")
+}
+
+// A run that holds too much to go on in another one ends the step that holds most, before Temporal ends the run.
+func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
+	t.Parallel()
+	agents := map[string]agent{}
+	for n := range 12 {
+		agents[fmt.Sprint("a.", n)] = returns(`"` + strings.Repeat("x", 60<<10) + `"`)
+	}
+	agents["a.12"] = fails(1000)
+	h := newHarness(t, agents)
+	h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
+		var input contract.RunTaskInput
+		if info.ActivityType.Name == contract.RunTaskActivity.Name && args.Get(&input) == nil && input.Attempt == 7 {
+			h.SetCurrentHistorySize(17 << 20)
+		}
+	})
+	h.start(t, head+"steps:\n  a: {for_each: {count: 13}, task: {type: echo}, retry: {max_attempts: 100, initial_interval: 1s, max_interval: 1s}}\n"+
+		"  b: {task: {type: echo}}\n", `{}`)
+	l := h.outcome(t)
+	require.Equal(t, "a failed, b completed", statuses(l))
+	require.Contains(t, l.Why, "step a failed: ")
+	require.Contains(t, l.Why, "its payloads and results of 720 KiB are more than the run can hold while attempts fail")
+	require.Less(t, len(h.begun), 40)
+}
+
+// Attempts whose ends may be large go side by side only as far as the history has room for all.
+func TestLargeResultsGoInTurns(t *testing.T) {
+	t.Parallel()
+	for limit, most := range map[string]int{"64KiB": 100, "1MiB": 21} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, map[string]agent{})
+			under, peak := 0, 0
+			play := func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+				h.mu.Lock()
+				under++
+				peak = max(peak, under)
+				h.mu.Unlock()
+				time.Sleep(20 * time.Millisecond)
+				h.mu.Lock()
+				under--
+				h.mu.Unlock()
+				assert.Positive(t, in.ResultLimit)
+				return returns(`1`)(ctx, in)
+			}
+			for n := range job.MaxInline {
+				h.byKey[fmt.Sprint("a.", n)] = play
+			}
+			h.start(t, head+"steps: {a: {for_each: {count: "+strconv.Itoa(job.MaxInline)+"}, max_parallel: 100, result_limit: "+limit+", task: {type: echo}}}\n", `{}`)
+			require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+			require.LessOrEqual(t, peak, most)
+			require.Greater(t, peak, most/2)
+		})
+	}
+}

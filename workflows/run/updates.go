@@ -16,48 +16,43 @@ import (
 // handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	return errors.Join(
-		contract.PauseRunUpdate.Handle(ctx, func(
-			ctx workflow.Context, req contract.PauseRunRequest,
-		) (contract.RunLedger, error) {
-			r.pause(ctx, req)
-			return r.view(), nil
-		}, func(req contract.PauseRunRequest) error {
+		contract.PauseRunUpdate.Handle(ctx, contract.NoAnswer(r.pause), func(contract.PauseRunRequest) error {
 			if r.ledger.Paused != nil {
 				return workflows.Refuse("the run is paused already")
 			}
 			return r.mayAct()
 		}),
-		contract.ResumeRunUpdate.Handle(ctx, func(
-			ctx workflow.Context, req contract.RunRequest,
-		) (contract.RunLedger, error) {
-			r.resume(ctx, req)
-			return r.view(), nil
-		}, func(contract.RunRequest) error {
+		contract.ResumeRunUpdate.Handle(ctx, contract.NoAnswer(r.resume), func(contract.RunRequest) error {
 			if r.ledger.Paused == nil {
 				return workflows.Refuse("the run is not paused")
 			}
 			return r.mayAct()
 		}),
-		contract.CancelRunUpdate.Handle(ctx, func(
-			ctx workflow.Context, req contract.RunRequest,
-		) (contract.RunLedger, error) {
+		contract.CancelRunUpdate.Handle(ctx, contract.NoAnswer(func(ctx workflow.Context, req contract.RunRequest) error {
 			r.cancel(ctx, req.By, req.Reason)
-			return r.view(), nil
-		}, func(contract.RunRequest) error { return r.mayAct() }),
-		contract.StepUpdate.Handle(ctx, func(
-			ctx workflow.Context, req contract.StepRequest,
-		) (contract.RunLedger, error) {
-			r.act(ctx, req)
-			return r.view(), nil
-		}, func(req contract.StepRequest) error {
-			if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
-				return workflows.Refuse("%s", why)
-			}
-			if c := r.ledger.Entry(req.Step).Correction(req.Attempt); req.Attempt > 0 && (c == nil || c.Output == nil) {
-				return workflows.Refuse("the run keeps no result of attempt %d of the step", req.Attempt)
-			}
 			return nil
-		}))
+		}), func(contract.RunRequest) error { return r.mayAct() }),
+		contract.StepUpdate.Handle(ctx, contract.NoAnswer(r.act), r.mayActOn))
+}
+
+// mayActOn refuses what is asked of a step that does not allow it.
+func (r *run) mayActOn(req contract.StepRequest) error {
+	if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
+		return workflows.Refuse("%s", why)
+	}
+	output := req.Output
+	if req.Attempt > 0 {
+		c := r.ledger.Entry(req.Step).Correction(req.Attempt)
+		if c == nil || c.Output == nil {
+			return workflows.Refuse("the run keeps no result of attempt %d of the step", req.Attempt)
+		}
+		output = c.Output
+	}
+	if size := r.ledger.OutputBytes() + len(output); len(output) > 0 && size > job.MaxOutputsBytes {
+		return workflows.Refuse("the run's outputs would have %d bytes, and may have %d: complete it with less, or skip it",
+			size, job.MaxOutputsBytes)
+	}
+	return nil
 }
 
 // mayAct refuses what is asked of a run that has ended, or is about to.
@@ -75,7 +70,7 @@ func decision(ctx workflow.Context, action string, req contract.RunRequest) job.
 	return job.Decision{Action: action, By: req.By, Reason: req.Reason, At: workflow.Now(ctx)}
 }
 
-func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
+func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) error {
 	d := decision(ctx, "pause", req.RunRequest)
 	r.ledger.Decide(d)
 	r.ledger.Paused = &job.RunPause{Mode: req.Mode, Decision: d}
@@ -86,6 +81,7 @@ func (r *run) pause(ctx workflow.Context, req contract.PauseRunRequest) {
 	}
 	r.tellArrays(ctx, contract.ArrayRequest{Action: contract.PauseArray, By: req.By, Reason: req.Reason})
 	r.settle(ctx)
+	return nil
 }
 
 // heedBudget pauses the run where something would begin and its models have used up their budget.
@@ -94,11 +90,11 @@ func (r *run) heedBudget(ctx workflow.Context, begin []string) {
 	if waits && r.ledger.Paused == nil && r.ledger.Cancel == nil && r.ledger.OverBudget(&r.in.Plan) {
 		why := fmt.Sprintf("its models have taken %d tokens, and its budget is used up: resume gives it %s more",
 			r.ledger.Tokens, r.in.Plan.Budget)
-		r.pause(ctx, contract.PauseRunRequest{Mode: job.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
+		_ = r.pause(ctx, contract.PauseRunRequest{Mode: job.PauseFinish, RunRequest: contract.RunRequest{Reason: why}})
 	}
 }
 
-func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
+func (r *run) resume(ctx workflow.Context, req contract.RunRequest) error {
 	r.ledger.Decide(decision(ctx, "resume", req))
 	r.ledger.RenewBudget(&r.in.Plan)
 	r.ledger.Paused = nil
@@ -109,6 +105,7 @@ func (r *run) resume(ctx workflow.Context, req contract.RunRequest) {
 	}
 	r.tellArrays(ctx, contract.ArrayRequest{Action: contract.ResumeArray, By: req.By, Reason: req.Reason})
 	r.settle(ctx)
+	return nil
 }
 
 func (r *run) cancel(ctx workflow.Context, by, reason string) {
@@ -119,7 +116,7 @@ func (r *run) cancel(ctx workflow.Context, by, reason string) {
 	r.changed = true
 }
 
-func (r *run) act(ctx workflow.Context, req contract.StepRequest) {
+func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
 	d := decision(ctx, string(req.Action), req.RunRequest)
 	d.Step = req.Step
 	r.ledger.Decide(d)
@@ -135,6 +132,7 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) {
 	}
 	r.timers[req.Step]++ // those of before do not count any more
 	r.settle(ctx)
+	return nil
 }
 
 // settle shows the change, and has the loop look.

@@ -25,7 +25,7 @@ type work struct {
 	task     contract.TaskInput
 	delivery *delivery.Delivery // nil until it has begun
 	over     bool               // the delivery has ended, or stopped so that the run can continue as new
-	late     bool               // the step's deadline has passed
+	late     string             // why it is stopped, if its step may not go on
 	launched bool               // launch has counted its first attempt
 }
 
@@ -124,16 +124,18 @@ func (r *run) launch(ctx workflow.Context) {
 	if r.ledger.Paused != nil || r.quiet {
 		return
 	}
-	under, all := map[string]int{}, 0
+	under, all, bytes := map[string]int{}, 0, 0
 	for _, w := range r.open {
 		if w.delivery != nil {
 			under[w.step]++
 			all++
+			bytes += w.answer()
 		}
 	}
 	for _, w := range r.open {
 		limit := max(1, r.in.Plan.Step(w.step).Parallel)
-		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel {
+		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel ||
+			bytes+w.answer() > underWayBytes && boundsHistory(ctx) {
 			continue
 		}
 		if r.full(ctx) {
@@ -143,6 +145,7 @@ func (r *run) launch(ctx workflow.Context) {
 		r.turn += w.bytes()
 		under[w.step]++
 		all++
+		bytes += w.answer()
 		r.deliver(ctx, w)
 	}
 }
@@ -153,6 +156,7 @@ func (r *run) deliver(ctx workflow.Context, w *work) {
 	if w.task.Carried != nil && w.task.Carried.WaitingSince.IsZero() {
 		w.task.Carried.WaitingSince = now
 	}
+	w.task.ResultLimit = int(r.in.Plan.Step(w.step).ResultLimit)
 	w.delivery = delivery.New(w.task, now, w)
 	at := w.work(r.ledger)
 	at.Status = job.StepQueued
@@ -268,8 +272,8 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 	case fleet.TaskExpired:
 		return nil, "no agent took its task in time"
 	case fleet.TaskCancelled:
-		if w.late {
-			return nil, "its deadline of " + s.Deadline.Std().String() + " passed"
+		if w.late != "" {
+			return nil, w.late
 		}
 		return nil, "its task was cancelled: " + state.Why
 	default:
@@ -282,8 +286,7 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 	}
 	switch {
 	case len(state.Result) > int(s.ResultLimit):
-		return nil, fmt.Sprintf("its result has %d bytes, and result_limit allows %d: write result_limit: 1MiB, or return "+
-			"where the data is, as a path or a key", len(state.Result), s.ResultLimit)
+		return nil, fleet.ResultTooLarge(len(state.Result), int(s.ResultLimit))
 	case r.bytes > job.MaxRunBytes:
 		return nil, fmt.Sprintf("the payloads and results of the run have more than %d MiB: pass on where large data is, "+
 			"as a path or a key, instead of the data", job.MaxRunBytes>>20)
@@ -357,8 +360,15 @@ func (w *work) Yield(ctx workflow.Context) bool {
 	if w.launched {
 		r.turn += w.bytes()
 	}
+	again := w.launched
 	w.launched = true
-	return r.quiet
+	return r.quiet || again && r.long(ctx)
+}
+
+// answer is how many bytes the end of an attempt may add to the history: a failure with its checkpoint, marks and log,
+// or a result with its log.
+func (w *work) answer() int {
+	return attemptBytes + max(0, int(w.run.in.Plan.Step(w.step).ResultLimit)-job.DefaultResultLimit)
 }
 
 // bytes are those of an attempt's input that may be many.
@@ -396,17 +406,16 @@ func (r *run) timer(ctx workflow.Context, e *job.Entry) {
 			wait := e.DeadlineAt.Sub(workflow.Now(ctx))
 			_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, 1), "deadline of step "+e.Step), over)
 			if !over() && ctx.Err() == nil {
-				r.expire(ctx, e)
+				r.expire(ctx, e, "its deadline of "+r.in.Plan.Step(e.Step).Deadline.Std().String()+" passed")
 			}
 			r.changed = true
 		})
 	}
 }
 
-// expire ends a step whose deadline has passed.
-func (r *run) expire(ctx workflow.Context, e *job.Entry) {
+// expire ends a step whose deadline has passed, or that may not go on for another reason.
+func (r *run) expire(ctx workflow.Context, e *job.Entry, why string) {
 	s := r.in.Plan.Step(e.Step)
-	why := "its deadline of " + s.Deadline.Std().String() + " passed"
 	for _, a := range r.arrays {
 		if a.step == e.Step {
 			a.late = why
@@ -425,7 +434,7 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry) {
 				r.ended = append(r.ended, w.step)
 			}
 		default:
-			w.late = true
+			w.late = why
 			w.delivery.Cancel(why)
 			open = append(open, w)
 		}
