@@ -96,6 +96,17 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	save(t, c, contract.ClusterWorkflow, "healed", contract.ClusterWorkflowID(cluster))
 }
 
+// TestRecordHealingInParts records a cycle with more to do than one workflow task begins. An earlier release recorded
+// "at-once". It only runs when asked.
+func TestRecordHealingInParts(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	plane.HealIll(t, "in-parts", 101, "")
+	save(t, plane.Temporal(t), contract.HealingCycleWorkflow, "in-parts", "in-parts")
+	recorded(t, contract.HealingCycleWorkflow, "in-parts", "healing-in-parts")
+}
+
 // cycle runs a cycle to its end.
 func cycle(t *testing.T, c client.Client, name string, in contract.HealingCycleInput) fleet.HealingCycleRecord {
 	t.Helper()
