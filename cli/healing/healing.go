@@ -68,6 +68,9 @@ func printHealingDecisions(a *app.App, r *fleet.HealingCycleRecord) error {
 	for _, cluster := range r.Silent {
 		fmt.Fprintf(a.Stdout, "\nCluster %s did not answer; nothing is concluded about it.\n", app.OneLine(cluster))
 	}
+	if r.LeftOut > 0 {
+		fmt.Fprintf(a.Stdout, "\n%s more that wait are not listed.\n", fleet.Count(r.LeftOut, "decision"))
+	}
 	fmt.Fprintln(a.Stdout)
 	header := []string{"CLUSTER", "WHAT", "ABOUT", "VERDICT", "REASON"}
 	return app.PrintTable(a, r.Decisions, "Nothing is wrong.", header, func(d *fleet.HealingDecision) []string {
