@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,4 +205,48 @@ func TestBeatsAreRareAndBringTemporalsWord(t *testing.T) {
 		require.Empty(t, a.session().attempts)
 		require.Empty(t, b.reported(), "there is nobody left to tell")
 	})
+}
+
+// A result that is larger than its task allows does not get into the history of the task's run. It fails the attempt.
+func TestAResultBeyondItsLimitFails(t *testing.T) {
+	for name, limit := range map[string]int{"beyond": 10, "within": 11, "no limit": 0} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				given := a.give(task("t1", func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
+				require.NoError(t, a.report(given, fleet.AttemptCompleted,
+					func(in *resultInput) { in.Body.Output = json.RawMessage(`"123456789"`) }))
+				got := b.reported()[0]
+				if name != "beyond" {
+					require.Equal(t, "completed", got.how)
+					return
+				}
+				require.Equal(t, "failed", got.how)
+				require.True(t, got.Final)
+				require.Empty(t, got.Output)
+				require.Contains(t, got.Reason, "its result has 11 bytes, and result_limit allows 10")
+			})
+		})
+	}
+}
+
+// What an attempt leaves in Temporal has a bound as JSON, in which control characters take six bytes each. Ordinary
+// text of 64 KiB stays whole.
+func TestWhatAnAttemptLeavesIsBounded(t *testing.T) {
+	for name, char := range map[string]string{"text": "x", "control characters": "\x01"} {
+		t.Run(name, func(t *testing.T) {
+			var log []fleet.LogLine
+			for n := range int64(fleet.MaxLogLines) {
+				log = append(log, fleet.LogLine{Number: n + 1, At: time.Now(), Stream: "stdout", Text: strings.Repeat(char, 131)})
+			}
+			left, err := payloads(contract.AttemptReport{}, log)
+			require.NoError(t, err)
+			got, err := readReport(nil, "", left)
+			require.NoError(t, err)
+			require.Equal(t, log[len(log)-1].Number, got.log[len(got.log)-1].Number, "the end is kept")
+			require.Less(t, len(left.Payloads[1].Data), 128<<10)
+			require.Equal(t, name == "text", len(got.log) == len(log))
+			require.Greater(t, len(got.log), 100)
+		})
+	}
 }

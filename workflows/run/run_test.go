@@ -1118,3 +1118,28 @@ func TestLargeResultsGoInTurns(t *testing.T) {
 		})
 	}
 }
+
+// A person completes a step only with an output that the run has room for. What people do is not answered with all that
+// the run has: each answer stays in its history.
+func TestCompletingByHandKeepsToTheBounds(t *testing.T) {
+	t.Parallel()
+	agents := map[string]agent{"held": fails(10)}
+	definition := head + "steps:\n  held: {task: {type: echo}, on_failure: hold, retry: {max_attempts: 1}}\n"
+	for n := range job.MaxOutputsBytes / job.MaxOutputBytes {
+		definition += fmt.Sprintf("  s%d: {task: {type: echo}}\n", n)
+		agents[fmt.Sprint("s", n)] = returns(`"` + strings.Repeat("x", job.MaxOutputBytes-2) + `"`)
+	}
+	h := newHarness(t, agents)
+	var refused, skipped *workflowtest.Answer
+	h.RegisterDelayedCallback(func() {
+		refused = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: job.CompleteStep,
+			Output: json.RawMessage(`"1"`)})
+		skipped = h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "held", Action: job.SkipStep})
+	}, time.Hour)
+	h.start(t, definition, `{}`)
+	require.True(t, refused.Refused)
+	require.ErrorContains(t, refused.Err, "the run's outputs would have 1048579 bytes, and may have 1048576")
+	require.False(t, skipped.Refused)
+	require.Nil(t, skipped.Value)
+	require.LessOrEqual(t, h.outcome(t).OutputBytes(), job.MaxOutputsBytes)
+}
