@@ -23,12 +23,12 @@ import (
 const (
 	// quietEvents and quietBytes are how long the history may be before nothing new begins until the run can continue as
 	// new. Temporal terminates a workflow whose history has 50 MiB.
-	quietEvents, quietBytes = 10_000, 10 << 20
+	quietEvents, quietBytes = 10_000, 16 << 20
 	// fullBytes is how long it may be while the run cannot continue as new, for what its steps hold. Then a step ends.
-	fullBytes = 16 << 20
-	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit,
-	// and underWayBytes bounds that of all attempts under way.
-	attemptBytes, underWayBytes = 256 << 10, 26 << 20
+	fullBytes = 42 << 20
+	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit.
+	// underWayBytes bounds that of all attempts under way, and so does what is left until mostBytes.
+	attemptBytes, underWayBytes, mostBytes = 256 << 10, 28 << 20, 46 << 20
 	// carriedBytes bounds the results that a run hands over when it continues as new.
 	carriedBytes = 512 << 10
 	// turnBytes is how large the answer to one workflow task may be before the rest waits for the next: Temporal ends

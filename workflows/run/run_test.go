@@ -1043,7 +1043,7 @@ func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 		h := newHarness(t, map[string]agent{"a": fails(4)})
 		h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 			if info.ActivityType.Name == contract.RunTaskActivity.Name && in.Carried == nil {
-				h.SetCurrentHistorySize(11 << 20)
+				h.SetCurrentHistorySize(17 << 20)
 			}
 		})
 		h.startWith(t, head+"steps:\n  a: {task: {type: echo}, retry: {max_attempts: 6}}\n", in)
@@ -1076,7 +1076,7 @@ func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 	h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
 		var input contract.RunTaskInput
 		if info.ActivityType.Name == contract.RunTaskActivity.Name && args.Get(&input) == nil && input.Attempt == 7 {
-			h.SetCurrentHistorySize(17 << 20)
+			h.SetCurrentHistorySize(43 << 20)
 		}
 	})
 	h.start(t, head+"steps:\n  a: {for_each: {count: 13}, task: {type: echo}, retry: {max_attempts: 100, initial_interval: 1s, max_interval: 1s}}\n"+
@@ -1091,7 +1091,7 @@ func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 // Attempts whose ends may be large go side by side only as far as the history has room for all.
 func TestLargeResultsGoInTurns(t *testing.T) {
 	t.Parallel()
-	for limit, most := range map[string]int{"64KiB": 100, "1MiB": 21} {
+	for limit, most := range map[string]int{"64KiB": 100, "1MiB": 23} {
 		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, map[string]agent{})

@@ -124,6 +124,7 @@ func (r *run) launch(ctx workflow.Context) {
 	if r.ledger.Paused != nil || r.quiet {
 		return
 	}
+	room := min(underWayBytes, mostBytes-workflow.GetInfo(ctx).GetCurrentHistorySize())
 	under, all, bytes := map[string]int{}, 0, 0
 	for _, w := range r.open {
 		if w.delivery != nil {
@@ -135,7 +136,7 @@ func (r *run) launch(ctx workflow.Context) {
 	for _, w := range r.open {
 		limit := max(1, r.in.Plan.Step(w.step).Parallel)
 		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel ||
-			bytes+w.answer() > underWayBytes && boundsHistory(ctx) {
+			all > 0 && bytes+w.bytes()+w.answer() > room && boundsHistory(ctx) {
 			continue
 		}
 		if r.full(ctx) {
@@ -145,7 +146,7 @@ func (r *run) launch(ctx workflow.Context) {
 		r.turn += w.bytes()
 		under[w.step]++
 		all++
-		bytes += w.answer()
+		bytes += w.bytes() + w.answer()
 		r.deliver(ctx, w)
 	}
 }
