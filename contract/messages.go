@@ -203,8 +203,8 @@ const (
 	// packFrom is the length of JSON from which a message is compressed. Temporal takes messages of up to 2 MiB, and
 	// the state of a cluster with thousands of members is longer.
 	packFrom = 512 << 10
-	// wideFrom is the length of a compressed message from which it is compressed with a wide window instead, which finds
-	// the ids of thousands of agents again in other lists of them. Releases before cannot read that.
+	// wideFrom is the length of a compressed message from which it is compressed with a wide window instead, which
+	// finds the ids of thousands of agents again in other lists of them. Releases before cannot read that.
 	wideFrom = 512 << 10
 	// maxUnpacked bounds what a packed message may hold.
 	maxUnpacked = 64 << 20

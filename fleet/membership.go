@@ -43,7 +43,8 @@ func count(members []Member, pass func(*Member) bool) int {
 // maxNotes bounds what the view of a cluster has of its members' notes about their health, in bytes together.
 const maxNotes = 256 << 10
 
-// View is the cluster without replaced processes, which only its workflow needs, and without notes where these are long.
+// View is the cluster without replaced processes, which only its workflow needs, and without notes where these are
+// long.
 func (c Cluster) View() Cluster {
 	c.Members = slices.Clone(c.Members)
 	notes := 0

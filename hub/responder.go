@@ -24,8 +24,8 @@ const (
 	failers = 16
 	// failGiveUp is when to stop reporting an end: by then the backstop has ended the attempt.
 	failGiveUp = 2 * time.Minute
-	// logPayload bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64
-	// KiB of ordinary text.
+	// logPayload bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of
+	// 64 KiB of ordinary text.
 	logPayload = 128 << 10
 )
 

@@ -23,8 +23,8 @@ const (
 	followTimeout = 2 * time.Second
 	// directAgain is when a hub that missed the directive is sent it again.
 	directAgain = 15 * time.Second
-	// directivesPerTask bounds how many copies of the directive one workflow task answers or sends. Temporal takes 4 MiB
-	// of a workflow task, and terminates the workflow beyond; a directive may have some hundred KiB.
+	// directivesPerTask bounds how many copies of the directive one workflow task answers or sends. Temporal takes 4
+	// MiB of a workflow task, and terminates the workflow beyond; a directive may have some hundred KiB.
 	directivesPerTask = 4
 )
 

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// quietEvents and quietBytes are how long the history may be before nothing new begins until the run can continue as
-	// new. Temporal terminates a workflow whose history has 50 MiB.
+	// quietEvents and quietBytes are how long the history may be before nothing new begins until the run can continue
+	// as new. Temporal terminates a workflow whose history has 50 MiB.
 	quietEvents, quietBytes = 10_000, 16 << 20
 	// fullBytes is how long it may be while the run cannot continue as new, for what its steps hold. Then a step ends.
 	fullBytes = 42 << 20

@@ -1101,7 +1101,7 @@ func TestLargeResultsGoInTurns(t *testing.T) {
 				under++
 				peak = max(peak, under)
 				h.mu.Unlock()
-				time.Sleep(20 * time.Millisecond)
+				<-time.After(20 * time.Millisecond) // the others begin meanwhile
 				h.mu.Lock()
 				under--
 				h.mu.Unlock()

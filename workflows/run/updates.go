@@ -28,10 +28,11 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.mayAct()
 		}),
-		contract.CancelRunUpdate.Handle(ctx, contract.NoAnswer(func(ctx workflow.Context, req contract.RunRequest) error {
-			r.cancel(ctx, req.By, req.Reason)
-			return nil
-		}), func(contract.RunRequest) error { return r.mayAct() }),
+		contract.CancelRunUpdate.Handle(ctx, contract.NoAnswer(
+			func(ctx workflow.Context, req contract.RunRequest) error {
+				r.cancel(ctx, req.By, req.Reason)
+				return nil
+			}), func(contract.RunRequest) error { return r.mayAct() }),
 		contract.StepUpdate.Handle(ctx, contract.NoAnswer(r.act), r.mayActOn))
 }
 
