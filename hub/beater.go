@@ -27,6 +27,11 @@ const (
 	beaters        = 8
 	// keepFirst is how old an attempt is when its agent is asked for what it writes.
 	keepFirst = time.Second
+	// beatCheckpointBytes bounds the checkpoint in a heartbeat of a run's task. Temporal keeps the newest heartbeat of
+	// each attempt under way in the state of its workflow, and ends a workflow whose state has more than 8 MiB, 2 of
+	// which may be events that wait for it. Of a run, 100 attempts may be under way: 100 × (40 KiB checkpoint + 8 KiB
+	// marks + 5 KiB progress + 1 KiB who has it) = 5.3 MiB. Of an array, 512: 512 × (5 KiB progress + 1 KiB) = 3 MiB.
+	beatCheckpointBytes = 40 << 10
 )
 
 // beater renews the attempts' heartbeats.
@@ -89,7 +94,23 @@ func (b beater) due(now time.Time) []dueBeat {
 
 func (b beater) beat(a *attempt, now time.Time) dueBeat {
 	a.beatAt, a.beatNeeds, a.beatCheck = now, false, false
-	return dueBeat{a, a.token, a.report(b.hub.id)}
+	return dueBeat{a, a.token, a.heartbeat(b.hub.id)}
+}
+
+// heartbeat is the report that Temporal keeps while the attempt runs. Of a workflow with many attempts it lacks what is
+// too large, and all of one that is cancelled, which may never end: the next begins beside it. Its hub has the rest.
+func (a *attempt) heartbeat(hub string) contract.AttemptReport {
+	r := a.report(hub)
+	if _, key := contract.Locate(a.task); key == "" {
+		return r
+	}
+	if a.cancelling {
+		r.Progress, r.Marks = nil, nil
+	}
+	if a.cancelling || len(r.Checkpoint) > beatCheckpointBytes {
+		r.Checkpoint, r.CheckpointDigest = nil, ""
+	}
+	return r
 }
 
 // keepLog has the agent send what the attempt writes, in case that the agent is lost.
@@ -144,6 +165,7 @@ func (h *Hub) dropLocked(a *attempt, why string) {
 // the hub, in case the agent missed the command.
 func (h *Hub) cancelAttemptLocked(a *attempt) {
 	if s := a.session; s.attempts[a.attemptKey] == a {
+		a.beatNeeds = a.beatNeeds || !a.cancelling
 		a.cancelling = true
 		s.command(protocol.Command{Type: protocol.CommandCancel, TaskID: a.task, Attempt: a.number,
 			Reason: "the task was cancelled"})

@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -64,6 +68,48 @@ func TestNotesOfHealthAreCleaned(t *testing.T) {
 		a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = new(0.2), strings.Repeat("\x01", 100)+"disk" })
 		require.Contains(t, b.rated("a").Why, ": "+strings.Repeat(" ", 100)+"disk")
 	})
+}
+
+// The newest heartbeats of all attempts under way are in the state of their workflow, which Temporal ends when that has
+// more than 8 MiB. 2 of these may be events that wait, and half of one is for all else.
+func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("i", 63)
+	beat := func(taskID, text string) (*attempt, int) {
+		s := &session{agent: long, instance: strings.Repeat("i", 127), epoch: math.MaxInt64}
+		a := &attempt{attemptKey: attemptKey{taskID, 1}, session: s}
+		for n := range 100 {
+			said := []rune(strings.Repeat(text, 1000))
+			said[n%15] = 'y' // another step
+			a.apply(protocol.RunningAttempt{TaskID: taskID, Attempt: 1, CheckpointDigest: long + "d",
+				Progress: &fleet.Progress{Percent: n, Step: string(said[:200]), Message: string(said),
+					EstimatedDuration: math.MaxInt64},
+				Checkpoint: json.RawMessage(`"` + strings.Repeat("<", beatCheckpointBytes-2) + `"`)}, time.Now())
+		}
+		details, err := payloads(a.heartbeat(long), nil)
+		require.NoError(t, err)
+		return a, proto.Size(details)
+	}
+	const most = 8<<20 - 2<<20 - 1<<19
+	for _, text := range []string{"x", "\x01", "\"", "\n", "<", "é", "\u2028", "\U0001F600", "\u0085"} {
+		a, bytes := beat("r~s", text)
+		require.Len(t, a.marks, 16)
+		require.Greater(t, bytes, beatCheckpointBytes)
+		require.Less(t, job.MaxParallel*bytes, most, "%q", text)
+		_, bytes = beat("a~.b1", text)
+		require.Less(t, array.MaxParallel*bytes, most, "%q", text)
+
+		a.checkpoint = append(a.checkpoint, ' ')
+		require.Nil(t, a.heartbeat("h").Checkpoint, "it is too large")
+		require.NotNil(t, a.report("h").Checkpoint, "the hub reports it at the end")
+		a.checkpoint, a.cancelling = a.checkpoint[:2], true
+		details, err := payloads(a.heartbeat("h"), nil)
+		require.NoError(t, err)
+		require.Less(t, proto.Size(details), 1<<10, "one that is cancelled may never end, and the next begins beside it")
+	}
+	alone, _ := beat("t", "x")
+	alone.checkpoint = append(alone.checkpoint, ' ')
+	require.NotNil(t, alone.heartbeat("h").Checkpoint, "a task has a workflow of its own")
 }
 
 // An answer of the hub is a message of Temporal, which refuses one of 2 MiB. What one agent writes must not make it so

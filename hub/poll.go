@@ -175,16 +175,21 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}
-	if p := r.Progress; p != nil {
+	_, key := contract.Locate(r.TaskID)
+	ofArray := strings.HasPrefix(key, ".") // these keep neither marks nor checkpoints: an array has many attempts
+	if r.Progress != nil {
+		p := *r.Progress
 		p.Step, p.Message = fleet.Printable(p.Step), fleet.Printable(p.Message)
-		if a.progress == nil || *a.progress != *p {
-			a.progress, a.beatNeeds, a.aliveAt = p, true, now
-			a.marks = contract.AddMark(a.marks, *p, now)
+		if a.progress == nil || *a.progress != p {
+			a.progress, a.beatNeeds, a.aliveAt = &p, true, now
+			if !ofArray {
+				a.marks = contract.AddMark(a.marks, p, now)
+			}
 		}
 	}
 	if len(r.Checkpoint) > 0 && len(r.Checkpoint) <= fleet.MaxCheckpointBytes {
 		a.aliveAt = now
-		if _, key := contract.Locate(r.TaskID); !strings.HasPrefix(key, ".") { // arrays keep none: they have many attempts
+		if !ofArray {
 			a.checkpoint, a.checkpointDigest = r.Checkpoint, r.CheckpointDigest
 			a.beatNeeds, a.beatCheck = true, true
 		}

@@ -100,11 +100,14 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		EndedAt:   new(r.EndedAt.UTC()),
 		Outcome:   r.Outcome,
 		Output:    r.Output,
-		Reason:    r.Error,
-		ErrorType: r.ErrorType,
+		Reason:    fleet.Printable(r.Error),
+		ErrorType: fleet.Printable(r.ErrorType),
 		Final:     r.NonRetryable,
 		Begun:     true,
 		Elements:  r.Elements,
+	}
+	for i := range report.Elements {
+		report.Elements[i].Error = fleet.Printable(report.Elements[i].Error)
 	}
 	if len(claims.Elements) == 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
 		report.Elements, report.Output = []fleet.ElementResult{{
@@ -125,7 +128,8 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		return report, e.hub.responder.complete
 	}
 	if a != nil { // with its newest checkpoint and progress
-		report.Checkpoint, report.CheckpointDigest, report.Progress = a.checkpoint, a.checkpointDigest, a.progress
+		report.Checkpoint, report.CheckpointDigest = a.newCheckpoint()
+		report.Progress = a.progress
 	}
 	none := new(fleet.Duration(0)) // the agent has stopped: no lease
 	switch {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -314,9 +315,9 @@ func (s *session) live() fleet.Candidate {
 
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
-	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Checkpoint: a.checkpoint,
-		CheckpointDigest: a.checkpointDigest, Begun: a.accepted,
+	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Begun: a.accepted,
 		Awaits: a.instance.AwaitedFor() > 0}
+	r.Checkpoint, r.CheckpointDigest = a.newCheckpoint()
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch
 	}
@@ -324,6 +325,14 @@ func (a *attempt) report(hub string) contract.AttemptReport {
 		r.StartedAt = new(a.startedAt.UTC())
 	}
 	return r
+}
+
+// newCheckpoint is the attempt's checkpoint with its digest, unless it began with the same.
+func (a *attempt) newCheckpoint() (json.RawMessage, string) {
+	if bytes.Equal(a.checkpoint, a.input.Checkpoint) && a.checkpointDigest == a.input.CheckpointDigest {
+		return nil, ""
+	}
+	return a.checkpoint, a.checkpointDigest
 }
 
 // mayHaveBegun reports whether the agent could have begun the attempt.

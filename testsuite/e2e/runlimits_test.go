@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/mainstay/testsuite/slow"
 )
 
 // Temporal ends a workflow whose answer to one workflow task has more than 4 MiB: a run begins that many payloads in
@@ -64,6 +66,59 @@ func TestRunResumesMoreThanTemporalTakesAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		close(resumed)
 	})
+	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
+}
+
+// Temporal ends a workflow whose state has more than 8 MiB, with the newest heartbeats of all its attempts under way.
+func TestRunOfAgentsThatSayMuch(t *testing.T) {
+	slow.Test(t)
+	t.Parallel()
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	heard := make(chan struct{})
+	handlers := map[string]agent.Handler{"tell": func(ctx context.Context, task *agent.Task) (any, error) {
+		if err := task.SaveCheckpoint(strings.Repeat("x", fleet.MaxCheckpointBytes-2)); err != nil {
+			return nil, err
+		}
+		for n := 0; ; n++ {
+			task.ReportProgress(fleet.Progress{Step: strings.Repeat(string(rune('a'+n%26)), 200),
+				Message: strings.Repeat("\x01", 1000)})
+			select {
+			case <-heard:
+				return true, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}}
+	for range 10 {
+		startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"),
+			Slots: job.MaxParallel / 10}, handlers)
+	}
+	_, plan, err := flow.Read("job.yaml", fmt.Appendf(nil, "job: tell\ncluster: %s\nsafety: idempotent\nsteps:\n"+
+		"  a: {for_each: {count: %[2]d}, max_parallel: %[2]d, task: {type: tell}}\n", cluster, job.MaxParallel))
+	require.NoError(t, err)
+	in := contract.RunInput{Plan: *plan}
+	begin := contract.StartOfRun(plane.UniqueID("tell"), &in, 0)
+	run, err := c.ExecuteWorkflow(t.Context(), begin.Options(), contract.RunWorkflow, in)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		seen, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
+		told := 0
+		for _, a := range seen.GetPendingActivities() {
+			var report contract.AttemptReport
+			p := a.GetHeartbeatDetails().GetPayloads()
+			if len(p) > 0 && contract.Decode(p[0], &report) && len(report.Marks) == 16 {
+				told++
+			}
+		}
+		return err == nil && told == job.MaxParallel
+	}, 2*time.Minute, 200*time.Millisecond)
+	close(heard)
+	var ledger job.Ledger
+	require.NoError(t, run.Get(t.Context(), &ledger))
 	require.Equal(t, job.RunCompleted, ledger.Status, ledger.Why)
 }
 
