@@ -234,7 +234,7 @@ func LimitConnections(s *http.Server, o Options) {
 
 func (p *Plane) serve(listener net.Listener) error {
 	if p.http.TLSConfig != nil {
-		return p.http.ServeTLS(listener, "", "")
+		return p.http.ServeTLS(guard.LimitHandshakes(listener), "", "")
 	}
 	return p.http.Serve(listener)
 }

@@ -44,8 +44,8 @@ func (g *Gate) identify(r *http.Request, anew bool) (access.Identity, proof, err
 		id.Cookie = true
 		return id, proof{token: record.ID, digest: printOf(&record), session: &claims}, nil
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		id, known := identityOfCertificate(g.certificates, r.TLS.VerifiedChains[0][0])
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		id, known := identityOfCertificate(g.certificates, r.TLS.PeerCertificates[0])
 		switch {
 		case !known:
 			return id, proof{}, nil

@@ -42,7 +42,23 @@ func ServerTLS(files TLSFiles, logger *zap.Logger) (*tls.Config, error) {
 		return nil, err
 	}
 	outer := r.present.Clone() // its own settings: the handshake takes those of present
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(time.Now()), nil }
+	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config := r.current(time.Now())
+		if hello == nil { // nobody shakes hands: somebody asks for the present settings
+			return config, nil
+		}
+		config = config.Clone()
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			if err := checkClient(config.ClientCAs, state.PeerCertificates, time.Now()); err != nil {
+				return err
+			}
+			if limited, ok := hello.Conn.(*shakingHands); ok {
+				limited.over.Store(true)
+			}
+			return nil
+		}
+		return config, nil
+	}
 	return outer, nil
 }
 
@@ -73,25 +89,35 @@ func (r *tlsReload) current(now time.Time) *tls.Config {
 	return r.present
 }
 
+// load reads the files. Of what cannot be read, the last good one stays; if there is none, that is an error.
 func (r *tlsReload) load() error {
-	state := r.fileState()
-	pair, err := tls.LoadX509KeyPair(r.files.Certificate, r.files.Key)
-	if err != nil {
-		return fmt.Errorf("read the TLS certificate and key: %w", err)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if r.present != nil {
+		config.Certificates, config.ClientCAs = r.present.Certificates, r.present.ClientCAs
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
-		NextProtos: []string{"http/1.1"}}
+	state := r.fileState()
+	pair, failed := tls.LoadX509KeyPair(r.files.Certificate, r.files.Key)
+	if failed == nil {
+		config.Certificates = []tls.Certificate{pair}
+	} else {
+		failed = fmt.Errorf("read the TLS certificate and key: %w", failed)
+	}
 	if r.files.ClientCA != "" {
-		if config.ClientCAs, err = pki.Authorities(r.files.ClientCA); err != nil {
-			return err
+		authorities, err := pki.Authorities(r.files.ClientCA)
+		if err == nil {
+			config.ClientCAs = authorities
 		}
-		config.ClientAuth = tls.VerifyClientCertIfGiven
+		failed = errors.Join(failed, err)
+		config.ClientAuth = tls.RequestClientCert // checkClient verifies it
 		if r.files.RequireClient {
-			config.ClientAuth = tls.RequireAndVerifyClientCert
+			config.ClientAuth = tls.RequireAnyClientCert
 		}
+	}
+	if len(config.Certificates) == 0 || r.files.ClientCA != "" && config.ClientCAs == nil {
+		return failed
 	}
 	r.present, r.state = config, state
-	return nil
+	return failed
 }
 
 // fileState changes when a file does.
@@ -112,16 +138,7 @@ func (r *tlsReload) fileState() string {
 // long ago: a connection lives as long as both sides like.
 func certified(r *http.Request, now time.Time) bool {
 	roots := authorities(r)
-	if roots == nil {
-		return false
-	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	for _, between := range r.TLS.PeerCertificates[1:] {
-		options.Intermediates.AddCert(between)
-	}
-	_, err := r.TLS.PeerCertificates[0].Verify(options)
-	return err == nil
+	return roots != nil && checkClient(roots, r.TLS.PeerCertificates, now) == nil
 }
 
 // authorities are those whose client certificates the server of a request takes now; nil: none. They are in the

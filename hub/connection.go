@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -83,8 +82,12 @@ type connectionKey struct{}
 func (h *Hub) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	conn := &connection{host: c.RemoteAddr().String()}
 	below := c
-	if secure, ok := c.(*tls.Conn); ok {
-		below = secure.NetConn()
+	for {
+		above, wraps := below.(interface{ NetConn() net.Conn }) // TLS, and what bounds its handshakes
+		if !wraps {
+			break
+		}
+		below = above.NetConn()
 	}
 	conn.watched, _ = below.(*watchedConn)
 	if host, _, err := net.SplitHostPort(conn.host); err == nil {
