@@ -205,7 +205,7 @@ const (
 	packFrom = 512 << 10
 	// wideFrom is the length of a compressed message from which it is compressed with a wide window instead, which
 	// finds the ids of thousands of agents again in other lists of them. Releases before cannot read that.
-	wideFrom = 512 << 10
+	wideFrom = 256 << 10
 	// maxUnpacked bounds what a packed message may hold.
 	maxUnpacked = 64 << 20
 )

@@ -115,15 +115,18 @@ type RunCarried struct {
 	Waits bool `json:"waits,omitempty"`
 }
 
+// Done answers updates that earlier releases answered with all that the run has, and whose gateways want an answer.
+type Done struct{}
+
 // Messages of the Run workflow. It takes a task's updates too, with the task's key.
 var (
 	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.
 	LedgerQuery     = Query[RunLedger]{"ledger"}
 	StepTaskQuery   = QueryWith[string, TaskState]{"status"}
-	PauseRunUpdate  = Update[PauseRunRequest, None]{"pause-run"}
-	ResumeRunUpdate = Update[RunRequest, None]{"resume-run"}
-	CancelRunUpdate = Update[RunRequest, None]{"cancel-run"}
-	StepUpdate      = Update[StepRequest, None]{"step"}
+	PauseRunUpdate  = Update[PauseRunRequest, Done]{"pause-run"}
+	ResumeRunUpdate = Update[RunRequest, Done]{"resume-run"}
+	CancelRunUpdate = Update[RunRequest, Done]{"cancel-run"}
+	StepUpdate      = Update[StepRequest, Done]{"step"}
 	// RunAdmittedSignal tells a run of a job with bounded concurrency that it may begin.
 	RunAdmittedSignal = Signal[Admission]{"run-admitted"}
 	// EvaluateActivity evaluates the expressions of a run. It runs locally, so its input is not recorded. It fails with

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -103,18 +104,28 @@ func (c *Cluster) TextsSize() int {
 	return total
 }
 
-// Crowded reports whether a cluster of many members has no room for an agent's profile and ids. total is TextsSize at
+// Crowded reports whether a cluster of many members has no room for an agent's profile and ids. There is always room
+// for a member that has no more of them than before. total is TextsSize at
 // first, and brought up to date for the next agent.
 func (c *Cluster) Crowded(j *Join, total *int) bool {
-	size := *total + j.Size() + JSONSize(j.AgentID) + JSONSize(j.Instance)
+	more := j.Size() + JSONSize(j.AgentID) + JSONSize(j.Instance)
 	if m := c.Member(j.AgentID); m != nil {
-		size -= m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
+		more -= m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
 	}
-	if len(c.Members) >= fewMembers && size > maxTexts {
+	if u := c.usesOf(j.Token.ID); j.Token.MaxUses > 0 && (u == nil || !slices.Contains(u.Agents, j.AgentID)) {
+		more += JSONSize(j.AgentID)
+	}
+	if more > 0 && len(c.Members) >= fewMembers && *total+more > maxTexts {
 		return true
 	}
-	*total = size
+	*total += more
 	return false
+}
+
+// Grows reports whether an agent would tell more of itself than it does as a member.
+func (c *Cluster) Grows(j *Join) bool {
+	m := c.Member(j.AgentID)
+	return m == nil || j.Size() > m.Size()
 }
 
 // Size is about how long the profile's texts are as JSON, in bytes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -83,4 +84,38 @@ func TestProfilesOfACluster(t *testing.T) {
 	require.Less(t, len(text), 3<<19, "half a MiB is left for the rest")
 	tooMuch := Join{AgentProfile: AgentProfile{Metadata: map[string]string{"a": strings.Repeat("x", 5000)}}}
 	require.Equal(t, RefusedProfile, c.RefuseProfile(&tooMuch, &total))
+}
+
+// What others tell of themselves keeps no member out that has no more to tell than before.
+func TestMembersThatDoNotGrowStay(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	for name, profile := range map[string]int{"large profiles": 500, "long ids": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Cluster{Config: ClusterConfig{Name: "c", MaxAgents: MaxMembers}.WithDefaults()}
+			honest := Join{AgentID: "honest", Instance: "instance-1", AgentProfile: AgentProfile{Host: "h", MaxTasks: 1}}
+			require.Empty(t, c.Join(honest, "hub-1", now).Refused)
+			texts := c.TextsSize()
+			for n := 0; ; n++ {
+				j := Join{AgentID: fmt.Sprintf("%063d", n), Instance: fmt.Sprintf("%064d", n),
+					Token: JoinToken{ID: "t", MaxUses: MaxMembers}, AgentProfile: AgentProfile{Host: strings.Repeat("x", profile)}}
+				if c.Crowded(&j, &texts) {
+					break
+				}
+				require.Empty(t, c.Join(j, "hub-1", now).Refused)
+				require.Equal(t, c.TextsSize(), texts)
+			}
+			require.LessOrEqual(t, c.TextsSize(), maxTexts)
+			for _, instance := range []string{"instance-1", "instance-2"} {
+				honest.Instance = instance
+				require.False(t, c.Crowded(&honest, &texts))
+				require.False(t, c.Grows(&honest))
+				require.Empty(t, c.Join(honest, "hub-1", now).Refused)
+			}
+			honest.Host = strings.Repeat("h", 3*smallProfile)
+			require.True(t, c.Grows(&honest))
+			require.True(t, c.Crowded(&honest, &texts), "it has more to tell than before")
+		})
+	}
 }

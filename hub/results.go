@@ -60,6 +60,9 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 // room in JSON.
 func boundResult(claims *attemptClaims, r *protocol.Result) {
 	r.Error = fleet.Printable(r.Error)
+	if r.Outcome != fleet.AttemptCompleted {
+		r.Output, r.Elements = nil, nil // nobody reads them
+	}
 	if n := len(r.Output); claims.ResultLimit > 0 && n > claims.ResultLimit && r.Outcome == fleet.AttemptCompleted {
 		r.Outcome, r.Output = fleet.AttemptFailed, nil
 		r.Error, r.NonRetryable = fleet.ResultTooLarge(n, claims.ResultLimit), true

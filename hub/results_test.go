@@ -230,6 +230,18 @@ func TestAResultBeyondItsLimitFails(t *testing.T) {
 	}
 }
 
+// The output of an attempt that failed is nobody's: an agent could fill the history of its run with it.
+func TestAFailureHasNoOutput(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		require.NoError(t, a.report(a.give(task("t1")), fleet.AttemptFailed, func(in *resultInput) {
+			in.Body.Output = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxPayloadBytes-2) + `"`)
+		}))
+		require.Equal(t, "failed", b.reported()[0].how)
+		require.Empty(t, b.reported()[0].Output)
+	})
+}
+
 // What an attempt leaves in Temporal has a bound as JSON, in which control characters take six bytes each. Ordinary
 // text of 64 KiB stays whole.
 func TestWhatAnAttemptLeavesIsBounded(t *testing.T) {

@@ -241,7 +241,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 
 // act runs an update on an open run and answers the run as it stands afterwards.
 func act[In any](
-	ctx context.Context, h *Handlers, id string, update contract.Update[In, contract.None], in In,
+	ctx context.Context, h *Handlers, id string, update contract.Update[In, contract.Done], in In,
 ) (api.Run, error) {
 	run, err := h.describe(ctx, id)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	directAgain = 15 * time.Second
 	// directivesPerTask bounds how many copies of the directive one workflow task answers or sends. Temporal takes 4
 	// MiB of a workflow task, and terminates the workflow beyond; a directive may have some hundred KiB.
-	directivesPerTask = 4
+	directivesPerTask = 3
 )
 
 // hubs keeps the cluster's hubs at the newest directive.

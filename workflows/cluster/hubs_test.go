@@ -31,7 +31,7 @@ func (a *timed) Complete(value any, err error) {
 // all that have agents join.
 func TestDirectivesGoToHubsInTurns(t *testing.T) {
 	t.Parallel()
-	const hubs, most = 10, 4
+	const hubs, most = 10, 3
 	run := newCluster(t)
 	copies := map[time.Time]int{}
 	run.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {

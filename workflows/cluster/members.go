@@ -51,7 +51,12 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	profiles, texts := r.state.ProfilesSize(), r.state.TextsSize()
 	for i := range req.Joins {
 		j := req.Joins[i]
-		if why := r.state.RefuseProfile(&j, &profiles); why != "" && boundsProfiles(ctx) {
+		why := r.state.RefuseProfile(&j, &profiles)
+		if why == fleet.RefusedProfiles && !r.state.Grows(&j) &&
+			workflow.GetVersion(ctx, "members-stay", workflow.DefaultVersion, 1) == 1 {
+			why = ""
+		}
+		if why != "" && boundsProfiles(ctx) {
 			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
 			continue
 		}

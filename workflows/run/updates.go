@@ -16,24 +16,29 @@ import (
 // handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	return errors.Join(
-		contract.PauseRunUpdate.Handle(ctx, contract.NoAnswer(r.pause), func(contract.PauseRunRequest) error {
+		contract.PauseRunUpdate.Handle(ctx, done(r.pause), func(contract.PauseRunRequest) error {
 			if r.ledger.Paused != nil {
 				return workflows.Refuse("the run is paused already")
 			}
 			return r.mayAct()
 		}),
-		contract.ResumeRunUpdate.Handle(ctx, contract.NoAnswer(r.resume), func(contract.RunRequest) error {
+		contract.ResumeRunUpdate.Handle(ctx, done(r.resume), func(contract.RunRequest) error {
 			if r.ledger.Paused == nil {
 				return workflows.Refuse("the run is not paused")
 			}
 			return r.mayAct()
 		}),
-		contract.CancelRunUpdate.Handle(ctx, contract.NoAnswer(
+		contract.CancelRunUpdate.Handle(ctx, done(
 			func(ctx workflow.Context, req contract.RunRequest) error {
 				r.cancel(ctx, req.By, req.Reason)
 				return nil
 			}), func(contract.RunRequest) error { return r.mayAct() }),
-		contract.StepUpdate.Handle(ctx, contract.NoAnswer(r.act), r.mayActOn))
+		contract.StepUpdate.Handle(ctx, done(r.act), r.mayActOn))
+}
+
+// done makes a handler that answers Done.
+func done[In any](do func(workflow.Context, In) error) func(workflow.Context, In) (contract.Done, error) {
+	return func(ctx workflow.Context, in In) (contract.Done, error) { return contract.Done{}, do(ctx, in) }
 }
 
 // mayActOn refuses what is asked of a step that does not allow it.
