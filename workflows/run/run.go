@@ -29,8 +29,9 @@ const (
 	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit.
 	// underWayBytes bounds that of all attempts under way, and so does what is left until mostBytes.
 	attemptBytes, underWayBytes, mostBytes = 256 << 10, 28 << 20, 46 << 20
-	// carriedBytes bounds the results that a run hands over when it continues as new.
-	carriedBytes = 512 << 10
+	// carriedBytes bounds the results that a run hands over when it continues as new, and mostCarried those of one whose
+	// history is large: what Temporal takes.
+	carriedBytes, mostCarried = 512 << 10, 2 << 20
 	// turnBytes is how large the answer to one workflow task may be before the rest waits for the next: Temporal ends
 	// a workflow with an answer of more than 4 MiB.
 	turnBytes = 2 << 20
@@ -234,12 +235,15 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 	for i := range r.ledger.Steps {
 		kept += r.kept(&r.ledger.Steps[i])
 	}
-	info := workflow.GetInfo(ctx)
-	r.quiet = r.long(ctx) && kept <= carriedBytes
+	info, carried := workflow.GetInfo(ctx), carriedBytes
+	if info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx) {
+		carried = mostCarried
+	}
+	r.quiet = r.long(ctx) && kept <= carried
 	if len(r.arrays) > 0 {
 		return false // their ends would not reach the run that continues
 	}
-	if !info.GetContinueAsNewSuggested() && !r.quiet || kept > carriedBytes || !workflow.AllHandlersFinished(ctx) {
+	if !info.GetContinueAsNewSuggested() && !r.quiet || kept > carried || !workflow.AllHandlersFinished(ctx) {
 		return false
 	}
 	payloads := 0
@@ -248,7 +252,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 			return false
 		}
 	}
-	if payloads > carriedBytes && bounded(ctx) || !contract.Fits(r.next(false)) {
+	if payloads > carried && bounded(ctx) || !contract.Fits(r.next(false)) {
 		r.quiet = false // they begin first
 		return false
 	}

@@ -1068,10 +1068,10 @@ func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 	t.Parallel()
 	agents := map[string]agent{}
-	for n := range 12 {
+	for n := range 40 {
 		agents[fmt.Sprint("a.", n)] = returns(`"` + strings.Repeat("x", 60<<10) + `"`)
 	}
-	agents["a.12"] = fails(1000)
+	agents["a.40"] = fails(1000)
 	h := newHarness(t, agents)
 	h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
 		var input contract.RunTaskInput
@@ -1079,13 +1079,13 @@ func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 			h.SetCurrentHistorySize(43 << 20)
 		}
 	})
-	h.start(t, head+"steps:\n  a: {for_each: {count: 13}, task: {type: echo}, retry: {max_attempts: 100, initial_interval: 1s, max_interval: 1s}}\n"+
+	h.start(t, head+"steps:\n  a: {for_each: {count: 41}, task: {type: echo}, retry: {max_attempts: 100, initial_interval: 1s, max_interval: 1s}}\n"+
 		"  b: {task: {type: echo}}\n", `{}`)
 	l := h.outcome(t)
 	require.Equal(t, "a failed, b completed", statuses(l))
 	require.Contains(t, l.Why, "step a failed: ")
-	require.Contains(t, l.Why, "its payloads and results of 720 KiB are more than the run can hold while attempts fail")
-	require.Less(t, len(h.begun), 40)
+	require.Contains(t, l.Why, "its payloads and results of 2400 KiB are more than the run can hold while attempts fail")
+	require.Less(t, len(h.begun), 60)
 }
 
 // Attempts whose ends may be large go side by side only as far as the history has room for all.
