@@ -76,7 +76,8 @@ type TaskState struct {
 
 // Messages of the Task workflow.
 var (
-	StatusQuery  = Query[TaskState]{"status"}
+	StatusQuery = Query[TaskState]{"status"}
+	// The updates answer an empty state, since answers stay in the history: ask StatusQuery.
 	CancelUpdate = Update[CancelRequest, TaskState]{"cancel"}
 	// RetryUpdate and DiscardUpdate are for dead letters only, ReviewUpdate for a task in review.
 	RetryUpdate        = Update[RetryRequest, TaskState]{"retry"}

@@ -19,6 +19,8 @@ const (
 	unmatchedKept = 7 * 24 * time.Hour
 	// maxDeath bounds in bytes why something died, which is kept for each time.
 	maxDeath = 1 << 10
+	// replayedBytes is how long the history may be for another replay: each may bring data of its own.
+	replayedBytes = 24 << 20
 )
 
 // Inbound is an event from outside. It starts what asks for the event. An event that cannot be dispatched stays in
@@ -43,6 +45,9 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 		contract.ReplayEventUpdate.Handle(ctx, i.replay, func(in contract.ReplayEvent) error {
 			if in.Data != nil && i.whole {
 				return Refuse("what it asks for has begun with its own data: replay it without data, or send another event")
+			}
+			if workflow.GetInfo(ctx).GetCurrentHistorySize() > replayedBytes {
+				return Refuse("the event was replayed so often that its history is full: discard it, and send another")
 			}
 			return i.mayAct()
 		}),

@@ -35,7 +35,7 @@ func TestAnEventWaitsForItsTurn(t *testing.T) {
 			t.Parallel()
 			env := workflowtest.NewEnvironment()
 			worker.RegisterWorkflows(env)
-			calls := 0
+			calls, replay := 0, workflowtest.Answer{}
 			env.RegisterActivityWithOptions(func(context.Context, contract.DispatchEvent) (contract.EventDispatched, error) {
 				if calls++; calls <= tt.turnless {
 					return contract.EventDispatched{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
@@ -52,6 +52,8 @@ func TestAnEventWaitsForItsTurn(t *testing.T) {
 				require.Equal(t, tt.then, e.Status)
 				require.Equal(t, "others go first", e.Why)
 				if tt.then == mesh.Quarantined {
+					env.SetCurrentHistorySize(24<<20 + 1) // of replays, each with data
+					env.UpdateWorkflow(contract.ReplayEventUpdate.Name, "r", &replay, contract.ReplayEvent{})
 					env.UpdateWorkflowNoRejection(contract.DiscardEventUpdate.Name, "d", t, contract.RunRequest{By: "ann"})
 				}
 			}, tt.at)
@@ -60,6 +62,7 @@ func TestAnEventWaitsForItsTurn(t *testing.T) {
 			require.NoError(t, env.GetWorkflowError())
 			var e mesh.InboundEvent
 			require.NoError(t, env.GetWorkflowResult(&e))
+			require.Equal(t, tt.then == mesh.Quarantined, replay.Refused, "a full history takes no replay")
 			require.Len(t, e.Tries, tt.tries)
 			require.Equal(t, tt.calls, calls)
 			if tt.tries == 0 {

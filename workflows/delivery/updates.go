@@ -30,15 +30,14 @@ func Handle(ctx workflow.Context, find func(key string) *Delivery) error {
 			(*Delivery).mayReview))
 }
 
-// handle answers an update with the task's state after it.
+// handle carries out an update.
 func handle[In contract.TaskRequest](
 	ctx workflow.Context, find func(key string) *Delivery, update contract.Update[In, contract.TaskState],
 	do func(*Delivery, workflow.Context, In), validate func(*Delivery, In) error,
 ) error {
 	return update.Handle(ctx, func(ctx workflow.Context, in In) (contract.TaskState, error) {
-		d := find(in.TaskKey())
-		do(d, ctx, in)
-		return d.State(), nil
+		do(find(in.TaskKey()), ctx, in)
+		return contract.TaskState{}, nil
 	}, func(in In) error {
 		if d := find(in.TaskKey()); d != nil {
 			return validate(d, in)

@@ -52,14 +52,22 @@ func TestAgentsThatHadATask(t *testing.T) {
 // A cancellation that its agent has not confirmed is seen, with who asked for it.
 func TestCancellationUnderWayIsSeen(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{completed(`1`)})
+	seen := make(chan struct{})
+	run := newTask(t, script{func(in contract.RunTaskInput) (contract.AttemptReport, error) {
+		<-seen
+		return completed(`1`)(in)
+	}})
 	var asked *workflowtest.Answer
 	run.RegisterDelayedCallback(func() {
 		asked = run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough",
 			ForTask: contract.ForTask{By: "ops (k-1)"}})
-	}, time.Hour)
-	run.start(fleet.TaskSpec{StartAt: run.Now().Add(2 * time.Hour)})
+	}, time.Millisecond)
+	run.RegisterDelayedCallback(func() {
+		defer close(seen)
+		require.Equal(t, "ops (k-1)", run.query(t).Cancelling.By)
+	}, 2*time.Millisecond)
+	run.start(fleet.TaskSpec{})
 	require.False(t, asked.Refused)
-	require.Equal(t, "ops (k-1)", asked.Value.(contract.TaskState).Cancelling.By)
+	require.Equal(t, contract.TaskState{}, asked.Value, "answers stay in the history")
 	require.Nil(t, run.outcome(t).Cancelling)
 }
