@@ -18,7 +18,7 @@ import (
 
 const (
 	// joinBatch and joinBytes bound the joins of one update, and what their agents tell of themselves. Ten updates
-	// of as many hubs may come at once, and the workflow task that accepts them repeats all: Temporal takes 4 MiB of it.
+	// of as many hubs may come at once, and the workflow task that accepts them repeats all: Temporal takes 4 MiB.
 	joinBatch, joinBytes = 200, 64 << 10
 	// joinTimeout bounds one update.
 	joinTimeout = 10 * time.Second

@@ -29,8 +29,8 @@ const (
 	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit.
 	// underWayBytes bounds that of all attempts under way, and so does what is left until mostBytes.
 	attemptBytes, underWayBytes, mostBytes = 256 << 10, 28 << 20, 46 << 20
-	// carriedBytes bounds the results that a run hands over when it continues as new, and mostCarried those of one whose
-	// history is large: what Temporal takes.
+	// carriedBytes bounds the results that a run hands over when it continues as new, and mostCarried those of one
+	// whose history is large: what Temporal takes.
 	carriedBytes, mostCarried = 512 << 10, 2 << 20
 	// turnBytes is how large the answer to one workflow task may be before the rest waits for the next: Temporal ends
 	// a workflow with an answer of more than 4 MiB.
