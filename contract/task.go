@@ -191,7 +191,8 @@ type AttemptReport struct {
 	ErrorType string               `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
 	Final     bool                 `json:"final,omitempty"`      // a failure that must not be tried again
 	Progress  *fleet.Progress      `json:"progress,omitempty"`
-	// Marks are the first of the attempt's progress in each step and quarter, for the task's history: their beginnings.
+	// Marks are the first of the attempt's progress in each step and quarter, for the task's history: the beginning of
+	// what it says.
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`

@@ -80,7 +80,7 @@ func (h *hubs) takeTurn(ctx workflow.Context) {
 				workflow.TimerOptions{Summary: "more copies of the directive"})
 		}
 		if h.next.Get(ctx, nil) != nil {
-			return // the workflow is cancelled
+			return // what asks is cancelled
 		}
 	}
 }
