@@ -255,6 +255,7 @@ func (h *Hub) Stop(ctx context.Context) {
 	h.notices.Wait(ctx)
 	h.cancel()
 	h.wg.Wait(ctx)
+	h.notices.Wait(ctx)  // what the other parts had noticed until then
 	if h.worker != nil { // it goes last, so that activities still report that they ended
 		h.wg.Go(h.worker.Stop)
 	}

@@ -74,14 +74,15 @@ func (n *Notices) send(cluster string) {
 			retry.Reset()
 			continue
 		}
+		if n.run.Err() != nil {
+			return
+		}
 		n.hub.Logger.Warn("A cluster was not notified of its agents' changes; trying again",
 			zap.String("cluster", cluster), zap.Error(err))
 		n.mu.Lock()
 		n.waiting[cluster] = append(batch, n.waiting[cluster]...)
 		n.mu.Unlock()
-		if retry.Pause(n.run); n.run.Err() != nil {
-			return
-		}
+		retry.Pause(n.run)
 	}
 }
 
