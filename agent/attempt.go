@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type attempt struct {
 	signs     signs
 	output    taskLog
 	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task
+	// resultLimit is how many bytes the results of a bundle may have together.
+	resultLimit int
 
 	// The run's mutex guards the rest.
 	acknowledged      bool // the hub has taken a poll that lists it with its token
@@ -107,6 +110,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 	at := &attempt{attemptKey: key, run: r, token: a.Token, beacon: a.Beacon.Std(), startedAt: time.Now(),
 		before: before, returned: make(chan struct{}), hung: make(chan struct{})}
 	at.signs.since, at.elements = at.startedAt, a.Elements
+	at.resultLimit = cmp.Or(a.ResultLimit, fleet.MaxPayloadBytes)
 	at.damaged = a.CheckpointDigest != "" && a.CheckpointDigest != fleet.JSONDigest(a.Checkpoint)
 	at.task = &Task{
 		ID:          a.TaskID,

@@ -13,14 +13,12 @@ const (
 	// bundleTime is how long a bundle may run before the agent reports what is done: that bounds what is done again
 	// when the agent is lost. What is left comes back in another bundle.
 	bundleTime = 2 * time.Second
-	// bundleOutput is how much output a bundle may have before the agent reports it, in bytes.
-	bundleOutput = 256 << 10
 )
 
 // mostOutput bounds a handler's output, in bytes of JSON.
 func (at *attempt) mostOutput() int {
 	if at.elements != nil {
-		return fleet.MaxElementOutput
+		return min(at.resultLimit, fleet.MaxElementOutput)
 	}
 	return fleet.MaxPayloadBytes
 }
@@ -30,9 +28,9 @@ func (at *attempt) mostOutput() int {
 func (at *attempt) performBundle() (protocol.Result, bool) {
 	at.signs.begin()
 	var done []fleet.ElementResult
-	size, stuck := 0, false
+	size, enough, stuck := 0, at.mostOutput()/2, false // as much again may come from the next element
 	for i := range at.elements {
-		if ended(at.handler) != nil || i > 0 && (size > bundleOutput || time.Since(at.startedAt) > bundleTime) {
+		if ended(at.handler) != nil || i > 0 && (size > enough || time.Since(at.startedAt) > bundleTime) {
 			break
 		}
 		result, report, hung := at.performElement(&at.elements[i])

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,18 @@ func TestABundleWithMuchOutputReportsWhatIsDone(t *testing.T) {
 		result := hub.WaitResult("a~.b1")
 		require.Len(t, result.Elements, 2)
 		require.Equal(t, fleet.AttemptCompleted, result.Elements[1].Outcome)
+	})
+}
+
+func TestABundleReportsBeforeItsResultsAreTooLarge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := assignBundle("a~.b1", 10)
+		a.ResultLimit = 60_000
+		hub, _ := working(t, a, func(_ context.Context, task *agent.Task) (any, error) {
+			return strings.Repeat("x", 10_000*(1+*task.Element)), nil
+		})
+		require.Len(t, hub.WaitResult("a~.b1").Elements, 2, "they have more than half of the limit: the next may have as much")
 	})
 }
 

@@ -20,6 +20,8 @@ import (
 const (
 	DefaultParallel = 64
 	MaxParallel     = 512
+	// underWayBytes bounds the results of all bundles under way: Temporal ends a workflow with 50 MiB of history.
+	underWayBytes = 24 << 20
 )
 
 // Definition is what a client submits.
@@ -103,6 +105,9 @@ func (d *Definition) parallel() int {
 	}
 	return d.Parallel
 }
+
+// ResultLimit is how many bytes the results of a bundle may have together.
+func (d *Definition) ResultLimit() int { return min(underWayBytes/d.parallel(), fleet.MaxPayloadBytes) }
 
 // Mark separates an array's id from an element's number, or from a bundle's, in the ids of tasks. Ids that clients
 // choose cannot hold it, and the keys of a run's steps do not begin with a dot.

@@ -176,6 +176,13 @@ type RunTaskInput struct {
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 }
 
+// LogLimit bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64 KiB of
+// ordinary text.
+const LogLimit = 128 << 10
+
+// ElementLogLimit is the LogLimit of deliveries of an array whose results may have resultLimit bytes.
+func ElementLogLimit(resultLimit int) int { return min(resultLimit/4, LogLimit) }
+
 // AttemptReport is how an attempt ended: the activity's result, or the details of its failure. While the attempt runs
 // it is also the activity's heartbeat, so any observer of the workflow sees who runs it.
 type AttemptReport struct {

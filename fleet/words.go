@@ -41,3 +41,9 @@ func ResultTooLarge(bytes, limit int) string {
 	return fmt.Sprintf("its result has %d bytes, and result_limit allows %d: write result_limit: 1MiB, or return "+
 		"where the data is, as a path or a key", bytes, limit)
 }
+
+// ElementTooLarge says that the result of an array's element has more bytes than it may.
+func ElementTooLarge(bytes, limit int) string {
+	return fmt.Sprintf("its result has %d bytes, and with the array's max_parallel %d are allowed: lower max_parallel, or "+
+		"return where the data is, as a path or a key", bytes, limit)
+}

@@ -92,11 +92,14 @@ func (g guarded) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 func (g guarded) call(left, right ref.Val) ref.Val {
 	if g.Function() == overloads.Matches {
 		text, isText := left.(types.String)
-		pattern, _, err := compilePattern(textOf(right))
+		pattern, parts, err := compilePattern(textOf(right))
 		if !isText || right.Type() != types.StringType {
 			return types.MaybeNoSuchOverloadErr(left)
 		} else if err != nil {
 			return types.WrapErr(err)
+		} else if parts*len(text) > maxMatching {
+			return types.NewErr("matches a regular expression of %d parts with a text of %d bytes; do it in a task", parts,
+				len(text))
 		}
 		return types.Bool(pattern.MatchString(string(text)))
 	}

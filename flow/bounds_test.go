@@ -17,7 +17,8 @@ import (
 // Each of these takes the memory or the processor of the whole control plane where nothing bounds it.
 func TestExpressionsAreBounded(t *testing.T) {
 	t.Parallel()
-	facts, err := flow.FactsOf(json.RawMessage(`{"text": "`+strings.Repeat("x", 1000)+`", "many": [`+
+	facts, err := flow.FactsOf(json.RawMessage(`{"text": "`+strings.Repeat("x", 1000)+`", "long": "`+
+		strings.Repeat("a", 128<<10)+`", "many": [`+
 		strings.Repeat("1,", 99)+`1]}`), nil, nil)
 	require.NoError(t, err)
 	ten, shared := "'aaaaaaaaaa'", "[[1]]"+strings.Repeat(".map(a, [a, a, a, a, a])", 8)
@@ -33,7 +34,9 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"a large pattern":      {`[1].filter(x, 'a'.matches('\\pL{1000}\\pL{1000}'))`, "names too many classes of characters"},
 		"a long pattern":       {`[1].filter(x, 'a'.matches('` + strings.Repeat("a", 1001) + `'))`, "more than 1000 characters"},
 		"patterns, often":      {`lists.range(9999).filter(x, 'a'.matches('\\pL{9}' + string(x)))`, "takes more work"},
-		"a list twice, often":  {"[[1]]" + strings.Repeat(".map(a, a + a)", 21) + "[0]", "takes more work"},
+		"a large pattern and text": {"[1].filter(x, inputs.long.matches('(.*a.*){90}b'))",
+			"matches a regular expression of 632 parts with a text of 131072 bytes"},
+		"a list twice, often": {"[[1]]" + strings.Repeat(".map(a, a + a)", 21) + "[0]", "takes more work"},
 		"equal, of shared lists": {"[1].filter(x, " + shared + " == " + shared + ")",
 			"compares more than 200000 values"},
 		"the greatest, often": {"lists.range(9999).exists(i, math.greatest(lists.range(9999)) == i - 1)", "takes more work"},

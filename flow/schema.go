@@ -63,7 +63,8 @@ const (
 	maxPatterns = 10 * maxPattern
 	// leastPattern is what each counts at least.
 	leastPattern = 50
-	// maxMatching bounds the work of all of them on one value: the parts of each times the characters of each text.
+	// maxMatching bounds the work of all of them on one value, or of one in an expression: the parts of each times the
+	// characters of each text.
 	maxMatching = 20_000_000
 	// maxChecked bounds the parts of a schema times the values that it is checked against: each may be an error of some
 	// hundred bytes, and 16 more for each level of its place, of which freeLevels cost nothing. Where there are more

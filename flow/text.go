@@ -180,7 +180,10 @@ func (costs) CallCost(function, overload string, args []ref.Val, result ref.Val)
 		return &cost
 	case function == overloads.Matches:
 		_, parts, _ := compilePattern(textOf(args[1]))
-		cost += uint64(parts) * (2 + size(args[0])/5)
+		cost += uint64(parts) * 2
+		if !types.IsError(result) { // else nothing was matched
+			cost += uint64(parts) * size(args[0]) / 5
+		}
 		return &cost
 	case function == overloads.Contains: // CEL knows the texts
 		return nil

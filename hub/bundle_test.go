@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,8 +67,6 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 	done := func(n int) fleet.ElementResult {
 		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
 	}
-	large := done(3)
-	large.Output = make([]byte, fleet.MaxPayloadBytes+1)
 	for name, c := range map[string]struct {
 		results []fleet.ElementResult
 		code    string
@@ -75,7 +74,6 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 		"of another bundle": {[]fleet.ElementResult{done(3), done(5)}, protocol.CodeInvalidRequest},
 		"twice":             {[]fleet.ElementResult{done(3), done(3)}, protocol.CodeInvalidRequest},
 		"of none":           {nil, protocol.CodeInvalidRequest},
-		"too large":         {[]fleet.ElementResult{large}, protocol.CodePayloadTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -83,6 +81,46 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 				given := a.give(task("a~.b1", bundleOf(3, 4)))
 				requireCode(t, c.code, a.report(given, fleet.AttemptCompleted, elements(c.results...)))
 				require.Empty(t, b.reported())
+			})
+		})
+	}
+}
+
+// The results of all bundles under way are to fit into the history of the array's workflow. What an agent reports beyond
+// its limit is delivered again, or fails if it is alone too large.
+func TestResultsOfABundleAreBounded(t *testing.T) {
+	of := func(n, bytes int) fleet.ElementResult {
+		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`"` +
+			strings.Repeat("x", bytes-2) + `"`)}
+	}
+	failed := of(3, 90)
+	failed.Outcome, failed.Error = fleet.AttemptFailed, strings.Repeat("x", 60)
+	for name, c := range map[string]struct {
+		limit   int
+		results []fleet.ElementResult
+		kept    []int // by the sizes of their outputs
+	}{
+		"as many as fit":     {100, []fleet.ElementResult{of(3, 50), of(4, 50)}, []int{50, 50}},
+		"too large together": {100, []fleet.ElementResult{of(3, 50), of(4, 51)}, []int{50}},
+		"too large alone":    {500, []fleet.ElementResult{of(3, 501), of(4, 50)}, []int{0, 50}},
+		"of failures, none":  {100, []fleet.ElementResult{failed, of(4, 40)}, []int{0, 40}},
+		"without a limit":    {0, []fleet.ElementResult{of(3, fleet.MaxPayloadBytes), of(4, 2)}, []int{fleet.MaxPayloadBytes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1, knowsBundles)
+				given := a.give(task("a~.b1", bundleOf(3, 4), func(in *contract.RunTaskInput) { in.ResultLimit = c.limit }))
+				require.Equal(t, c.limit, given.ResultLimit)
+				require.NoError(t, a.report(given, fleet.AttemptCompleted, elements(c.results...)))
+				var kept []int
+				for _, r := range b.reported()[0].Elements {
+					kept = append(kept, len(r.Output))
+					if r.Outcome == fleet.AttemptFailed && r.Error != failed.Error {
+						require.Contains(t, r.Error, "lower max_parallel")
+						require.True(t, r.NonRetryable)
+					}
+				}
+				require.Equal(t, c.kept, kept)
 			})
 		})
 	}

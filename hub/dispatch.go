@@ -102,10 +102,11 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 // assignLocked puts an attempt in a session's outbox and wakes its poll.
 func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
-	a.sealed = h.seal.attempt(attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
+	claims := attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation, ResultLimit: a.input.ResultLimit})
+		Allocation: a.allocation, ResultLimit: a.input.ResultLimit}
+	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
@@ -117,6 +118,14 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 		h.hostChangedLocked(s.host())
 	}
 	s.wake.Send()
+}
+
+// bundleLimit is how many bytes the results of a bundle may have together; 0: it is none.
+func bundleLimit(in *contract.RunTaskInput) int {
+	if len(in.Elements) == 0 {
+		return 0
+	}
+	return in.ResultLimit
 }
 
 // elementNumbers are the numbers of the delivery's elements; none: it is a task.
@@ -160,6 +169,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		Shard:           shard,
 		TransferredFrom: a.input.TransferredFrom,
 		Elements:        a.input.Elements,
+		ResultLimit:     bundleLimit(&a.input),
 		Element:         a.input.Element,
 		Instance:        a.input.Instance,
 		Allocation:      a.allocation,

@@ -263,7 +263,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 
 // fail reports the end of an attempt without a result. It is published once Temporal has it.
 func (h *Hub) fail(a *attempt, report contract.AttemptReport) {
-	h.responder.fail(a, report, h.logs.Tail(a.task, a.number), func() {
+	h.responder.fail(a, report, boundLog(h.logs.Tail(a.task, a.number), a.logLimit), func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.publishEndedLocked(a, &report)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,9 +25,6 @@ const (
 	failers = 16
 	// failGiveUp is when to stop reporting an end: by then the backstop has ended the attempt.
 	failGiveUp = 2 * time.Minute
-	// logPayload bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of
-	// 64 KiB of ordinary text.
-	logPayload = 128 << 10
 )
 
 // responder reports the ends of attempts to Temporal. A result is reported within its request. An end without a result
@@ -151,16 +149,24 @@ func (r *responder) failNow(
 // payloads are an attempt's report and, where it wrote something, the end of its log. Workflows read the first only.
 func payloads(report contract.AttemptReport, log []fleet.LogLine) (*commonpb.Payloads, error) {
 	p, err := contract.Payloads.ToPayloads(report)
-	for err == nil && len(log) > 0 {
+	if err == nil && len(log) > 0 {
 		var end *commonpb.Payload
-		if end, err = contract.Payloads.ToPayload(log); err == nil && len(end.Data) <= logPayload {
-			p.Payloads = append(p.Payloads, end)
-			break
-		}
-		log = log[len(log)/4+1:] // control characters take six bytes each
+		end, err = contract.Payloads.ToPayload(log)
+		p.Payloads = append(p.Payloads, end)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode an attempt report: %w", err)
 	}
 	return p, nil
+}
+
+// boundLog is the end of a log with at most so many bytes of JSON.
+func boundLog(log []fleet.LogLine, most int) []fleet.LogLine {
+	for len(log) > 0 {
+		if data, err := json.Marshal(log); err == nil && len(data) <= most {
+			break
+		}
+		log = log[len(log)/4+1:] // control characters take six bytes each
+	}
+	return log
 }

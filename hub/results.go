@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -40,15 +41,18 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 			return nil, invalidField(field, err)
 		}
 	}
-	if err := checkElements(&claims, &in.Body); err != nil {
+	if err := checkElements(&claims, in.Body.Elements); err != nil {
 		return nil, err
+	}
+	if len(claims.Elements) > 1 && in.Body.Outcome == fleet.AttemptCompleted && len(in.Body.Elements) == 0 {
+		return nil, invalidField("elements", errors.New("must list the elements that are done"))
 	}
 	boundResult(&claims, &in.Body)
 	accepted := &resultOutput{Body: protocol.ResultAccepted{Accepted: true}}
 	report, send := e.attemptReport(&claims, &in.Body)
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
-	if err := send(ctx, claims.Temporal, report, e.hub.logs.Whole(claims.Task, &in.Body)); err != nil {
+	if err := send(ctx, claims.Temporal, report, boundLog(e.hub.logs.Whole(claims.Task, &in.Body), claims.logLimit())); err != nil {
 		return nil, e.resultProblem(&claims, err)
 	}
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
@@ -63,29 +67,41 @@ func boundResult(claims *attemptClaims, r *protocol.Result) {
 	if r.Outcome != fleet.AttemptCompleted {
 		r.Output, r.Elements = nil, nil // nobody reads them
 	}
-	if n := len(r.Output); claims.ResultLimit > 0 && n > claims.ResultLimit && r.Outcome == fleet.AttemptCompleted {
+	tooLarge := fleet.ResultTooLarge
+	if len(claims.Elements) > 0 {
+		tooLarge = fleet.ElementTooLarge
+	}
+	limit := cmp.Or(claims.ResultLimit, fleet.MaxPayloadBytes)
+	if n := len(r.Output); n > limit {
 		r.Outcome, r.Output = fleet.AttemptFailed, nil
-		r.Error, r.NonRetryable = fleet.ResultTooLarge(n, claims.ResultLimit), true
+		r.Error, r.NonRetryable = tooLarge(n, limit), true
+	}
+	bytes := 0
+	for i := range r.Elements {
+		e := &r.Elements[i]
+		e.Error = fleet.Printable(e.Error)
+		if e.Outcome != fleet.AttemptCompleted {
+			e.Output = nil
+		}
+		if n := len(e.Output); n > limit {
+			e.Outcome, e.Output, e.Error, e.NonRetryable = fleet.AttemptFailed, nil, tooLarge(n, limit), true
+		}
+		if bytes += len(e.Output) + len(e.Error) + len(e.ErrorType); i > 0 && bytes > limit {
+			r.Elements = r.Elements[:i] // the others are delivered again
+			return
+		}
 	}
 }
 
-// checkElements refuses results of elements that are not the bundle's, are told twice, or are too large together.
-func checkElements(claims *attemptClaims, r *protocol.Result) error {
-	bytes, told := 0, map[int]bool{}
-	for i := range r.Elements {
-		e := &r.Elements[i]
-		if !slices.Contains(claims.Elements, e.Number) || told[e.Number] {
+// checkElements refuses results of elements that are not the bundle's, or are told twice.
+func checkElements(claims *attemptClaims, results []fleet.ElementResult) error {
+	told := map[int]bool{}
+	for i := range results {
+		n := results[i].Number
+		if !slices.Contains(claims.Elements, n) || told[n] {
 			return invalidField("elements", errors.New("must list elements of the assignment, each once"))
 		}
-		told[e.Number] = true
-		bytes += len(e.Output) + len(e.Error)
-	}
-	if bytes > fleet.MaxPayloadBytes {
-		return httpapi.Problem(protocol.CodePayloadTooLarge,
-			"the elements' outputs have more than 1 MiB together: report fewer elements at a time")
-	}
-	if len(claims.Elements) > 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
-		return invalidField("elements", errors.New("must list the elements that are done"))
+		told[n] = true
 	}
 	return nil
 }
@@ -108,9 +124,6 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 		Final:     r.NonRetryable,
 		Begun:     true,
 		Elements:  r.Elements,
-	}
-	for i := range report.Elements {
-		report.Elements[i].Error = fleet.Printable(report.Elements[i].Error)
 	}
 	if len(claims.Elements) == 1 && r.Outcome == fleet.AttemptCompleted && len(r.Elements) == 0 {
 		report.Elements, report.Output = []fleet.ElementResult{{

@@ -251,14 +251,24 @@ func TestWhatAnAttemptLeavesIsBounded(t *testing.T) {
 			for n := range int64(fleet.MaxLogLines) {
 				log = append(log, fleet.LogLine{Number: n + 1, At: time.Now(), Stream: "stdout", Text: strings.Repeat(char, 131)})
 			}
-			left, err := payloads(contract.AttemptReport{}, log)
-			require.NoError(t, err)
-			got, err := readReport(nil, "", left)
-			require.NoError(t, err)
-			require.Equal(t, log[len(log)-1].Number, got.log[len(got.log)-1].Number, "the end is kept")
-			require.Less(t, len(left.Payloads[1].Data), 128<<10)
-			require.Equal(t, name == "text", len(got.log) == len(log))
-			require.Greater(t, len(got.log), 100)
+			for _, c := range []struct {
+				claims attemptClaims
+				most   int
+				whole  bool
+			}{
+				{attemptClaims{}, 128 << 10, name == "text"},
+				{attemptClaims{ResultLimit: 40_000}, 128 << 10, name == "text"},
+				{attemptClaims{ResultLimit: 480_000, Elements: []int{1}}, 120_000, name == "text"},
+				{attemptClaims{ResultLimit: 40_000, Elements: []int{1}}, 10_000, false},
+			} {
+				got := boundLog(log, c.claims.logLimit())
+				require.Equal(t, log[len(log)-1].Number, got[len(got)-1].Number, "the end is kept")
+				kept, err := json.Marshal(got)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(kept), c.most)
+				require.Greater(t, len(kept), c.most/2)
+				require.Equal(t, c.whole, len(got) == len(log))
+			}
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -48,8 +49,16 @@ type attemptClaims struct {
 	JobInstance *fleet.InstanceOf `json:"j,omitempty"`
 	// Allocation is what the attempt has of its agent's resources, for a hub that takes the attempt over.
 	Allocation *fleet.Allocation `json:"o,omitempty"`
-	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
+	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"r,omitempty"`
+}
+
+// logLimit bounds the attempt's log, in bytes of JSON.
+func (c *attemptClaims) logLimit() int {
+	if len(c.Elements) == 0 || c.ResultLimit == 0 {
+		return contract.LogLimit
+	}
+	return contract.ElementLogLimit(c.ResultLimit)
 }
 
 // SessionsOf checks session tokens made with a key: it returns the token's agent and its cluster, and whether the token

@@ -104,6 +104,7 @@ type attempt struct {
 	input   contract.RunTaskInput
 	// allocation is what it has of its agent's resources; nil: nothing
 	allocation *fleet.Allocation
+	logLimit   int // of its log, see boundLog
 
 	span             trace.Span             // of the delivery; nil: none
 	trace            propagation.MapCarrier // the trace that the agent gets

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -25,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/testsuite/plane"
+	"mainstay.dev/mainstay/testsuite/slow"
 )
 
 // arrays is a node with a cluster, and a client of it. It counts how often each element began.
@@ -471,4 +473,45 @@ func TestArrayTakesABurstOfResults(t *testing.T) {
 	})
 	require.Equal(t, total, a.becomes(t, id, array.ArrayCompleted).Counts.Completed)
 	require.Len(t, a.begins(), total)
+}
+
+// Temporal terminates a workflow with 50 MiB of history: not an array whose bundles all bring 1 MiB at once.
+func TestAnArrayOfLargeResults(t *testing.T) {
+	slow.Test(t)
+	t.Parallel()
+	a := newArrays(t)
+	w := newWireAgent(t, a.node.URL, a.cluster)
+	w.slots = 100
+	w.register(t)
+	id := a.submit(t, func(r *api.ArrayRequest) { r.Count, r.MaxParallel = 400, array.MaxParallel })
+	var given []protocol.Assignment
+	var running []protocol.RunningAttempt
+	for len(given) < w.slots { // the first bundles have four elements each
+		status, polled, text := w.poll(t, running...)
+		require.Equal(t, http.StatusOK, status, text)
+		for _, one := range polled.Assignments {
+			given = append(given, one)
+			running = append(running, protocol.RunningAttempt{TaskID: one.TaskID, Attempt: one.Attempt, Token: one.Token})
+		}
+	}
+	var ending sync.WaitGroup
+	for _, one := range given {
+		ending.Go(func() {
+			r := protocol.Result{Token: one.Token, Attempt: one.Attempt, Outcome: fleet.AttemptCompleted, StartedAt: time.Now(),
+				EndedAt: time.Now()}
+			for _, e := range one.Elements {
+				r.Elements = append(r.Elements, fleet.ElementResult{Number: e.Number, Outcome: fleet.AttemptCompleted,
+					Output: json.RawMessage(`"` + strings.Repeat("x", 256<<10-100) + `"`)})
+			}
+			status, text := w.end(t, w.session, one.TaskID, r)
+			assert.Equal(t, http.StatusOK, status, text)
+		})
+	}
+	ending.Wait()
+	got := a.becomes(t, id, array.ArrayFailed)
+	require.Equal(t, array.ElementCounts{Total: 400, Failed: 400}, got.Counts)
+	for e, err := range a.Arrays.Elements(id, array.Failed).All(t.Context()) {
+		require.NoError(t, err)
+		require.Contains(t, e.Why, "lower max_parallel")
+	}
 }

@@ -21,12 +21,13 @@ import (
 type wireAgent struct {
 	url, cluster, id, instance string
 	session                    string
+	slots                      int // it takes bundles of arrays in
 	sequence                   int64
 	http                       *http.Client
 }
 
 func newWireAgent(t testing.TB, url, cluster string) *wireAgent {
-	w := &wireAgent{url: url, cluster: cluster, id: plane.UniqueID("wire"),
+	w := &wireAgent{url: url, cluster: cluster, id: plane.UniqueID("wire"), slots: 1,
 		http: &http.Client{Transport: &http.Transport{}}}
 	w.instance = w.id + "-instance"
 	t.Cleanup(w.http.CloseIdleConnections)
@@ -38,7 +39,7 @@ func (w *wireAgent) register(t testing.TB) protocol.Registered {
 	t.Helper()
 	var registered protocol.Registered
 	status, text := w.send(t, http.MethodPost, protocol.RegisterPath, "", map[string]any{
-		"agent_id": w.id, "instance_id": w.instance, "cluster": w.cluster, "max_tasks": 1}, &registered)
+		"agent_id": w.id, "instance_id": w.instance, "cluster": w.cluster, "max_tasks": w.slots, "bundles": w.slots > 1}, &registered)
 	require.Equal(t, http.StatusOK, status, text)
 	w.session = registered.SessionToken
 	return registered
@@ -80,10 +81,15 @@ func (w *wireAgent) take(t testing.TB) protocol.Assignment {
 // report reports that an attempt completed, with the given session and attempt tokens.
 func (w *wireAgent) report(t testing.TB, session, taskID string, attempt int, token string) (int, string) {
 	t.Helper()
+	return w.end(t, session, taskID, protocol.Result{Token: token, Attempt: attempt, Outcome: fleet.AttemptCompleted,
+		Output: json.RawMessage(`"done"`), StartedAt: time.Now(), EndedAt: time.Now()})
+}
+
+// end sends a result.
+func (w *wireAgent) end(t testing.TB, session, taskID string, result protocol.Result) (int, string) {
+	t.Helper()
 	path := strings.NewReplacer("{id}", w.id, "{task_id}", taskID).Replace(protocol.ResultPath)
-	return w.send(t, http.MethodPost, path, session, protocol.Result{
-		Token: token, Attempt: attempt, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(
-			`"done"`), StartedAt: time.Now(), EndedAt: time.Now()}, nil)
+	return w.send(t, http.MethodPost, path, session, result, nil)
 }
 
 // hangUp closes the agent's connection without a goodbye.

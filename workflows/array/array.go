@@ -22,6 +22,10 @@ const (
 	// continue as new. Temporal's own suggestion comes far too early: the array runs dry each time.
 	quietEvents = 10_000
 	quietBytes  = 12 << 20
+	// fullBytes is what the history may have with the ends of all bundles under way: Temporal ends a workflow at 50 MiB.
+	// bundleEnd is what the end of one takes beside its results and its log.
+	fullBytes = 44 << 20
+	bundleEnd = 16 << 10
 	// inputsATurn bounds the bytes of the bundles that begin in one turn: Temporal ends a workflow whose one answer is
 	// larger than 4 MiB. bundleInput is what each takes beside its payloads.
 	inputsATurn = 2 << 20
@@ -139,6 +143,9 @@ func (c *carrier) launch(ctx workflow.Context) {
 			}
 			continue
 		}
+		if !c.room(ctx) {
+			return
+		}
 		b, ok := c.state.Begin(&c.in.Definition, now)
 		if !ok {
 			return
@@ -149,6 +156,14 @@ func (c *carrier) launch(ctx workflow.Context) {
 		}
 		c.deliver(b)
 	}
+}
+
+// room reports whether the history has room for the end of one more bundle.
+func (c *carrier) room(ctx workflow.Context) bool {
+	limit := c.in.ResultLimit()
+	ends := (c.state.UnderWay() + 1) * (limit + contract.ElementLogLimit(limit) + bundleEnd)
+	return !c.quiet(ctx) && workflow.GetInfo(ctx).GetCurrentHistorySize()+c.bytes+ends <= fullBytes ||
+		workflow.GetVersion(ctx, "bounded-history", workflow.DefaultVersion, 1) == workflow.DefaultVersion
 }
 
 // deliver puts a bundle into its lane, and takes its end.
@@ -187,7 +202,7 @@ func (c *carrier) deliver(b array.Bundle) {
 
 // input is what a hub needs to give a bundle to an agent.
 func (c *carrier) input(b *array.Bundle, task string, number int) contract.RunTaskInput {
-	in := contract.RunTaskInput{TaskID: task, Attempt: number, Spec: c.in.Spec}
+	in := contract.RunTaskInput{TaskID: task, Attempt: number, Spec: c.in.Spec, ResultLimit: c.in.ResultLimit()}
 	if b.Single() {
 		in.Spec.Payload, in.Element = c.in.Payload(b.Elements[0]), &b.Elements[0]
 		return in

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -433,4 +434,41 @@ func TestAnArrayOfAStepKeepsNoDeadLetters(t *testing.T) {
 	require.Equal(t, array.ArrayCancelled, state.Status)
 	require.Equal(t, "enough", state.Why)
 	require.Equal(t, array.ElementCounts{Total: 20, Completed: 19, Cancelled: 1}, state.Counts)
+}
+
+// Temporal terminates a workflow with 50 MiB of history: there is room for the ends of all bundles under way.
+func TestBundlesBeginAsFarAsTheirResultsHaveRoom(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		parallel, history, least, most int // bundles under way
+	}{
+		"new":              {array.MaxParallel, 0, 450, array.MaxParallel},
+		"long":             {array.MaxParallel, 11 << 20, 400, 444},
+		"of large results": {30, 11 << 20, 30, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(nil)
+			h.SetCurrentHistorySize(c.history)
+			under, peak := 0, 0
+			limit := array.Definition{Parallel: c.parallel}
+			h.deliver = func(in *contract.RunTaskInput) *contract.AttemptReport {
+				assert.Equal(t, limit.ResultLimit(), in.ResultLimit)
+				under++
+				peak = max(peak, under)
+				h.mu.Unlock()
+				<-time.After(100 * time.Millisecond) // the others begin meanwhile
+				h.mu.Lock()
+				under--
+				return nil
+			}
+			h.start(func(in *contract.ArrayInput) {
+				in.Count, in.Parallel = c.parallel+50, c.parallel
+				in.Spec.RetrySafety = fleet.AtMostOnce // one by one
+			})
+			require.Equal(t, array.ArrayCompleted, h.outcome(t).Status)
+			require.GreaterOrEqual(t, peak, c.least)
+			require.LessOrEqual(t, peak, c.most)
+		})
+	}
 }
