@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // HideEnvironment keeps this process's secrets from the commands that it runs, and from other processes of its user.
@@ -20,7 +22,8 @@ func HideEnvironment() {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// eraseEnvironment overwrites the values of all but plain variables where the kernel put them, which is what
+// eraseEnvironment overwrites the values of all but plain variables, and a spawned agent's id, by which its spawner finds
+// it, where the kernel put them, which is what
 // /proc/PID/environ shows. Go's runtime has copies.
 func eraseEnvironment() {
 	block, err := os.ReadFile("/proc/self/environ")
@@ -30,7 +33,7 @@ func eraseEnvironment() {
 	begin := environmentAddress()
 	for at := 0; at < len(block); {
 		entry, _, _ := strings.Cut(string(block[at:]), "\x00")
-		if name, value, _ := strings.Cut(entry, "="); value != "" && !plain(entry, nil) {
+		if name, value, _ := strings.Cut(entry, "="); value != "" && !plain(entry, []string{fleet.EnvSpawnID}) {
 			erase(begin+uintptr(at+len(name)+1), len(value))
 		}
 		at += len(entry) + 1

@@ -30,7 +30,7 @@ func TestEnvironmentIsHidden(t *testing.T) {
 	t.Parallel()
 	const secret = "canary-0123456789"
 	child := exec.Command("/proc/self/exe", "-test.run=^TestEnvironmentIsHidden$")
-	child.Env = []string{"PATH=/bin", hiding + "=" + secret, "LANG=C"}
+	child.Env = []string{"PATH=/bin", hiding + "=" + secret, "LANG=C", "MAINSTAY_SPAWN_ID=a-1"}
 	given, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, given.Close()) }()
@@ -47,7 +47,8 @@ func TestEnvironmentIsHidden(t *testing.T) {
 	seen, err := os.ReadFile("/proc/" + strconv.Itoa(child.Process.Pid) + "/environ")
 	if os.Geteuid() == 0 {
 		require.NoError(t, err)
-		require.Equal(t, "PATH=/bin\x00"+hiding+"="+strings.Repeat("\x00", len(secret))+"\x00LANG=C\x00", string(seen))
+		require.Equal(t, "PATH=/bin\x00"+hiding+"="+strings.Repeat("\x00", len(secret))+"\x00LANG=C\x00"+
+			"MAINSTAY_SPAWN_ID=a-1\x00", string(seen))
 	} else {
 		require.ErrorIs(t, err, os.ErrPermission)
 	}

@@ -523,6 +523,9 @@ func TestScalingPolicyIsChecked(t *testing.T) {
 		"scaling.spawn.environment must have names of": func(p *ScalingPolicy) {
 			p.Spawn.Environment = map[string]string{"A=B": ""}
 		},
+		"environment must have names of variables": func(p *ScalingPolicy) {
+			p.Spawn.Environment = map[string]string{"A\nB": ""}
+		},
 		"scaling.spawn.resources.cpu must":    func(p *ScalingPolicy) { p.Spawn.Resources.CPU = "x" },
 		"scaling.spawn.backoff.strategy must": func(p *ScalingPolicy) { p.Spawn.Backoff.Strategy = "random" },
 		"scaling.spawn.spawner":               func(p *ScalingPolicy) { p.Spawn.Spawner = "No" },

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // ScalingMode decides whether and how the number of a cluster's agents is kept.
@@ -214,7 +215,7 @@ func (s *SpawnPolicy) validate() error {
 	}
 	for name, value := range s.Environment {
 		switch {
-		case name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") ||
+		case name == "" || strings.ContainsRune(name, '=') || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(value, "\x00") ||
 			len(name)+len(value) > 4096:
 			return wrongField("scaling.spawn.environment", "must have names of variables, of at most 4096 bytes with their values")
 		case strings.HasPrefix(name, reservedEnvironment):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -134,7 +135,7 @@ func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.I
 			return access.Identity{
 				Kind:   access.KindCertificate,
 				ID:     entry.Subject,
-				Name:   c.Subject.CommonName,
+				Name:   fleet.Printable(c.Subject.CommonName),
 				Role:   entry.Role,
 				Tenant: entry.Tenant,
 				Joins:  entry.Joins, Cluster: entry.Cluster,

@@ -158,6 +158,15 @@ func TestSubjectsNameTheirKind(t *testing.T) {
 	}
 }
 
+// The name of a certificate is shown to people, in terminals too.
+func TestTheNameOfACertificateIsPrintable(t *testing.T) {
+	t.Parallel()
+	who, known := identityOfCertificate([]Certificate{{Subject: "dns:ops", Role: access.Viewer}},
+		&x509.Certificate{Subject: pkix.Name{CommonName: "a\x1b[2Jb"}, DNSNames: []string{"ops"}})
+	require.True(t, known)
+	require.Equal(t, "a [2Jb", who.Name)
+}
+
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
