@@ -52,7 +52,8 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	report, send := e.attemptReport(&claims, &in.Body)
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 	defer cancel()
-	if err := send(ctx, claims.Temporal, report, boundLog(e.hub.logs.Whole(claims.Task, &in.Body), claims.logLimit())); err != nil {
+	log := boundLog(e.hub.logs.Whole(claims.Task, &in.Body), claims.logLimit())
+	if err := send(ctx, claims.Temporal, report, log); err != nil {
 		return nil, e.resultProblem(&claims, err)
 	}
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()

@@ -38,8 +38,8 @@ var plantedBugs = map[string][]edit{
 	ctx, cancel := context.WithTimeout(ctx, resultTimeout)
 `}},
 	// A result that no longer counts is answered as accepted.
-	"stale-accepted": {{"hub/results.go", `&in.Body)); err != nil {
-		return nil, e.resultProblem`, `&in.Body)); err != nil && !plants("stale-accepted") {
+	"stale-accepted": {{"hub/results.go", `report, log); err != nil {
+		return nil, e.resultProblem`, `report, log); err != nil && !plants("stale-accepted") {
 		return nil, e.resultProblem`}},
 	// A lost agent is taken to have stopped at once.
 	"hub-ignores-lease": {{"hub/roles.go", `	return max(0, s.answeredAt.Add`, `	if plants("hub-ignores-lease") {
@@ -331,7 +331,7 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// A run that continues as new forgets what a model and its tools have said.
-	"turns-forgotten": {{"workflows/run/run.go", `Talks: r.talks,`,
+	"turns-forgotten": {{"workflows/run/history.go", `Talks: r.talks,`,
 		`Talks: map[bool]map[string]mesh.Talk{false: r.talks}[plants("turns-forgotten")],`}},
 	// A call of a tool has the key of one of a turn before.
 	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,

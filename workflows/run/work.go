@@ -110,15 +110,6 @@ func (r *run) restore(tasks map[string]contract.TaskInput) {
 	}
 }
 
-// kept is how many bytes of results the run holds for a step that has not ended.
-func (r *run) kept(e *job.Entry) int {
-	bytes := len(r.results[e.Step]) + len(r.results[job.CheckKey(e.Step)])
-	for n := range e.Elements {
-		bytes += len(r.results[job.ElementKey(e.Step, n)])
-	}
-	return bytes + r.talks[e.Step].Bytes()
-}
-
 // launch begins the tasks that there is room for.
 func (r *run) launch(ctx workflow.Context) {
 	if r.ledger.Paused != nil || r.quiet {
@@ -343,46 +334,6 @@ func (w *work) Held(workflow.Context) { w.run.changed = true }
 
 // KeepsDeadLetters is false: the step's on_failure says what its failure means.
 func (w *work) KeepsDeadLetters() bool { return false }
-
-// Yield stops the delivery before its next attempt when the history of the run is long. Another attempt than its first
-// here waits until the answer to a workflow task has room for it: many may begin at once, as after a pause.
-func (w *work) Yield(ctx workflow.Context) bool {
-	r := w.run
-	for w.launched && !r.quiet && r.full(ctx) &&
-		workflow.GetVersion(ctx, "bounded-attempts", workflow.DefaultVersion, 1) == 1 {
-		at := r.turnAt
-		if workflow.Sleep(ctx, time.Millisecond) != nil {
-			break
-		}
-		if workflow.GetInfo(ctx).GetCurrentHistoryLength() == at {
-			r.turn = 0 // in tests, where histories do not grow
-		}
-	}
-	if w.launched {
-		r.turn += w.bytes()
-	}
-	again := w.launched
-	w.launched = true
-	return r.quiet || again && r.long(ctx)
-}
-
-// answer is how many bytes the end of an attempt may add to the history: a failure with its checkpoint, marks and log,
-// or a result with its log.
-func (w *work) answer() int {
-	return attemptBytes + max(0, int(w.run.in.Plan.Step(w.step).ResultLimit)-job.DefaultResultLimit)
-}
-
-// bytes are those of an attempt's input that may be many.
-func (w *work) bytes() int {
-	task := w.task
-	if w.delivery != nil {
-		task = w.delivery.Task()
-	}
-	if task.Carried == nil {
-		return len(task.Spec.Payload)
-	}
-	return len(task.Spec.Payload) + len(task.Carried.Checkpoint)
-}
 
 // timer watches the times of a step: the end of its wait, and its deadline.
 func (r *run) timer(ctx workflow.Context, e *job.Entry) {
