@@ -169,8 +169,8 @@ var plantedBugs = map[string][]edit{
 	"drain-counted": {{"hub/poll.go", `report.Planned = a.evacuation.Reason, a.evacuation.Target, true`,
 		`report.Planned = a.evacuation.Reason, a.evacuation.Target, !plants("drain-counted")`}},
 	// A hub that restarts does not know what its agents' tasks have.
-	"allocation-forgotten": {{"hub/register.go", `			allocation: claims.Allocation}
-`, `			allocation: claims.Allocation}
+	"allocation-forgotten": {{"hub/register.go", `			allocation: claims.Allocation, logLimit: claims.logLimit()}
+`, `			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		if plants("allocation-forgotten") {
 			a.allocation = &fleet.Allocation{}
 		}
