@@ -176,8 +176,8 @@ type RunTaskInput struct {
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
 }
 
-// LogLimit bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64 KiB of
-// ordinary text.
+// LogLimit bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64 KiB
+// of ordinary text.
 const LogLimit = 128 << 10
 
 // ElementLogLimit is the LogLimit of deliveries of an array whose results may have resultLimit bytes.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -128,6 +128,16 @@ type Certificate struct {
 	Cluster string
 }
 
+// printable replaces what a terminal may obey by blanks.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, name)
+}
+
 // identityOfCertificate finds the first entry that a certificate meets.
 func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.Identity, bool) {
 	for _, entry := range entries {
@@ -135,7 +145,7 @@ func identityOfCertificate(entries []Certificate, c *x509.Certificate) (access.I
 			return access.Identity{
 				Kind:   access.KindCertificate,
 				ID:     entry.Subject,
-				Name:   fleet.Printable(c.Subject.CommonName),
+				Name:   printable(c.Subject.CommonName),
 				Role:   entry.Role,
 				Tenant: entry.Tenant,
 				Joins:  entry.Joins, Cluster: entry.Cluster,

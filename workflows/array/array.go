@@ -22,8 +22,8 @@ const (
 	// continue as new. Temporal's own suggestion comes far too early: the array runs dry each time.
 	quietEvents = 10_000
 	quietBytes  = 12 << 20
-	// fullBytes is what the history may have with the ends of all bundles under way: Temporal ends a workflow at 50 MiB.
-	// bundleEnd is what the end of one takes beside its results and its log.
+	// fullBytes is what the history may have with the ends of all bundles under way: Temporal ends a workflow at
+	// 50 MiB. bundleEnd is what the end of one takes beside its results and its log.
 	fullBytes = 44 << 20
 	bundleEnd = 16 << 10
 	// inputsATurn bounds the bytes of the bundles that begin in one turn: Temporal ends a workflow whose one answer is
