@@ -331,8 +331,12 @@ var plantedBugs = map[string][]edit{
 	}
 `}},
 	// A run that continues as new forgets what a model and its tools have said.
-	"turns-forgotten": {{"workflows/run/history.go", `Talks: r.talks,`,
-		`Talks: map[bool]map[string]mesh.Talk{false: r.talks}[plants("turns-forgotten")],`}},
+	"turns-forgotten": {{"workflows/run/history.go", `	for _, w := range r.open {
+		next.`, `	if plants("turns-forgotten") {
+		next.Carried.Talks = nil
+	}
+	for _, w := range r.open {
+		next.`}},
 	// A call of a tool has the key of one of a turn before.
 	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,
 		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
