@@ -90,7 +90,7 @@ type ElementsPage struct {
 var (
 	ArrayQuery    = Query[ArrayState]{"array"}
 	ElementsQuery = QueryWith[ElementsRequest, ElementsPage]{"elements"}
-	ArrayUpdate   = Update[ArrayRequest, ArrayState]{"act"}
+	ArrayUpdate   = Update[ArrayRequest, Done]{"act"}
 	// ArraySignal is ArrayUpdate from another workflow. What is not possible is left out.
 	ArraySignal = Signal[ArrayRequest]{"act"}
 )

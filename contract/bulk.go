@@ -38,7 +38,7 @@ func (b *BulkSpec) Query() string {
 }
 
 // Send sends a task the update that does it, under an id.
-func (b *BulkSpec) Send(ctx context.Context, c client.Client, task, updateID string) (TaskState, error) {
+func (b *BulkSpec) Send(ctx context.Context, c client.Client, task, updateID string) (Done, error) {
 	workflowID, key := Locate(task)
 	of := ForTask{Task: key, By: b.By}
 	switch b.Action {

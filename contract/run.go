@@ -115,9 +115,6 @@ type RunCarried struct {
 	Waits bool `json:"waits,omitempty"`
 }
 
-// Done answers updates that earlier releases answered with all that the run has, and whose gateways want an answer.
-type Done struct{}
-
 // Messages of the Run workflow. It takes a task's updates too, with the task's key.
 var (
 	// LedgerQuery answers what the run has done. A run returns its ledger, or has it as the detail of its failure.

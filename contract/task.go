@@ -74,16 +74,19 @@ type TaskState struct {
 	PolicyState *fleet.PolicyState `json:"policy_state,omitempty"`
 }
 
+// Done answers updates of tasks, arrays and runs. Earlier releases answered with all that these have, which stayed in
+// their history, and their gateways want an answer.
+type Done struct{}
+
 // Messages of the Task workflow.
 var (
 	StatusQuery = Query[TaskState]{"status"}
-	// The updates answer an empty state, since answers stay in the history: ask StatusQuery.
-	CancelUpdate = Update[CancelRequest, TaskState]{"cancel"}
+	CancelUpdate = Update[CancelRequest, Done]{"cancel"}
 	// RetryUpdate and DiscardUpdate are for dead letters only, ReviewUpdate for a task in review.
-	RetryUpdate        = Update[RetryRequest, TaskState]{"retry"}
-	DiscardUpdate      = Update[DiscardRequest, TaskState]{"discard"}
-	ReviewUpdate       = Update[ReviewRequest, TaskState]{"review"}
-	ReprioritizeUpdate = Update[ReprioritizeRequest, TaskState]{"reprioritize"}
+	RetryUpdate        = Update[RetryRequest, Done]{"retry"}
+	DiscardUpdate      = Update[DiscardRequest, Done]{"discard"}
+	ReviewUpdate       = Update[ReviewRequest, Done]{"review"}
+	ReprioritizeUpdate = Update[ReprioritizeRequest, Done]{"reprioritize"}
 	// WakeSignal has a task offered again that no agent could run: an agent has joined since.
 	WakeSignal = Signal[None]{"wake"}
 	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.

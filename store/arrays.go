@@ -109,12 +109,12 @@ func (s Arrays) Complete(ctx context.Context, a *Array) error {
 			return nil // what is known is answered
 		}
 	}
-	a.Take(&state)
+	a.take(&state)
 	return nil
 }
 
-// Take puts in what the array's workflow says. Elements whose delivery waits in its lane are queued.
-func (a *Array) Take(state *contract.ArrayState) {
+// take puts in what the array's workflow says. Elements whose delivery waits in its lane are queued.
+func (a *Array) take(state *contract.ArrayState) {
 	a.Status, a.Why, a.Counts, a.Priority = state.Status, state.Why, state.Counts, int(state.Priority)
 	a.Until = state.Until
 	for _, p := range a.pending {

@@ -413,10 +413,12 @@ func (h *Handlers) act(ctx context.Context, id string, r contract.ArrayRequest) 
 		return a.Array, err
 	}
 	r.By = rest.Who(ctx)
-	state, err := store.Update(ctx, h.Store, contract.ArrayUpdate, a.WorkflowID, r)
+	_, err = store.Update(ctx, h.Store, contract.ArrayUpdate, a.WorkflowID, r)
 	if store.KindOf(err) == store.NotFound {
 		return a.Array, httpapi.Problem(protocol.CodeConflict, "the array has ended: it is "+string(a.Status))
 	}
-	a.Take(&state)
+	if err == nil {
+		err = h.Store.Arrays().Complete(ctx, &a)
+	}
 	return a.Array, h.Answer(err, "update an array", protocol.CodeUnknownArray)
 }

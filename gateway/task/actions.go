@@ -89,7 +89,7 @@ func act[In any, P interface {
 	*In
 	Address(key, by string)
 }](
-	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.TaskState], request In,
+	ctx context.Context, h *Handlers, id string, u contract.Update[In, contract.Done], request In,
 ) (api.Task, error) {
 	id, err := rest.OwnTask(ctx, id)
 	if err != nil {

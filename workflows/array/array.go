@@ -344,12 +344,12 @@ func (c *carrier) elements(r contract.ElementsRequest) (page contract.ElementsPa
 
 // handle answers queries, and lets people act on the array.
 func (c *carrier) handle(ctx workflow.Context) error {
-	update := func(ctx workflow.Context, r contract.ArrayRequest) (contract.ArrayState, error) {
+	update := func(ctx workflow.Context, r contract.ArrayRequest) (contract.Done, error) {
 		if r.Action == contract.ResumeArray {
 			c.state.Resume(workflow.Now(ctx))
 		}
 		c.act(&r)
-		return c.view(), nil
+		return contract.Done{}, nil
 	}
 	inbox := contract.ArraySignal.Inbox(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {

@@ -32,12 +32,12 @@ func Handle(ctx workflow.Context, find func(key string) *Delivery) error {
 
 // handle carries out an update.
 func handle[In contract.TaskRequest](
-	ctx workflow.Context, find func(key string) *Delivery, update contract.Update[In, contract.TaskState],
+	ctx workflow.Context, find func(key string) *Delivery, update contract.Update[In, contract.Done],
 	do func(*Delivery, workflow.Context, In), validate func(*Delivery, In) error,
 ) error {
-	return update.Handle(ctx, func(ctx workflow.Context, in In) (contract.TaskState, error) {
+	return update.Handle(ctx, func(ctx workflow.Context, in In) (contract.Done, error) {
 		do(find(in.TaskKey()), ctx, in)
-		return contract.TaskState{}, nil
+		return contract.Done{}, nil
 	}, func(in In) error {
 		if d := find(in.TaskKey()); d != nil {
 			return validate(d, in)

@@ -68,6 +68,6 @@ func TestCancellationUnderWayIsSeen(t *testing.T) {
 	}, 2*time.Millisecond)
 	run.start(fleet.TaskSpec{})
 	require.False(t, asked.Refused)
-	require.Equal(t, contract.TaskState{}, asked.Value, "answers stay in the history")
+	require.Equal(t, contract.Done{}, asked.Value, "answers stay in the history")
 	require.Nil(t, run.outcome(t).Cancelling)
 }
