@@ -22,9 +22,8 @@ func HideEnvironment() {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }
 
-// eraseEnvironment overwrites the values of all but plain variables, and a spawned agent's id, by which its spawner
-// finds it, where the kernel put them, which is what
-// /proc/PID/environ shows. Go's runtime has copies.
+// eraseEnvironment overwrites the values of variables where the kernel put them, which is what /proc/PID/environ shows.
+// Plain ones stay, and a spawned agent's id, by which its spawner finds it. Go's runtime has copies.
 func eraseEnvironment() {
 	block, err := os.ReadFile("/proc/self/environ")
 	if err != nil {

@@ -61,8 +61,8 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	return accepted, nil
 }
 
-// boundResult has an attempt fail whose result is larger than its task allows. Of texts it leaves out what takes much
-// room in JSON.
+// boundResult has an attempt, or an element, fail whose result is larger than it may be. Of a bundle it keeps the first
+// elements whose results fit together. Of texts it leaves out what takes much room in JSON.
 func boundResult(claims *attemptClaims, r *protocol.Result) {
 	r.Error = fleet.Printable(r.Error)
 	if r.Outcome != fleet.AttemptCompleted {
