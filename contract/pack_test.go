@@ -13,24 +13,29 @@ import (
 	"mainstay.dev/mainstay/job"
 )
 
+// names are characters that ids may have.
+const names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
+// randomText is a text of n characters of some.
+func randomText(random *rand.Rand, n int, of string) string {
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = of[random.IntN(len(of))]
+	}
+	return string(text)
+}
+
 // largeCluster has as many members as there may be. Each tells as much of itself as is accepted, in random letters, and
 // was started anew so often that all replaced processes are remembered; work waits for each.
 func largeCluster(t *testing.T, profile int) *fleet.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	text := func(n int) string {
-		letters := make([]byte, n)
-		for i := range letters {
-			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[random.IntN(64)]
-		}
-		return string(letters)
-	}
 	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers}.WithDefaults()}
 	c.KeepAgentLanes(false)
 	total := 0
 	for i := range fleet.MaxMembers {
 		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: fleet.AgentProfile{MaxTasks: 4,
-			PID: random.IntN(1 << 20), Host: text(profile), TaskTypes: []string{"exec"}}}
+			PID: random.IntN(1 << 20), Host: randomText(random, profile, names), TaskTypes: []string{"exec"}}}
 		if c.RefuseProfile(&j, &total) != "" {
 			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
 		}
@@ -72,41 +77,44 @@ func TestALargeClusterFitsIntoAMessage(t *testing.T) {
 	}
 }
 
-// hostileCluster has as many members as agents get in that choose the longest ids, and profiles and notes of random
-// letters, and come again and again as other processes. All are standbys with open lanes, and none is well.
-func hostileCluster(t *testing.T, profile int) *fleet.Cluster {
+// hostileCluster has as many members as agents get in that choose ids of some length, the longest ids of former
+// processes, profiles and notes of random characters, and random numbers, and come again and again as other processes.
+// All are standbys with open lanes, and none is well.
+func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
-	text := func(n int) string {
-		letters := make([]byte, n)
-		for i := range letters {
-			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[random.IntN(64)]
-		}
-		return string(letters)
-	}
 	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers,
 		ReplicationMode: fleet.ActivePassive}.WithDefaults()}
 	c.KeepAgentLanes(false)
 	total, texts := 0, 0
 	for range fleet.MaxMembers {
-		j := fleet.Join{AgentID: text(63), Registration: random.Int64(), Token: fleet.JoinToken{ID: "t-" + text(1), MaxUses: 1000},
-			AgentProfile: fleet.AgentProfile{MaxTasks: 4, PID: random.IntN(1 << 20), Host: text(profile)}}
+		j := fleet.Join{AgentID: randomText(random, id, names), Registration: random.Int64(),
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1 + random.IntN(10_000), PID: random.Int(),
+				Host: randomText(random, profile, names+" !#$%()*+,./:;=?@[]^`{|}~'")}}
+		if id == 63 {
+			j.Token = fleet.JoinToken{ID: "t-" + randomText(random, 1, names), MaxUses: 1000}
+		}
 		if c.RefuseProfile(&j, &total) != "" {
 			j.AgentProfile = fleet.AgentProfile{MaxTasks: 1}
 		}
-		j.Instance = text(64)
+		last := randomText(random, instance, names)
+		j.Instance = last
 		if c.Crowded(&j, &texts) {
 			continue
 		}
-		for range 5 {
-			j.Instance = text(64)
-			j.StartedAt, now = now.Add(-time.Duration(random.Int64N(1e12))), now.Add(time.Duration(random.Int64N(1e9)))
+		for n := range 5 {
+			j.Instance = randomText(random, 64, names)
+			if n == 4 {
+				j.Instance = last
+			}
+			j.StartedAt, now = time.Unix(random.Int64N(2e11)-3e10, random.Int64N(1e9)).UTC(), now.Add(time.Duration(random.Int64N(1e9)))
 			if c.Join(j, "hub-1", now).Refused != "" {
 				break // its token is used up
 			}
 		}
 		if m := c.Member(j.AgentID); m != nil {
-			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(), Why: text(250), Since: now}
+			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(), Why: randomText(random, 250, names),
+				Since: now.Add(time.Duration(random.Int64N(1e12)))}
 			c.OpenAgentLane(j.AgentID)
 		}
 	}
@@ -121,10 +129,13 @@ func hostileCluster(t *testing.T, profile int) *fleet.Cluster {
 // Whatever agents choose, what their cluster hands over to its next run, answers and tells its hubs fits into a message.
 func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
-	for _, profile := range []int{20, 120, 500} {
-		t.Run(fmt.Sprint("profiles of ", profile), func(t *testing.T) {
+	for _, size := range []struct {
+		id, instance, profile int
+		forgets               bool // all replaced processes
+	}{{63, 64, 20, false}, {63, 64, 120, false}, {63, 64, 500, false}, {30, 8, 200, true}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			c := hostileCluster(t, profile)
+			c := hostileCluster(t, size.id, size.instance, size.profile)
 			var events fleet.EventLog
 			for i := range fleet.MaxEventsKept {
 				m := &c.Members[i]
@@ -139,11 +150,18 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 			in := ClusterInput{Config: c.Config, State: c, Events: &events}
 			require.False(t, Fits(in))
 			c.Shorten()
+			require.Equal(t, []string{newest}, c.Members[7].FencedInstances)
 			data, err = json.Marshal(in)
 			require.NoError(t, err)
 			t.Logf("state: %d KiB", len(data)>>10)
-			require.True(t, Fits(in))
-			require.Equal(t, []string{newest}, c.Members[7].FencedInstances)
+			require.Equal(t, size.forgets, !Fits(in))
+			if size.forgets {
+				c.ForgetReplaced()
+				data, err = json.Marshal(in)
+				require.NoError(t, err)
+				t.Logf("without replaced processes: %d KiB", len(data)>>10)
+				require.True(t, Fits(in))
+			}
 			var back ClusterInput
 			require.NoError(t, json.Unmarshal(data, &back))
 			require.Equal(t, in.State.Members, back.State.Members)

@@ -80,7 +80,7 @@ type Done struct{}
 
 // Messages of the Task workflow.
 var (
-	StatusQuery = Query[TaskState]{"status"}
+	StatusQuery  = Query[TaskState]{"status"}
 	CancelUpdate = Update[CancelRequest, Done]{"cancel"}
 	// RetryUpdate and DiscardUpdate are for dead letters only, ReviewUpdate for a task in review.
 	RetryUpdate        = Update[RetryRequest, Done]{"retry"}

@@ -152,8 +152,11 @@ func (r *run) loop(ctx workflow.Context) error {
 				Sent:       r.hubs.unsent(),
 				FormerHubs: r.hubs.former,
 			}
-			if !contract.Fits(next) {
-				r.state.Shorten()
+			for _, shorten := range []func(){r.state.Shorten, r.state.ForgetReplaced} {
+				if contract.Fits(next) {
+					break
+				}
+				shorten()
 			}
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, next)
 		default:
