@@ -54,10 +54,10 @@ WHOLE := ./testsuite/process ./testsuite/browser ./testsuite/chaos
 # One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure; the rest waits for timers
 # much of its time.
 test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m ./testsuite/e2e
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m ./testsuite/e2e
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m -parallel 1 -run '$(MEASURES)' ./testsuite/process
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 15m -p 4 $$($(GO) list ./... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$')
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 20m -p 1 -skip '$(PLANTS)|$(MEASURES)' $(WHOLE)
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 4 $$($(GO) list ./... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$')
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 1 -skip '$(PLANTS)|$(MEASURES)' $(WHOLE)
 
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
 	$(TEST) -count=1 -timeout 30m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
