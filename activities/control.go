@@ -4,6 +4,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -85,7 +86,8 @@ func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.H
 }
 
 // AnnounceHubLost signals every open cluster that a hub is lost, or the one whose brake held its agents. Clusters
-// without agents on it ignore the signal, so repeating it does no harm.
+// without agents on it ignore the signal, so repeating it does no harm. A cluster that cannot be told keeps the others
+// from nothing.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
 	names, err := []string{lost.Cluster}, error(nil)
 	if !lost.Held {
@@ -96,16 +98,21 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 	}
 	search, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
+	var failed []error
 	for _, name := range names {
 		held := a.heldAt(search, name, lost.Hub)
 		lost.Attempts = held.Attempts()
 		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
 		if err != nil && store.KindOf(err) != store.NotFound {
-			return fmt.Errorf("signal cluster %s: %w", name, err)
+			failed = append(failed, fmt.Errorf("signal cluster %s: %w", name, err))
+			continue
 		}
 		if len(held) > 0 {
 			a.endHeld(search, name, lost.Hub, held)
 		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
 	}
 	if a.Lost != nil && !lost.Held {
 		a.Lost.Inc()

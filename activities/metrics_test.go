@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/contract"
@@ -40,9 +41,13 @@ func TestHealingMetricsMove(t *testing.T) {
 type signalled struct {
 	fakeFleet
 	lost map[string]contract.HubLost // by workflow
+	deaf string                      // a workflow that takes none
 }
 
 func (f *signalled) SignalWorkflow(_ context.Context, workflowID, _, _ string, arg any) error {
+	if workflowID == f.deaf {
+		return serviceerror.NewInvalidArgument("too large")
+	}
 	f.lost[workflowID] = arg.(contract.HubLost)
 	return nil
 }
@@ -50,10 +55,21 @@ func (f *signalled) SignalWorkflow(_ context.Context, workflowID, _, _ string, a
 // mainstay_worker_hubs_lost_total counts the hubs that were announced to all clusters.
 func TestLostHubsAreCounted(t *testing.T) {
 	t.Parallel()
-	f := &signalled{fakeFleet{names: []string{"a", "b"}}, map[string]contract.HubLost{}}
+	f := &signalled{fakeFleet: fakeFleet{names: []string{"a", "b"}}, lost: map[string]contract.HubLost{}}
 	lost := prometheus.NewCounter(prometheus.CounterOpts{Name: "mainstay_worker_hubs_lost_total"})
 	control := activities.Control{Client: f, Namespace: "default", Lost: lost}
 	require.NoError(t, control.AnnounceHubLost(t.Context(), contract.HubLost{Hub: "h1"}))
 	require.Equal(t, map[string]contract.HubLost{"cluster/a": {Hub: "h1"}, "cluster/b": {Hub: "h1"}}, f.lost)
 	require.InDelta(t, 1, testutil.ToFloat64(lost), 0)
+}
+
+// A cluster that cannot be told that a hub is lost keeps no other from being told.
+func TestAllClustersAreToldOfALostHub(t *testing.T) {
+	t.Parallel()
+	f := &signalled{fakeFleet: fakeFleet{names: []string{"a", "b", "c"}}, lost: map[string]contract.HubLost{},
+		deaf: "cluster/a"}
+	control := activities.Control{Client: f, Namespace: "default"}
+	err := control.AnnounceHubLost(t.Context(), contract.HubLost{Hub: "h1"})
+	require.ErrorContains(t, err, "signal cluster a: too large", "it is tried again")
+	require.Len(t, f.lost, 2)
 }

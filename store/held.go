@@ -37,17 +37,26 @@ func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {
 	return held, nil
 }
 
-// Attempts are those of known agents, by agent, for the records of their failovers.
+// mostAttempts bounds what Attempts gives beside one of each agent, in bytes of JSON: a signal has 2 MiB.
+const mostAttempts = 512 << 10
+
+// Attempts are those of known agents, by agent, for the records of their failovers: as many as fit into a signal, and one
+// of each agent.
 func (h Held) Attempts() map[string][]fleet.HeldAttempt {
-	var attempts map[string][]fleet.HeldAttempt
+	if len(h) == 0 {
+		return nil
+	}
+	attempts, bytes := map[string][]fleet.HeldAttempt{}, 0
 	for i := range h {
 		a := h[i].Running()
-		if attempts == nil {
-			attempts = map[string][]fleet.HeldAttempt{}
+		known := attempts[a.AgentID]
+		if a.AgentID == "" || len(known) == fleet.MaxTransfers || len(known) > 0 && bytes > mostAttempts {
+			continue
 		}
-		if a.AgentID != "" && len(attempts[a.AgentID]) < fleet.MaxTransfers {
-			attempts[a.AgentID] = append(attempts[a.AgentID], fleet.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
+		if len(known) > 0 {
+			bytes += fleet.JSONSize(h[i].ID) + 32
 		}
+		attempts[a.AgentID] = append(known, fleet.HeldAttempt{TaskID: h[i].ID, Attempt: a.Number})
 	}
 	return attempts
 }

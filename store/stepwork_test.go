@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
@@ -103,6 +105,25 @@ func TestHeldAtFindsStepsOfRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]fleet.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
 		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held.Attempts())
+}
+
+// The attempts of a lost hub fit into a signal, and each of its agents is known to have worked.
+func TestAttemptsOfALostHubFitIntoASignal(t *testing.T) {
+	t.Parallel()
+	var held store.Held
+	for n := range 30_000 {
+		at := fleet.Attempt{Number: 1, AgentID: fmt.Sprintf("%063d", n%5000)}
+		held = append(held, store.Task{Task: api.Task{ID: fmt.Sprintf("%0127d", n)},
+			Delivery: &store.Delivery{Attempt: at, State: enumspb.PENDING_ACTIVITY_STATE_STARTED}})
+	}
+	attempts := held.Attempts()
+	require.Len(t, attempts, 5000)
+	require.True(t, contract.Fits(contract.HubLost{Hub: "h1", Attempts: attempts}))
+	held = held[:100]
+	for i := range held {
+		held[i].Delivery.Attempt.AgentID = "a-1"
+	}
+	require.Len(t, held.Attempts()["a-1"], 100)
 }
 
 // Scaling stops no agent that steps of runs are pinned to.

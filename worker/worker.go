@@ -108,6 +108,8 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 			sdkworker.PollerBehaviorAutoscalingOptions{MinimumNumberOfPollers: workflowPollers,
 				InitialNumberOfPollers: workflowPollers, MaximumNumberOfPollers: workflowPollers}),
 		MaxConcurrentActivityTaskPollers: 2,
+		// A cluster of thousands of agents compresses its state, which takes a busy machine more than the SDK's second.
+		DeadlockDetectionTimeout: 10 * time.Second,
 	})
 	RegisterWorkflows(w)
 	metrics := NewMetrics(o.Registerer)
