@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -21,6 +23,10 @@ import (
 const (
 	// suspectTasks bounds the open tasks of one cluster that one cycle looks at for attempts that nobody runs.
 	suspectTasks = 1000
+	// mostSuspects bounds the attempts that the hubs of one cluster are asked for in one cycle.
+	mostSuspects = 4000
+	// lookLimit bounds the look at one cluster, so that one with many and large attempts leaves time for the others.
+	lookLimit = 10 * time.Second
 	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
 	suspectAge = 5 * time.Second
 	// pastActions bounds the earlier actions of one cluster that count.
@@ -79,16 +85,15 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 		if in.DryRun {
 			one.Policy.Mode = fleet.HealingDryRun
 		}
-		if !one.LastUpset.IsZero() {
-			if one.Suspects, err = a.suspects(ctx, &one, facts.At); err != nil {
-				return found, err
-			}
-		}
-		if len(one.Agents) == 0 && one.Serving >= one.Wanted && len(one.Suspects) == 0 && len(one.Stuck) == 0 {
-			continue // it was upset and is well
-		}
-		if one.Past, err = a.past(ctx, c.Config.Name, facts.At); err != nil {
+		wrong, err := a.complete(ctx, &one, facts.At)
+		if err != nil && (in.Cluster != "" || ctx.Err() != nil) {
 			return found, err
+		}
+		if err != nil {
+			found.Silent = append(found.Silent, one.Cluster)
+		}
+		if err != nil || !wrong {
+			continue
 		}
 		one.PastFull = len(one.Past) == pastActions && !in.DryRun // who tries by hand wants to know
 		found.Cases = append(found.Cases, one)
@@ -96,6 +101,23 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 	found.Shorten()
 	a.Cycles.cycle(time.Since(began))
 	return found, nil
+}
+
+// complete adds to a case what Temporal knows of its cluster's work and of earlier actions. It reports whether something
+// is wrong: a cluster that was upset may be well.
+func (a *Control) complete(ctx context.Context, c *fleet.HealingCase, now time.Time) (wrong bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	if !c.LastUpset.IsZero() {
+		if c.Suspects, err = a.suspects(ctx, c, now); err != nil {
+			return false, err
+		}
+	}
+	if len(c.Agents) == 0 && c.Serving >= c.Wanted && len(c.Suspects) == 0 && len(c.Stuck) == 0 {
+		return false, nil
+	}
+	c.Past, err = a.past(ctx, c.Cluster, now)
+	return true, err
 }
 
 // past are the newest actions and recorded skips of a cluster within a day.
@@ -117,17 +139,23 @@ func (a *Control) past(ctx context.Context, cluster string, now time.Time) ([]fl
 
 // suspects are the attempts of a cluster's open tasks that count as running and gave no sign of life for long.
 func (a *Control) suspects(ctx context.Context, c *fleet.HealingCase, now time.Time) ([]fleet.Orphan, error) {
-	tasks, err := a.tasks().Delivering(ctx, c.Cluster, suspectTasks)
+	least := max(c.Policy.Patience.Std(), suspectAge)
+	var mu sync.Mutex
+	var suspects []fleet.Orphan
+	_, err := a.tasks().Delivering(ctx, c.Cluster, suspectTasks, func(t *store.Task) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if s := runningAlone(t, now.Add(-least)); s != nil && len(suspects) < mostSuspects {
+			suspects = append(suspects, *s)
+		}
+		return false // with its checkpoint it may be large
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look for what is wrong: %w", err)
 	}
-	least := max(c.Policy.Patience.Std(), suspectAge)
-	var suspects []fleet.Orphan
-	for i := range tasks {
-		if s := runningAlone(&tasks[i], now.Add(-least)); s != nil {
-			suspects = append(suspects, *s)
-		}
-	}
+	slices.SortFunc(suspects, func(a, b fleet.Orphan) int {
+		return cmp.Or(strings.Compare(a.TaskID, b.TaskID), cmp.Compare(a.Attempt, b.Attempt))
+	})
 	return suspects, nil
 }
 

@@ -43,6 +43,7 @@ type fakeQueues struct {
 	run      *workflowservice.DescribeWorkflowExecutionResponse // that is open
 	lanes    map[string]lane                                    // by queue
 	actions  []*workflowpb.WorkflowExecutionInfo                // of healing, before
+	deaf     string                                             // a cluster whose actions cannot be listed
 	countErr error
 	listErr  error
 
@@ -65,6 +66,8 @@ func (f *fakeQueues) ListWorkflow(
 	ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	switch {
+	case f.deaf != "" && strings.Contains(r.GetQuery(), contract.Equals(contract.AttrCluster.GetName(), f.deaf)):
+		return nil, errors.New("too much")
 	case strings.Contains(r.GetQuery(), contract.Equals("WorkflowType", contract.HealingActionWorkflow)):
 		return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.actions}, nil
 	case r.GetQuery() == contract.DeliveringQuery("c"):
@@ -354,6 +357,23 @@ func TestMoreIllAgentsThanEarlierActions(t *testing.T) {
 		require.Len(t, decisions, 1000)
 		require.Equal(t, tc.recorded, fleet.Recorded(decisions), "%+v", tc)
 	}
+}
+
+// A cluster that cannot be looked at keeps no other from healing; who asks for it by hand is told.
+func TestAClusterThatCannotBeLookedAtKeepsNoOtherFromHealing(t *testing.T) {
+	t.Parallel()
+	f := illFleet(t, 3, 0)
+	other := f.views["c"]
+	other.Config.Name = "d"
+	f.names, f.views["d"], f.deaf = []string{"c", "d"}, other, "c"
+	control := &activities.Control{Client: f, Namespace: "default"}
+	found, err := control.ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now()})
+	require.NoError(t, err)
+	require.Len(t, found.Cases, 1)
+	require.Equal(t, "d", found.Cases[0].Cluster)
+	require.Equal(t, []string{"c"}, found.Silent)
+	_, err = control.ExamineFleet(t.Context(), contract.ExamineInput{At: time.Now(), Cluster: "c"})
+	require.ErrorContains(t, err, "too much")
 }
 
 // What is found fits into a message, whatever agents say.

@@ -14,27 +14,22 @@ import (
 	"mainstay.dev/mainstay/parallel"
 )
 
-// heldLooks bounds the open tasks and runs of a cluster that HeldAt describes.
-const heldLooks = 5000
+// heldLooks bounds the open tasks and runs of a cluster that HeldAt describes, and heldBytes the checkpoints of the
+// attempts that it finds.
+const heldLooks, heldBytes = 5000, 64 << 20
 
 // Held are tasks with an attempt that a hub had.
 type Held []Task
 
 // HeldAt finds the attempts that a hub had by its last report: the only trace of them when the hub is gone. Of one that
 // began in the hub's last second, or that it had given to nobody, the agent is not known. It looks at heldLooks open
-// tasks and runs of the cluster at most, the newest first.
+// tasks and runs of the cluster at most, the newest first. Those that it leaves out wait for their backstop.
 func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {
-	open, err := s.Delivering(ctx, cluster, heldLooks)
-	if err != nil {
-		return nil, err
-	}
-	var held Held
-	for i := range open {
-		if a := open[i].Running(); a != nil && a.Hub == hub {
-			held = append(held, open[i])
-		}
-	}
-	return held, nil
+	var bytes atomic.Int64
+	return s.Delivering(ctx, cluster, heldLooks, func(t *Task) bool {
+		a := t.Running()
+		return a != nil && a.Hub == hub && bytes.Add(int64(len(t.Delivery.Report.Checkpoint))) <= heldBytes
+	})
 }
 
 // mostAttempts bounds what Attempts gives beside one of each agent, in bytes of JSON: a signal has 2 MiB.

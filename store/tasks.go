@@ -219,9 +219,12 @@ func (s Tasks) DeliveringIn(ctx context.Context, workflowID, workflowRunID strin
 	return tasks, nil
 }
 
-// Delivering are the tasks of a cluster that have a delivery, as DeliveringIn tells of them. It looks at so many
-// workflows at most, the newest first.
-func (s Tasks) Delivering(ctx context.Context, cluster string, most int) ([]Task, error) {
+// deliveringAtOnce bounds the workflows that Delivering reads side by side: each may have 8 MiB of checkpoints.
+const deliveringAtOnce = 8
+
+// Delivering are the tasks of a cluster that have a delivery, as DeliveringIn tells of them, as far as keep wants them.
+// It looks at so many workflows at most, the newest first.
+func (s Tasks) Delivering(ctx context.Context, cluster string, most int, keep func(*Task) bool) ([]Task, error) {
 	var open []*commonpb.WorkflowExecution
 	for info, err := range s.Workflows(ctx, contract.DeliveringQuery(cluster)) {
 		if err != nil {
@@ -232,9 +235,14 @@ func (s Tasks) Delivering(ctx context.Context, cluster string, most int) ([]Task
 		}
 	}
 	found := make([][]Task, len(open))
-	parallel.Each(len(open), atOnce, func(i int) {
+	parallel.Each(len(open), deliveringAtOnce, func(i int) {
 		// Of what cannot be described nothing is told; as a rule it has ended.
-		found[i], _ = s.DeliveringIn(ctx, open[i].GetWorkflowId(), open[i].GetRunId())
+		tasks, _ := s.DeliveringIn(ctx, open[i].GetWorkflowId(), open[i].GetRunId())
+		for t := range tasks {
+			if keep(&tasks[t]) {
+				found[i] = append(found[i], tasks[t])
+			}
+		}
 	})
 	return slices.Concat(found...), ctx.Err()
 }

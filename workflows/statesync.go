@@ -17,6 +17,9 @@ const (
 	syncRounds = 4
 	// syncCall bounds one hub's part of a round.
 	syncCall = 20 * time.Second
+	// syncBytes is the length of the history from which nothing more is sent: the next sync sends the rest. Temporal
+	// terminates a workflow whose history has 50 MiB, and one part goes to each hub.
+	syncBytes = 16 << 20
 )
 
 // hubSilent is the reason for an unknown state of a member.
@@ -70,6 +73,9 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		}
 		if s.report.Rounds > syncRounds {
 			return fleet.SyncInconsistent, "after several rounds some members still differ; it is tried again"
+		}
+		if s.full(ctx) {
+			return fleet.SyncInconsistent, "there is more than one sync sends; the next one goes on"
 		}
 		if !s.move(ctx, lacks) && !settled {
 			return fleet.SyncInconsistent, "some members did not take or give what was asked; it is tried again"
@@ -196,6 +202,9 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	}
 	moved := s.forget(ctx, l)
 	for _, part := range fleet.ChunkState(s.want, missing) {
+		if s.full(ctx) {
+			break
+		}
 		entries, ok := s.fetch(ctx, part)
 		if !ok {
 			continue
@@ -203,6 +212,12 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 		moved = s.apply(ctx, l, entries, part.Refs) || moved
 	}
 	return moved
+}
+
+// full reports whether the history is too long for another part.
+func (s *stateSync) full(ctx workflow.Context) bool {
+	return workflow.GetInfo(ctx).GetCurrentHistorySize() > syncBytes &&
+		workflow.GetVersion(ctx, "bounded-sync", workflow.DefaultVersion, 1) == 1
 }
 
 // fetch reads a part of the entries from members that have them.

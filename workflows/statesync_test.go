@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,6 +153,21 @@ func TestStateSync(t *testing.T) {
 		require.Empty(t, m.Why)
 		require.Equal(t, r.tables["lead"].Manifest(), r.tables[m.AgentID].Manifest(), "task states too")
 	}
+}
+
+// Temporal terminates a workflow whose history has 50 MiB: what a sync has no room for is left to the next one.
+func TestAStateSyncEndsBeforeItsHistoryIsFull(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b")
+	for i := range 40 {
+		r.write(t, "lead", fmt.Sprint(i), `"`+strings.Repeat("x", 20<<10)+`"`)
+	}
+	r.between = func() { r.SetCurrentHistorySize(17 << 20) }
+	report := r.report(t)
+	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Contains(t, report.Why, "the next one goes on")
+	require.Positive(t, report.EntriesSent)
+	require.Less(t, report.EntriesSent, 40)
 }
 
 func TestStateSyncOfEqualStatesSendsNothing(t *testing.T) {

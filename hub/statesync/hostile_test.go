@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -194,6 +195,24 @@ func TestOneAgentDoesNotSpoilTheState(t *testing.T) {
 			require.Equal(t, 2, f.tables["b"].Summary().Entries)
 		})
 	}
+}
+
+// All that an agent tells goes through the history of the workflow, and to each hub.
+func TestAnAgentTellsNoMoreThanAStateHas(t *testing.T) {
+	t.Parallel()
+	f := newTables(t, true, "evil")
+	var refs []fleet.StateRef
+	for n := range 100 {
+		e := entryOf(fleet.StateRef{Section: fleet.StateConfiguration, Key: fmt.Sprint(n)}, 7, 1)
+		e.Value = json.RawMessage(`"` + strings.Repeat("x", fleet.MaxStateValue-2) + `"`)
+		f.evil, refs = append(f.evil, e), append(refs, e.StateRef)
+	}
+	read, err := f.one.Read(t.Context(), contract.ReadStatesInput{Manifests: true})
+	require.NoError(t, err)
+	require.Len(t, read.Merged, fleet.MaxStateBytes/fleet.MaxStateValue)
+	given, err := f.one.ReadEntries(t.Context(), contract.ReadEntriesInput{AgentID: "evil", Refs: refs})
+	require.NoError(t, err)
+	require.Len(t, given.Entries, 2*fleet.StateChunk/fleet.MaxStateValue)
 }
 
 func TestEntriesThatWereNotAskedForAreDropped(t *testing.T) {

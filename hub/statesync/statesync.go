@@ -154,9 +154,25 @@ func (s *States) Read(ctx context.Context, in contract.ReadStatesInput) (contrac
 
 // within returns those of the lines that an agent told whose versions can be. Numbers count writes: one above the
 // milliseconds since 1970 was invented. A bound that grows with time leaves a next number after each that was taken,
-// for this process and the next one.
+// for this process and the next one. Nor does an agent keep more than a state may have.
 func (s *States) within(agent string, lines []fleet.StateLine) []fleet.StateLine {
-	return sift(s, agent, lines, func(l fleet.StateLine) fleet.StateLine { return l }, s.refuses(agent))
+	return sift(s, agent, lines, func(l fleet.StateLine) fleet.StateLine { return l },
+		bounded(fleet.MaxStateBytes, s.refuses(agent)))
+}
+
+// bounded refuses, too, what makes the lines' values larger together than most bytes.
+func bounded(most int, refuses func(fleet.StateLine) string) func(fleet.StateLine) string {
+	left := most
+	return func(l fleet.StateLine) string {
+		if l.Size < 0 || l.Size > left {
+			return fmt.Sprintf("%s %q and those before it have more than %d bytes", l.Section, l.Key, most)
+		}
+		why := refuses(l)
+		if why == "" {
+			left -= l.Size
+		}
+		return why
+	}
 }
 
 // refuses returns a function that says why a line is refused; empty when it is not.
@@ -301,6 +317,9 @@ func sortedRefs(set map[fleet.StateRef]bool) []fleet.StateRef {
 	return slices.SortedFunc(maps.Keys(set), fleet.StateRef.Compare)
 }
 
+// mostRead bounds the values of one answer of ReadEntries, which is asked for about fleet.StateChunk bytes.
+const mostRead = 2 * fleet.StateChunk
+
 // ReadEntries reads entries from one agent. It passes on only what was asked for.
 func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) (contract.ReadEntriesResult, error) {
 	report, ok := s.ask(ctx, in.AgentID, protocol.Command{Type: protocol.CommandState, Refs: in.Refs})
@@ -308,7 +327,7 @@ func (s *States) ReadEntries(ctx context.Context, in contract.ReadEntriesInput) 
 	for _, ref := range in.Refs {
 		asked[ref] = true
 	}
-	refuses := s.refuses(in.AgentID)
+	refuses := bounded(mostRead, s.refuses(in.AgentID))
 	entries := sift(s, in.AgentID, report.Entries, fleet.StateEntry.Line, func(l fleet.StateLine) string {
 		if !asked[l.StateRef] {
 			return fmt.Sprintf("%s %q was not asked for", l.Section, l.Key)

@@ -17,8 +17,9 @@ const (
 	// quietEvents and quietBytes are how long the history may be before nothing new begins until the run can continue
 	// as new. Temporal terminates a workflow whose history has 50 MiB.
 	quietEvents, quietBytes = 10_000, 16 << 20
-	// fullBytes is how long it may be while the run cannot continue as new, for what its steps hold. Then a step ends.
-	fullBytes = 42 << 20
+	// fullEvents and fullBytes are how long it may be while the run cannot continue as new, for what its steps hold.
+	// Then a step ends. Temporal terminates a workflow with 51,200 events, too.
+	fullEvents, fullBytes = 40_000, 42 << 20
 	// attemptBytes is how many bytes the end of an attempt may add to the history, with a result of the default limit.
 	// underWayBytes bounds that of all attempts under way, and so does what is left until mostBytes.
 	attemptBytes, underWayBytes, mostBytes = 256 << 10, 28 << 20, 46 << 20
@@ -64,10 +65,17 @@ func boundsHistory(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, "bounded-history", workflow.DefaultVersion, 1) == 1
 }
 
+// past reports whether the history has so many events. It is false for runs of before it was asked for.
+func (r *run) past(ctx workflow.Context, events int) bool {
+	return workflow.GetInfo(ctx).GetCurrentHistoryLength() >= events &&
+		workflow.GetVersion(ctx, "bounded-events", workflow.DefaultVersion, 1) == 1
+}
+
 // endLargest ends the step that holds most, where the history is nearly full and what the steps hold keeps the run from
 // continuing as new.
 func (r *run) endLargest(ctx workflow.Context) {
-	if workflow.GetInfo(ctx).GetCurrentHistorySize() < fullBytes || r.quiet || !boundsHistory(ctx) {
+	large := workflow.GetInfo(ctx).GetCurrentHistorySize() >= fullBytes && boundsHistory(ctx)
+	if r.quiet || !large && !r.past(ctx, fullEvents) {
 		return
 	}
 	held := map[string]int{}
@@ -103,7 +111,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 		kept += r.kept(&r.ledger.Steps[i])
 	}
 	info, carried := workflow.GetInfo(ctx), carriedBytes
-	if info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx) {
+	if info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx) || r.past(ctx, 2*quietEvents) {
 		carried = mostCarried
 	}
 	r.quiet = r.long(ctx) && kept <= carried

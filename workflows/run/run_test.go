@@ -1067,6 +1067,19 @@ func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 // A run that holds too much to go on in another one ends the step that holds most, before Temporal ends the run.
 func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 	t.Parallel()
+	for name, fill := range map[string]func(h *harness){
+		"bytes":  func(h *harness) { h.SetCurrentHistorySize(43 << 20) },
+		"events": func(h *harness) { h.SetCurrentHistoryLength(40_001) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			aStepEndsThatKeepsAFullRunFromContinuing(t, fill)
+		})
+	}
+}
+
+func aStepEndsThatKeepsAFullRunFromContinuing(t *testing.T, fill func(*harness)) {
+	t.Helper()
 	agents := map[string]agent{}
 	for n := range 40 {
 		agents[fmt.Sprint("a.", n)] = returns(`"` + strings.Repeat("x", 60<<10) + `"`)
@@ -1076,7 +1089,7 @@ func TestAStepEndsThatKeepsAFullRunFromContinuing(t *testing.T) {
 	h.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, args converter.EncodedValues) {
 		var input contract.RunTaskInput
 		if info.ActivityType.Name == contract.RunTaskActivity.Name && args.Get(&input) == nil && input.Attempt == 7 {
-			h.SetCurrentHistorySize(43 << 20)
+			fill(h)
 		}
 	})
 	h.start(t, head+"steps:\n  a: {for_each: {count: 41}, task: {type: echo}, retry: {max_attempts: 100, initial_interval: 1s, max_interval: 1s}}\n"+
