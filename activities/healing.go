@@ -103,8 +103,8 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 	return found, nil
 }
 
-// complete adds to a case what Temporal knows of its cluster's work and of earlier actions. It reports whether something
-// is wrong: a cluster that was upset may be well.
+// complete adds to a case what Temporal knows of its cluster's work and of earlier actions. It reports whether
+// something is wrong: a cluster that was upset may be well.
 func (a *Control) complete(ctx context.Context, c *fleet.HealingCase, now time.Time) (wrong bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()

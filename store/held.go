@@ -35,8 +35,8 @@ func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {
 // mostAttempts bounds what Attempts gives beside one of each agent, in bytes of JSON: a signal has 2 MiB.
 const mostAttempts = 512 << 10
 
-// Attempts are those of known agents, by agent, for the records of their failovers: as many as fit into a signal, and one
-// of each agent.
+// Attempts are those of known agents, by agent, for the records of their failovers: as many as fit into a signal, and
+// one of each agent.
 func (h Held) Attempts() map[string][]fleet.HeldAttempt {
 	if len(h) == 0 {
 		return nil
