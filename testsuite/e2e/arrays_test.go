@@ -504,12 +504,16 @@ func TestAnArrayOfLargeResults(t *testing.T) {
 					Output: json.RawMessage(`"` + strings.Repeat("x", 256<<10-100) + `"`)})
 			}
 			status, text := w.end(t, w.session, one.TaskID, r)
-			assert.Equal(t, http.StatusOK, status, text)
+			assert.Contains(t, []int{http.StatusOK, http.StatusConflict}, status, text)
 		})
 	}
 	ending.Wait()
+	// On a busy machine the agent, which does not poll meanwhile, may be lost; another one then does the rest.
+	w.hangUp()
+	a.agent(t, newNetwork(), 10, func(context.Context, *agent.Task) (any, error) { return nil, nil })
 	got := a.becomes(t, id, array.ArrayFailed)
-	require.Equal(t, array.ElementCounts{Total: 400, Failed: 400}, got.Counts)
+	require.Equal(t, 400, got.Counts.Failed+got.Counts.Completed)
+	require.Greater(t, got.Counts.Failed, 200)
 	for e, err := range a.Arrays.Elements(id, array.Failed).All(t.Context()) {
 		require.NoError(t, err)
 		require.Contains(t, e.Why, "lower max_parallel")
