@@ -20,6 +20,8 @@ type ClusterInput struct {
 	// are told with the next one, though they may have no members. Carried with State.
 	Sent       int64    `json:"sent,omitempty"`
 	FormerHubs []string `json:"former_hubs,omitempty"`
+
+	packed []byte // see Pack
 }
 
 // Messages of the Cluster workflow.

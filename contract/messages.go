@@ -305,7 +305,22 @@ type (
 )
 
 // MarshalJSON compresses a large state.
-func (in ClusterInput) MarshalJSON() ([]byte, error) { return pack(plainClusterInput(in)) }
+func (in ClusterInput) MarshalJSON() ([]byte, error) {
+	if in.packed != nil {
+		return in.packed, nil
+	}
+	return pack(plainClusterInput(in))
+}
+
+// Pack compresses the input for the message that it is about to be, and reports whether Temporal takes that. It takes
+// most of a second of a core for thousands of members; changes that come later are not sent.
+//
+//workflowcheck:ignore
+func (in *ClusterInput) Pack() (fits bool) {
+	data, err := pack(plainClusterInput(*in))
+	in.packed = data
+	return err == nil && len(data) <= mostMessage
+}
 
 // UnmarshalJSON reads a state, compressed or not.
 func (in *ClusterInput) UnmarshalJSON(data []byte) error {

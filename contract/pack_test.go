@@ -162,8 +162,12 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 				t.Logf("without replaced processes: %d KiB", len(data)>>10)
 				require.True(t, Fits(in))
 			}
+			require.True(t, in.Pack())
+			packed, err := json.Marshal(in)
+			require.NoError(t, err)
+			require.Equal(t, data, packed)
 			var back ClusterInput
-			require.NoError(t, json.Unmarshal(data, &back))
+			require.NoError(t, json.Unmarshal(packed, &back))
 			require.Equal(t, in.State.Members, back.State.Members)
 
 			directive := Directive{Cluster: "c", Standbys: c.Standbys, Slots: map[string]int{}}
