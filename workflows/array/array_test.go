@@ -456,9 +456,15 @@ func TestBundlesBeginAsFarAsTheirResultsHaveRoom(t *testing.T) {
 				assert.Equal(t, limit.ResultLimit(), in.ResultLimit)
 				under++
 				peak = max(peak, under)
-				h.mu.Unlock()
-				<-time.After(100 * time.Millisecond) // the others begin meanwhile
-				h.mu.Lock()
+				for until := time.Now().Add(10 * time.Second); ; { // the others begin meanwhile
+					enough := peak >= c.least
+					h.mu.Unlock()
+					<-time.After(50 * time.Millisecond)
+					h.mu.Lock()
+					if enough || time.Now().After(until) {
+						break
+					}
+				}
 				under--
 				return nil
 			}
