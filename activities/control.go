@@ -111,8 +111,8 @@ func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) er
 			a.endHeld(search, name, lost.Hub, held)
 		}
 	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return err
 	}
 	if a.Lost != nil && !lost.Held {
 		a.Lost.Inc()

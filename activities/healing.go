@@ -25,7 +25,8 @@ const (
 	suspectTasks = 1000
 	// mostSuspects bounds the attempts that the hubs of one cluster are asked for in one cycle.
 	mostSuspects = 4000
-	// lookLimit bounds the look at one cluster, so that one with many and large attempts leaves time for the others.
+	// lookLimit bounds the look at one cluster, which may also take half of the time that is left: one with many and
+	// large attempts leaves time for the others.
 	lookLimit = 10 * time.Second
 	// suspectAge is how long an attempt must at least have given no sign of life: in the hub it may be on its way.
 	suspectAge = 5 * time.Second
@@ -106,7 +107,11 @@ func (a *Control) ExamineFleet(ctx context.Context, in contract.ExamineInput) (c
 // complete adds to a case what Temporal knows of its cluster's work and of earlier actions. It reports whether
 // something is wrong: a cluster that was upset may be well.
 func (a *Control) complete(ctx context.Context, c *fleet.HealingCase, now time.Time) (wrong bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	limit := lookLimit
+	if deadline, has := ctx.Deadline(); has {
+		limit = min(limit, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if !c.LastUpset.IsZero() {
 		if c.Suspects, err = a.suspects(ctx, c, now); err != nil {

@@ -215,7 +215,8 @@ func (s *SpawnPolicy) validate() error {
 	}
 	for name, value := range s.Environment {
 		switch {
-		case name == "" || strings.ContainsRune(name, '=') || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(value, "\x00") ||
+		case name == "" || strings.ContainsRune(name, '=') || strings.ContainsFunc(name, unicode.IsControl) ||
+			strings.Contains(value, "\x00") ||
 			len(name)+len(value) > 4096:
 			return wrongField("scaling.spawn.environment", "must have names of variables, of at most 4096 bytes with their values")
 		case strings.HasPrefix(name, reservedEnvironment):

@@ -74,8 +74,11 @@ func (r *run) past(ctx workflow.Context, events int) bool {
 // endLargest ends the step that holds most, where the history is nearly full and what the steps hold keeps the run from
 // continuing as new.
 func (r *run) endLargest(ctx workflow.Context) {
+	if r.quiet {
+		return
+	}
 	large := workflow.GetInfo(ctx).GetCurrentHistorySize() >= fullBytes && boundsHistory(ctx)
-	if r.quiet || !large && !r.past(ctx, fullEvents) {
+	if !large && !r.past(ctx, fullEvents) {
 		return
 	}
 	held := map[string]int{}
