@@ -71,8 +71,8 @@ func (c *Cluster) Shorten() {
 	c.dropNotes()
 }
 
-// ForgetReplaced drops all replaced processes, where the state is more than Temporal takes even after Shorten. One of them
-// that registers again then counts as a new one.
+// ForgetReplaced drops all replaced processes, where the state is more than Temporal takes even after Shorten. One of
+// them that registers again then counts as a new one.
 func (c *Cluster) ForgetReplaced() {
 	for i := range c.Members {
 		c.Members[i].FencedInstances = nil
