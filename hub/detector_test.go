@@ -516,6 +516,31 @@ func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	})
 }
 
+// TestASilentClusterKeepsNoOtherFromGivingUp has two agents go after they were admitted, one in a cluster that does not
+// answer at first.
+func TestASilentClusterKeepsNoOtherFromGivingUp(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.start(b.unanswered)
+		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
+			Status: fleet.AgentOnline}}
+		b.temporal.silent = "broken"
+		b.unanswered.ask("broken")
+		b.unanswered.ask("c")
+		b.pass(b.config.Timing.FailureThreshold + time.Second)
+		require.Len(t, b.changed(), 1)
+		b.pass(5 * time.Minute)
+		require.Len(t, b.changed(), 1)
+		b.unanswered.ask("c") // a later question is answered, too
+		b.pass(5 * time.Minute)
+		require.Len(t, b.changed(), 2)
+		b.temporal.mu.Lock()
+		b.temporal.silent = ""
+		b.temporal.mu.Unlock()
+		b.pass(5 * time.Minute)
+		require.Len(t, b.changed(), 3, "the cluster that was silent is looked at once it answers")
+	})
+}
+
 // What a hub had before it was restarted and no agent brought back ends once no member may bring it back any more.
 func TestAttemptsOfAnEarlierRun(t *testing.T) {
 	delivery := func(task, agent string) store.Task {

@@ -234,7 +234,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 			})
 		}
 	}
-	l.waits = l.waits || waits
+	l.waits = waits
 	here := h.attemptsLocked()
 	return slices.DeleteFunc(held, func(t store.Task) bool {
 		a := t.Running()

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
@@ -78,83 +77,116 @@ func (r *reclaimer) Run(ctx context.Context) {
 		}
 		for i, after := range looks {
 			backoff.Pause(ctx, time.Until(began.Add(after)))
-			l := look{hub: r.hub, clusters: clusters, reason: reason, began: began, promisesOnly: after < failure,
-				last: i == len(looks)-1}
-			retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
-			for ; ctx.Err() == nil; retry.Pause(ctx) {
-				err := l.all(ctx)
-				if err == nil || ctx.Err() != nil {
-					break
-				}
-				r.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
+			l := look{hub: r.hub, reason: reason, began: began, promisesOnly: after < failure, last: i == len(looks)-1}
+			until := began.Add(after + lastTries)
+			if !l.last {
+				until = began.Add(looks[i+1])
 			}
-			if !l.waits {
+			if clusters = l.try(ctx, clusters, until); len(clusters) == 0 {
 				break
 			}
-			if l.last {
-				for cluster := range clusters {
-					r.ask(cluster)
-				}
-			}
+		}
+		for cluster := range clusters {
+			r.ask(cluster)
 		}
 	}
 }
+
+const (
+	// clusterLook bounds the look at one cluster: one that does not answer keeps the others waiting for so long only.
+	clusterLook = 10 * time.Second
+	// lastTries is for how long the last look tries clusters again that it could not look at.
+	lastTries = 30 * time.Second
+)
 
 // look is one look for members without a session.
 type look struct {
 	hub          *Hub
-	clusters     map[string]bool
 	reason       string    // of those it gives up
 	began        time.Time // of the hub, or when it was in touch with Temporal again
 	promisesOnly bool      // give up only agents that promise to reconnect
 	last         bool      // the brake holds nobody any more
-	waits        bool      // it left members or attempts for the next look
+	waits        bool      // it left members or attempts of a cluster for the next look
 }
 
-func (l *look) all(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	l.waits = false
+// try looks at clusters, and until some time again at those that fail. It returns those for the next look.
+func (l *look) try(ctx context.Context, clusters map[string]bool, until time.Time) map[string]bool {
+	retry, waiting := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}, map[string]bool{}
+	for {
+		failed, err := l.all(ctx, clusters, waiting)
+		if err == nil || ctx.Err() != nil {
+			return waiting
+		}
+		l.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
+		if retry.Pause(ctx); !time.Now().Before(until) {
+			maps.Copy(waiting, failed)
+			return waiting
+		}
+		clusters = failed
+	}
+}
+
+// all looks at each cluster once, and adds those that it left something in. One that fails keeps no other from its look;
+// err is of the last that did.
+func (l *look) all(ctx context.Context, clusters, waiting map[string]bool) (failed map[string]bool, err error) {
 	all := store.Store{Client: l.hub.client, Namespace: l.hub.namespace}
-	names := slices.Sorted(maps.Keys(l.clusters))
-	if l.clusters[everyCluster] {
-		var err error
-		if names, err = all.Clusters().Names(ctx); err != nil {
-			return err
+	names := slices.Sorted(maps.Keys(clusters))
+	if clusters[everyCluster] {
+		if names, err = l.names(ctx, all.Clusters()); err != nil {
+			return clusters, err
 		}
 	}
+	failed = map[string]bool{}
 	for _, name := range names {
-		view, err := all.Clusters().View(ctx, name)
-		if store.KindOf(err) == store.NotFound {
-			continue // deleted since it was listed
-		}
-		if err != nil {
-			return fmt.Errorf("query cluster %s: %w", name, err)
-		}
-		if err := l.cluster(ctx, all.Tasks(), &view); err != nil {
-			return err
+		l.waits = false
+		if oneErr := l.cluster(ctx, all, name); oneErr != nil {
+			failed[name], err = true, fmt.Errorf("cluster %s: %w", name, oneErr)
+		} else if l.waits {
+			waiting[name] = true
 		}
 	}
-	return nil
+	return failed, err
+}
+
+func (l *look) names(ctx context.Context, clusters store.Clusters) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterLook)
+	defer cancel()
+	return clusters.Names(ctx)
 }
 
 // cluster gives up missing members, and ends the attempts of these and those that nobody has.
-func (l *look) cluster(ctx context.Context, tasks store.Tasks, view *contract.ClusterView) error {
-	held, err := tasks.HeldAt(ctx, view.Config.Name, l.hub.id)
+func (l *look) cluster(ctx context.Context, all store.Store, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, clusterLook)
+	defer cancel()
+	view, err := all.Clusters().View(ctx, name)
+	if store.KindOf(err) == store.NotFound {
+		return nil // deleted since it was listed
+	}
 	if err != nil {
 		return err
 	}
+	held, err := l.held(ctx, all.Tasks(), name)
+	if err != nil && !l.last { // of what that leaves out, the backstop has ended most by the last look
+		return err
+	}
 	held = slices.DeleteFunc(held, func(t store.Task) bool { return !t.Delivery.SeenAt.Before(l.began) })
-	lost := facts{l.hub}.giveUpMissing(l, view, held)
+	lost := facts{l.hub}.giveUpMissing(l, &view, held)
 	if len(lost) == 0 {
 		return nil
 	}
 	lease := l.hub.config.Timing.For(math.MaxInt).Lease(view.Config.ReplicationMode,
 		view.Config.RoleLease.Std())
 	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
-	n, err := tasks.EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
-	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", view.Config.Name),
+	n, err := all.Tasks().EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
+	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", name),
 		zap.Int("attempts", n))
 	l.hub.metrics.lost.Add(float64(n))
 	return err
+}
+
+// held has half of the time of a look: finding the attempts of a cluster with many and large ones takes long.
+func (l *look) held(ctx context.Context, tasks store.Tasks, cluster string) (store.Held, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterLook/2)
+	defer cancel()
+	return tasks.HeldAt(ctx, cluster, l.hub.id)
 }

@@ -68,6 +68,7 @@ type fakeTemporal struct {
 	members    []fleet.Member // of the cluster c, as queries tell them
 	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
 	seenAt     time.Time      // when that came
+	silent     string         // a cluster that answers no query
 	away       error          // what nothing gets past
 }
 
@@ -339,10 +340,13 @@ func (c fakeClient) UpdateWorkflow(
 
 // QueryWorkflowWithOptions answers with the cluster c.
 func (c fakeClient) QueryWorkflowWithOptions(
-	context.Context, *client.QueryWorkflowWithOptionsRequest,
+	_ context.Context, r *client.QueryWorkflowWithOptionsRequest,
 ) (*client.QueryWorkflowWithOptionsResponse, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
+	if cluster, _ := contract.ClusterOfWorkflowID(r.WorkflowID); cluster == c.temporal.silent {
+		return nil, serviceerror.NewWorkflowNotReady("its workflow task fails")
+	}
 	return &client.QueryWorkflowWithOptionsResponse{QueryResult: fakeValue{contract.ClusterView{
 		Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}, Members: c.temporal.members}}}}, nil
 }
