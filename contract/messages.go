@@ -312,11 +312,28 @@ func (in ClusterInput) MarshalJSON() ([]byte, error) {
 	return pack(plainClusterInput(in))
 }
 
-// Pack compresses the input for the message that it is about to be, and reports whether Temporal takes that. It takes
-// most of a second of a core for thousands of members; changes that come later are not sent.
+// muchText is how much text of and about its members, in bytes, a state has at least that does not fit into a message.
+const muchText = 768 << 10
+
+// PackShort packs the input and drops of its state what has to go so that Temporal takes it. It reports whether that
+// was enough. Each packing takes most of a second of a core for thousands of members, so there are two at most. Changes
+// that come later are not sent.
 //
 //workflowcheck:ignore
-func (in *ClusterInput) Pack() (fits bool) {
+func (in *ClusterInput) PackShort() (fits bool) {
+	if in.State.TextsSize()+in.State.NotesSize() > muchText {
+		in.State.Shorten()
+	}
+	if in.pack() {
+		return true
+	}
+	in.State.Shorten()
+	in.State.ForgetReplaced()
+	return in.pack()
+}
+
+// pack compresses the input for the message that it is about to be, and reports whether Temporal takes that.
+func (in *ClusterInput) pack() (fits bool) {
 	data, err := pack(plainClusterInput(*in))
 	in.packed = data
 	return err == nil && len(data) <= mostMessage

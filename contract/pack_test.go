@@ -162,7 +162,7 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 				t.Logf("without replaced processes: %d KiB", len(data)>>10)
 				require.True(t, Fits(in))
 			}
-			require.True(t, in.Pack())
+			require.True(t, in.pack())
 			packed, err := json.Marshal(in)
 			require.NoError(t, err)
 			require.Equal(t, data, packed)
@@ -185,6 +185,56 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 			require.NoError(t, json.Unmarshal(data, &answer))
 			require.Equal(t, directive, *answer.Directive)
 		})
+	}
+}
+
+// Agents that end tell how, and people say why agents are to do less: nobody ends a cluster with that.
+func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
+	t.Parallel()
+	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
+	text := func(n int) string { // four bytes each
+		runes := make([]rune, n)
+		for i := range runes {
+			runes[i] = rune(0x10000 + random.IntN(0x10000))
+		}
+		return string(runes)
+	}
+	for name, c := range map[string]struct {
+		members int // none: as many hostile ones as get in
+		note    func(*fleet.Cluster, *fleet.Member)
+	}{
+		"deaths": {1000, func(c *fleet.Cluster, m *fleet.Member) {
+			require.True(t, c.Apply(fleet.Transition{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch,
+				Status: fleet.AgentOffline, At: now, Reason: text(512)}, "hub-1"))
+		}},
+		"maintenance and less load": {fleet.MaxMembers, func(c *fleet.Cluster, m *fleet.Member) {
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: fleet.AgentMaintenance, Since: now,
+				Reason: text(512)}))
+			_, err := c.ReduceLoad(m.AgentID, fleet.Reduce{Slots: 1, Reason: text(512), For: 24 * time.Hour}, now)
+			require.NoError(t, err)
+		}},
+		"maintenance of hostile agents": {0, func(c *fleet.Cluster, m *fleet.Member) {
+			require.NoError(t, c.SetCordon(fleet.Cordon{AgentID: m.AgentID, Status: fleet.AgentMaintenance, Since: now,
+				Reason: text(512)}))
+		}},
+	} {
+		state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: c.members}.WithDefaults()}
+		if c.members == 0 {
+			state = hostileCluster(t, 63, 64, 120)
+		}
+		for i := range c.members {
+			state.Join(fleet.Join{AgentID: fmt.Sprint("agent-", i), Instance: randomText(random, 64, names),
+				AgentProfile: fleet.AgentProfile{MaxTasks: 4, Host: randomText(random, 60, names)}}, "hub-1", now)
+		}
+		for i := range state.Members {
+			c.note(state, &state.Members[i])
+		}
+		before := state.Members[0].StatusReason
+		require.True(t, Fits(ClusterView{Cluster: state.View()}), name)
+		require.Equal(t, before, state.Members[0].StatusReason, "a view changes nothing")
+		in := ClusterInput{Config: state.Config, State: state, Events: &fleet.EventLog{}}
+		require.True(t, in.PackShort(), name)
+		t.Logf("%s: %d members, %d KiB", name, len(state.Members), len(in.packed)>>10)
 	}
 }
 

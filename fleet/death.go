@@ -62,7 +62,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	c.Vanished.Back(m.AgentID) // what is known to be dead has not vanished
 	c.Deaths.remove(m.AgentID)
 	c.Deaths = append(c.Deaths, Death{AgentID: m.AgentID, Instance: m.Instance, At: now,
-		Reason: fmt.Sprintf("proof of death by %s: %s", p.By, p.Proof)})
+		Reason: noteOf(fmt.Sprintf("proof of death by %s: %s", p.By, p.Proof))})
 	c.Deaths = c.Deaths[max(0, len(c.Deaths)-maxDeaths):]
 	if m.Status == AgentOffline {
 		c.freeRoles(m.AgentID, now)

@@ -135,6 +135,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 	if m == nil {
 		return fmt.Errorf("the agent is not a member of the cluster")
 	}
+	k.Reason = noteOf(k.Reason)
 	i, found := c.Cordons.search(k.AgentID)
 	if !found {
 		c.Cordons = slices.Insert(c.Cordons, i, k)

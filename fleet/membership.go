@@ -40,54 +40,117 @@ func count(members []Member, pass func(*Member) bool) int {
 	return n
 }
 
-// maxNotes bounds what the view of a cluster has of its members' notes about their health, in bytes together.
-const maxNotes = 256 << 10
+// maxNotes bounds what the view of a cluster has of notes, in bytes of JSON together: why its members are as they are,
+// by their hubs, their agents and people. Equal ones count once: packed they take little room.
+const maxNotes = 192 << 10
 
-// View is the cluster without replaced processes, which only its workflow needs, and without notes where these are
-// long.
+// View is the cluster without replaced processes, which only its workflow needs, and with shorter notes where there are
+// many and long ones.
 func (c Cluster) View() Cluster {
 	c.Members = slices.Clone(c.Members)
-	notes := 0
 	for i := range c.Members {
-		m := &c.Members[i]
-		m.FencedInstances = nil
-		if m.Health != nil {
-			notes += len(m.Health.Why)
-		}
+		c.Members[i].FencedInstances = nil
 	}
-	if notes > maxNotes {
-		c.dropNotes()
+	if c.NotesSize() > maxNotes {
+		c.Cordons, c.Reductions = slices.Clone(c.Cordons), slices.Clone(c.Reductions)
+		c.cutNotes(maxNotes)
 	}
 	return c
 }
 
 // Shorten drops what the state of a crowded cluster can do without, where it is more than Temporal takes: of the
-// replaced processes of each agent all but the newest, and the members' notes about their health.
+// replaced processes of each agent all but the newest, what members say of their health, and the ends of other notes.
 func (c *Cluster) Shorten() {
 	for i := range c.Members {
 		m := &c.Members[i]
 		m.FencedInstances = slices.Clone(m.FencedInstances[max(0, len(m.FencedInstances)-1):])
+		if m.Health != nil {
+			m.Health = new(*m.Health)
+			m.Health.Why = ""
+		}
 	}
-	c.dropNotes()
+	c.cutNotes(maxNotes)
 }
 
-// ForgetReplaced drops all replaced processes, where the state is more than Temporal takes even after Shorten. One of
-// them that registers again then counts as a new one.
+// ForgetReplaced drops all replaced processes and notes, where the state is more than Temporal takes even after Shorten.
+// One of the processes that registers again then counts as a new one.
 func (c *Cluster) ForgetReplaced() {
 	for i := range c.Members {
 		c.Members[i].FencedInstances = nil
 	}
+	c.cutNotes(0)
 }
 
-func (c *Cluster) dropNotes() {
+// eachNote calls do with all texts that say why a member is as it is.
+func (c *Cluster) eachNote(do func(note *string)) {
 	for i := range c.Members {
-		if m := &c.Members[i]; m.Health != nil {
-			health := *m.Health
-			health.Why = ""
-			m.Health = &health
+		m := &c.Members[i]
+		do(&m.StatusReason)
+		if m.Health != nil {
+			do(&m.Health.Why)
 		}
 	}
+	for i := range c.Cordons {
+		do(&c.Cordons[i].Reason)
+	}
+	for i := range c.Reductions {
+		do(&c.Reductions[i].Reason)
+	}
 }
+
+// NotesSize is how long the different notes about members are as JSON, in bytes.
+func (c *Cluster) NotesSize() int {
+	total := 0
+	for _, size := range c.noteSizes() {
+		total += size
+	}
+	return total
+}
+
+func (c *Cluster) noteSizes() []int {
+	seen, sizes := map[string]bool{}, []int(nil)
+	c.eachNote(func(note *string) {
+		if *note != "" && !seen[*note] {
+			seen[*note], sizes = true, append(sizes, JSONSize(*note))
+		}
+	})
+	return sizes
+}
+
+// cutNotes leaves the different notes about members together so many bytes of JSON: the longest are cut to the same
+// length.
+func (c *Cluster) cutNotes(most int) {
+	sizes := c.noteSizes()
+	slices.Sort(sizes)
+	share := 0
+	for i, size := range sizes { // what the short ones leave is for the others
+		if share = most / (len(sizes) - i); size > share {
+			break
+		}
+		most -= size
+		share = size
+	}
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Health != nil {
+			m.Health = new(*m.Health) // a view has the same one
+		}
+	}
+	const ellipsis = "…" // of Shorten
+	c.eachNote(func(note *string) {
+		if size := JSONSize(*note); size > share {
+			*note = Shorten(*note, max(0, (share-JSONSize(ellipsis))*len(*note)/size))
+		}
+		if *note == ellipsis {
+			*note = ""
+		}
+	})
+}
+
+// maxNote bounds a note about a member, in bytes.
+const maxNote = 512
+
+// noteOf is a text of an agent or a person as it is kept about a member.
+func noteOf(text string) string { return Shorten(Printable(text), maxNote) }
 
 // Join admits one agent process. The same instance re-attaches and keeps its epoch. A new instance under a known id
 // gets a new epoch and fences the older process. It refuses a fenced instance, a credential that no longer counts, and
@@ -247,7 +310,7 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 	if m.Status != s {
 		m.StatusSince = at
 	}
-	m.Status, m.StatusReason = s, reason
+	m.Status, m.StatusReason = s, noteOf(reason)
 }
 
 // Forget removes a member that no hub has a session of, with its cordon. A process of it that comes back joins anew. It

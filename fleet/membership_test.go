@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -352,4 +353,28 @@ func TestJoinCountsMistakes(t *testing.T) {
 			c.Join(Join{AgentID: "a", Instance: "a1"}, "h1", noon))
 	}
 	require.Zero(t, c.Join(Join{AgentID: "a", Instance: "a2"}, "h1", noon).Mistakes)
+}
+
+func TestNotesAreCutToTheSameLength(t *testing.T) {
+	t.Parallel()
+	const lost = "its hub was lost"
+	c := Cluster{}
+	for i := range 2000 {
+		note := lost
+		if i%2 == 1 {
+			note = fmt.Sprint(i, strings.Repeat("x", 400))
+		}
+		c.Members = append(c.Members, Member{AgentID: fmt.Sprint(i), StatusReason: note,
+			Health: &MemberHealth{Why: lost}})
+	}
+	view := c.View()
+	require.Equal(t, lost, view.Members[0].StatusReason, "a short one stays, however many have it")
+	require.Equal(t, lost, view.Members[1].Health.Why)
+	require.Greater(t, len(view.Members[1].StatusReason), 150)
+	require.Less(t, len(view.Members[1].StatusReason), 200)
+	require.True(t, strings.HasSuffix(view.Members[1].StatusReason, "x…"))
+	require.Len(t, c.Members[1].StatusReason, 401, "a view changes nothing")
+	require.Less(t, view.NotesSize(), 192<<10)
+	c.ForgetReplaced()
+	require.Zero(t, c.NotesSize())
 }

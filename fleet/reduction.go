@@ -107,7 +107,7 @@ func (c *Cluster) ReduceLoad(agentID string, r Reduce, now time.Time) (changed b
 	}
 	before := c.EffectiveSlots(m)
 	next := LoadReduction{AgentID: agentID, Slots: slots, Since: now,
-		Until: now.Add(cmp.Or(r.For, DefaultReduceFor)), Reason: r.Reason, UntilHealthy: r.UntilHealthy}
+		Until: now.Add(cmp.Or(r.For, DefaultReduceFor)), Reason: noteOf(r.Reason), UntilHealthy: r.UntilHealthy}
 	next.NextStep = next.Until
 	if r.UntilHealthy {
 		next.NextStep = earliest(next.Until, now.Add(RestoreStep))

@@ -68,6 +68,9 @@ type (
 	}
 )
 
+// maxDied bounds in bytes how an agent's process ended, as its supervisor says. All members of a cluster may end at once.
+const maxDied = 256
+
 // endpoints are the requests of agents.
 type endpoints struct{ hub *Hub }
 
@@ -260,7 +263,8 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 	if err != nil {
 		return nil, err
 	}
-	if in.Died = strings.ToValidUTF8(in.Died, "\uFFFD"); in.Died != "" { // protobuf refuses other text
+	in.Died = fleet.Shorten(fleet.Printable(strings.ToValidUTF8(in.Died, "\uFFFD")), maxDied) // protobuf refuses other text
+	if in.Died != "" {
 		e.hub.mu.Lock()
 		err := e.hub.refuseEndedLocked(claims)
 		e.hub.mu.Unlock()

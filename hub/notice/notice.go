@@ -88,10 +88,15 @@ func (n *Notices) send(cluster string) {
 
 // fits is how many of the changes go into one signal, which Temporal takes up to 2 MiB.
 func fits(changes []fleet.Transition) int {
-	const most, change, attempt = 1 << 20, 1 << 10, 256 // bytes of JSON
+	const most, change, attempt = 1 << 20, 1 << 10, 256 // bytes of JSON, without notes
 	size := 0
 	for i := range changes {
-		if size += change + attempt*len(changes[i].Attempts); size > most {
+		c := &changes[i]
+		size += change + attempt*len(c.Attempts) + fleet.JSONSize(c.Reason)
+		if c.Health != nil {
+			size += fleet.JSONSize(c.Health.Why)
+		}
+		if size > most {
 			return max(i, 1)
 		}
 	}

@@ -2,7 +2,10 @@ package notice
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -11,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 )
@@ -36,4 +40,21 @@ func TestASignalThatEndsWithTheHubIsNoWarning(t *testing.T) {
 		n.Wait(t.Context())
 		require.Zero(t, logs.Len())
 	})
+}
+
+// Whatever agents say of their ends and their health, a cluster can be told.
+func TestChangesFitIntoASignal(t *testing.T) {
+	t.Parallel()
+	note := strings.Repeat("\U0001F642", 512)
+	for name, c := range map[string]fleet.Transition{
+		"deaths": {Status: fleet.AgentOffline, Evidence: fleet.EvidenceProof, Reason: note},
+		"health": {Health: &fleet.MemberHealth{Level: fleet.HealthCritical, Why: note}},
+	} {
+		c.AgentID, c.Instance = strings.Repeat("a", 63), strings.Repeat("b", 64)
+		all := slices.Repeat([]fleet.Transition{c}, 5000)
+		data, err := json.Marshal(contract.MembersChanged{Hub: "h", Changes: all[:fits(all)]})
+		require.NoError(t, err)
+		require.Less(t, len(data), 2<<20-64<<10, name)
+		require.Greater(t, len(data), 128<<10, name)
+	}
 }

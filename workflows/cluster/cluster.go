@@ -25,9 +25,6 @@ const largeHistory = 10 << 20
 // new: Temporal terminates a workflow whose history has 50 MiB, and what is under way needs room.
 const fullHistory = 20 << 20
 
-// muchText is how much text of its members, in bytes, a state has at least that does not fit into a message.
-const muchText = 768 << 10
-
 // Workflow lives until the cluster is deleted.
 func Workflow(ctx workflow.Context, in contract.ClusterInput) error {
 	r, err := newRun(ctx, in)
@@ -155,13 +152,8 @@ func (r *run) loop(ctx workflow.Context) error {
 				Sent:       r.hubs.unsent(),
 				FormerHubs: r.hubs.former,
 			}
-			if r.state.TextsSize() > muchText { // a second packing takes long
-				r.state.Shorten()
-			}
-			if !next.Pack() {
-				r.state.Shorten()
-				r.state.ForgetReplaced()
-				next.Pack()
+			if !next.PackShort() {
+				workflow.GetLogger(ctx).Error("The cluster's state does not fit into a message: delete members or the cluster")
 			}
 			return workflow.NewContinueAsNewError(ctx, contract.ClusterWorkflow, next)
 		default:
