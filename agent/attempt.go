@@ -181,7 +181,7 @@ func (at *attempt) perform() (protocol.Result, bool) {
 	case <-grace.C:
 	}
 	at.hangs()
-	if cause := ended(ctx); outOfTime(cause) && !at.leaseIsOver() {
+	if cause := ended(ctx); reportsStuck(cause) && !at.leaseIsOver() {
 		result := at.newResult()
 		at.overtime(&result, cause)
 		result.Stuck = true

@@ -77,14 +77,30 @@ func outOfTime(cause error) bool {
 	return errors.Is(cause, ErrNoBeacon) || errors.Is(cause, context.DeadlineExceeded)
 }
 
-// overtime makes the result a timeout, with its cause.
+// reportsStuck reports whether the attempt's end is reported although its handler does not return.
+func reportsStuck(cause error) bool { return outOfTime(cause) || errors.Is(cause, errLivesOn) }
+
+// overtime makes the result that of an attempt which is out of time or stuck, with its cause.
 func (at *attempt) overtime(result *protocol.Result, cause error) {
 	result.Outcome = fleet.AttemptTimedOut
-	if errors.Is(cause, ErrNoBeacon) {
+	switch {
+	case errors.Is(cause, errLivesOn): // no failure: retry safety must hold for work that may go on
+		result.Error = cause.Error()
+	case errors.Is(cause, ErrNoBeacon):
 		result.Error, result.ErrorType = fmt.Sprintf("no beacon for %s", at.beacon), ErrorTypeNoBeacon
-		return
+	default:
+		result.Error, result.ErrorType = fmt.Sprintf("timed out after %s", at.task.Timeout), ErrorTypeTimeout
 	}
-	result.Error, result.ErrorType = fmt.Sprintf("timed out after %s", at.task.Timeout), ErrorTypeTimeout
+}
+
+// livesOn ends an attempt whose command has left what cannot be killed: unless that ends soon, the attempt is stuck. It
+// reports false outside of an agent's attempt.
+func (t *Task) livesOn() bool {
+	if t.attempt == nil {
+		return false
+	}
+	t.attempt.cancel(errLivesOn)
+	return true
 }
 
 func (at *attempt) setState(state protocol.RunningState) {

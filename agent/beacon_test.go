@@ -180,6 +180,53 @@ func TestStuckFencedHandlerIsNotReportedAsSuccess(t *testing.T) {
 	})
 }
 
+// Work that cannot be ended is reported as stuck, not as failed, so that its task's retry safety holds.
+func TestWorkThatCannotBeEndedIsStuck(t *testing.T) {
+	t.Parallel()
+	const text = "cannot be killed, and lives on"
+	for name, c := range map[string]struct {
+		lasts   time.Duration // after it was found
+		err     error
+		outcome fleet.AttemptOutcome
+		stuck   bool
+		reason  string
+	}{
+		"it ends soon": {lasts: 5 * time.Second, outcome: fleet.AttemptCompleted},
+		"it ends soon, and fails": {lasts: 5 * time.Second, err: errors.New("exit"), outcome: fleet.AttemptFailed,
+			reason: "exit"},
+		"it does not end": {lasts: time.Hour, outcome: fleet.AttemptTimedOut, stuck: true, reason: text},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+				handler := func(_ context.Context, task *agent.Task) (any, error) {
+					require.True(t, agent.LivesOn(task))
+					pass(c.lasts)
+					return nil, c.err
+				}
+				start(t, hub, inMemory(hub), map[string]agent.Handler{"exec": handler})
+				hub.WaitRegistered(1)
+				bundle := assignBundle("a~.b1", 2)
+				bundle.Type = "exec"
+				hub.Assign(assign("t1", "exec"), bundle)
+				result, elements := hub.WaitResult("t1"), hub.WaitResult("a~.b1")
+				require.Len(t, elements.Elements, 1)
+				one := elements.Elements[0]
+				require.Equal(t, c.outcome, result.Outcome)
+				require.Equal(t, c.outcome, one.Outcome)
+				require.Equal(t, []bool{c.stuck, c.stuck, c.stuck}, []bool{result.Stuck, elements.Stuck, one.Stuck})
+				require.Contains(t, result.Error, c.reason)
+				require.Contains(t, one.Error, c.reason)
+				hub.WaitPoll("with free slots", func(p protocol.Poll) bool {
+					return p.Sequence > 1 && len(p.Running) == 0 && len(hub.Results()) == 2
+				})
+				require.False(t, agent.LivesOn(&agent.Task{}), "nothing waits for it outside of an attempt")
+			})
+		})
+	}
+}
+
 func TestProgressMessage(t *testing.T) {
 	t.Parallel()
 	hub := agenttest.NewHub(t, agenttest.Options{})

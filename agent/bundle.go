@@ -77,7 +77,7 @@ func (at *attempt) performElement(e *fleet.Element) (result fleet.ElementResult,
 	end, hung := at.awaitElement(ctx, ends)
 	whole := at.newResult()
 	switch {
-	case hung && outOfTime(ended(ctx)) && !at.leaseIsOver():
+	case hung && reportsStuck(ended(ctx)) && !at.leaseIsOver():
 		at.overtime(&whole, ended(ctx))
 	case hung:
 		<-at.returned

@@ -42,6 +42,9 @@ var (
 	ErrStopping = errors.New("agent: the agent is stopping")
 )
 
+// errLivesOn is the cause where a handler cannot end what it has started.
+var errLivesOn = errors.New("agent: something that the command has started cannot be killed, and lives on")
+
 // Reasons to end the loop that Run does not return.
 var (
 	errDrained = errors.New("agent: stopped with nothing left to do")

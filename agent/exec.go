@@ -121,7 +121,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	stop := task.beaconWhile()
 	end, err := runTree(ctx, cmd, task)
 	stop()
-	if cause := ended(ctx); cause != nil {
+	if cause := ended(ctx); cause != nil && !errors.Is(cause, errLivesOn) {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}
 	switch {

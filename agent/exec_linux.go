@@ -42,7 +42,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 	if err != nil {
 		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
 	}
-	g.lease, g.grace = leaseOf(task), task.stopGrace()
+	g.task, g.lease, g.grace = task, leaseOf(task), task.stopGrace()
 	_, _ = g.socket.Write(append(start, g.leaseOrder()...)) // an error means that the guard has ended
 	end, err := g.watch(ctx)
 	if g.failed != 0 {
@@ -58,8 +58,12 @@ const (
 	leaseLimit = 100 * time.Millisecond
 )
 
+// killAgain spaces the tries to kill what lives on.
+const killAgain = 5 * time.Second
+
 // guarded is a command's guard process as the agent has it.
 type guarded struct {
+	task     *Task
 	process  *exec.Cmd
 	socket   *os.File
 	lease    *lease
@@ -175,7 +179,10 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 		case <-kill:
 			killWithin(guardLimit)
 		case <-overdue: // the command may have stopped its guard
-			proctree.KillBelow(g.process.Process.Pid)
+			if proctree.KillBelow(g.process.Process.Pid) && g.task.livesOn() {
+				overdue = time.After(killAgain) // the guard keeps it together meanwhile
+				continue
+			}
 			_ = g.process.Process.Kill()
 		case <-g.lease.renewed():
 			g.order(g.leaseOrder())
@@ -183,11 +190,11 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 			output = nil
 		case r, open := <-g.reports:
 			switch {
-			case !open && ended:
-				_ = g.died()
-				return end, nil
 			case !open:
-				return end, g.died()
+				if err := g.died(); !ended || errors.Is(err, errLivesOn) {
+					return end, err
+				}
+				return end, nil
 			case r.Ended:
 				end, ended = endOfCommand(r.Status), true
 				if kill == nil {
@@ -208,11 +215,19 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 	return end, nil
 }
 
-// died handles a guard that was killed: its command died with it, and died kills the rest of the tree.
+// died handles a guard that was killed: its command died with it, and died kills the rest of the tree. An attempt goes
+// on while something of that lives.
 func (g *guarded) died() error {
-	proctree.KillLeft(g.process.Process.Pid)
+	left := proctree.KillLeft(g.process.Process.Pid)
+	for left && g.task.livesOn() {
+		time.Sleep(killAgain)
+		left = proctree.KillLeft(g.process.Process.Pid)
+	}
 	err := g.process.Wait()
 	g.awaitOutput()
+	if left {
+		return fmt.Errorf("the command's guard process was ended (%w): %w", err, errLivesOn)
+	}
 	return fmt.Errorf(
 		"the command's guard process was ended by something else (%w); the command was killed with all that it had started",
 		err,

@@ -214,6 +214,74 @@ func TestExecWhoseAgentIsKilled(t *testing.T) {
 	requireEnds(t, dir)
 }
 
+// unkillableIn has this test run commands in a folder, as a user that may not kill all that they start.
+const unkillableIn = "MAINSTAY_TEST_UNKILLABLE_IN"
+
+// TestExecThatLeavesWhatCannotBeKilled: an attempt has not ended while a process of it that only root may kill lives.
+func TestExecThatLeavesWhatCannotBeKilled(t *testing.T) {
+	if dir := os.Getenv(unkillableIn); dir != "" {
+		leaveUnkillable(t, dir)
+		return
+	}
+	t.Parallel()
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("it takes root and setpriv to start what the agent's user may not kill")
+	}
+	program, err := os.ReadFile(setpriv)
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "unkillable") // which others may enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "as"), program, 0o700))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "as"), 0o755|os.ModeSetuid))
+	const nobody = 65534
+	child := exec.Command("/proc/self/exe", "-test.run=^TestExecThatLeavesWhatCannotBeKilled$", "-test.v")
+	child.Env = append(os.Environ(), unkillableIn+"="+dir)
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := child.CombinedOutput()
+	for _, path := range []string{"killed", "left"} {
+		if exists(filepath.Join(dir, path, "root")) {
+			_ = syscall.Kill(readPID(t, filepath.Join(dir, path, "root")), syscall.SIGKILL)
+		}
+	}
+	require.NoError(t, err, "%s", out)
+}
+
+func leaveUnkillable(t *testing.T, in string) {
+	t.Helper()
+	const asRoot = `../as --reuid 0 sh -c 'echo $$ >root; until [ -e release ]; do sleep 0.05; done' >/dev/null 2>&1 &
+until [ -s root ]; do sleep 0.01; done; echo $$ >command
+`
+	for name, c := range map[string]struct{ script, folder string }{
+		"its guard is killed":               {asRoot + "kill -KILL $PPID; sleep 1000", "killed"},
+		"its guard lives, in a new session": {"setsid " + asRoot, "left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(in, c.folder)
+			require.NoError(t, os.Mkdir(dir, 0o777))
+			payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", c.script}, Dir: dir})
+			require.NoError(t, err)
+			hub := agenttest.NewHub(t, agenttest.Options{Patience: time.Minute})
+			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
+			hub.WaitRegistered(1)
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
+				Instance: &fleet.InstanceOf{Job: "j", Name: "0", StopGrace: fleet.Duration(time.Millisecond)}})
+			result := hub.WaitResult("t1")
+			require.False(t, gone(readPID(t, filepath.Join(dir, "root"))))
+			require.Equal(t, fleet.AttemptTimedOut, result.Outcome, result.Error)
+			require.True(t, result.Stuck)
+			require.Contains(t, result.Error, "cannot be killed, and lives on")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "release"), nil, 0o600))
+			hub.WaitPoll("with a free slot", func(p protocol.Poll) bool {
+				return len(p.Running) == 0 && gone(readPID(t, filepath.Join(dir, "root")))
+			})
+		})
+	}
+}
+
 func TestAgentSaysThatItEndsProcessTrees(t *testing.T) {
 	t.Parallel()
 	hub := agenttest.NewHub(t, agenttest.Options{})

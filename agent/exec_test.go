@@ -5,6 +5,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -200,7 +201,7 @@ func readPID(t *testing.T, path string) int {
 
 // gone reports whether a process has ended. An unreaped zombie, as in a container without init, has.
 func gone(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))

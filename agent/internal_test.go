@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// LivesOn lets tests say that something which a task's command has started cannot be killed.
+func LivesOn(task *Task) bool { return task.livesOn() }
+
 func TestHeadTail(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{0, 1, 17, 18, 19, 35, 36, 37, 100, 1000} {

@@ -48,9 +48,32 @@ func (c cgroup) kill() {
 	}
 }
 
-// remove removes it. It reports false while something is in it.
+// remove removes it with what was made below it. It reports false while a process is in it.
 func (c cgroup) remove() bool {
-	return c == "" || !errors.Is(syscall.Rmdir(string(c)), syscall.EBUSY)
+	if c == "" || !errors.Is(syscall.Rmdir(string(c)), syscall.EBUSY) {
+		return true
+	}
+	if c.populated() {
+		return false
+	}
+	entries, _ := os.ReadDir(string(c)) // what cannot be removed stays: nothing lives in it
+	for _, e := range entries {
+		if e.IsDir() {
+			cgroup(string(c) + "/" + e.Name()).remove()
+		}
+	}
+	_ = syscall.Rmdir(string(c))
+	return true
+}
+
+// populated reports whether a process lives in it or below.
+func (c cgroup) populated() bool {
+	for _, line := range lines(string(c) + "/cgroup.events") {
+		if line == "populated 0" {
+			return false
+		}
+	}
+	return true
 }
 
 // ownCgroup is the folder of the calling process's cgroup, which a guard inherits; "" where no file system of cgroups

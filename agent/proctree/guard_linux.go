@@ -137,10 +137,14 @@ func (t *tree) reap() bool {
 // end kills the rest until nothing is left. When a process dies, its children become the guard's, whatever their
 // session or group.
 func (t *tree) end() {
+	began := time.Now()
 	for wait := time.Millisecond; !t.reap(); wait = min(2*wait, 20*time.Millisecond) {
 		t.group.kill()
 		signalSession(os.Getpid(), syscall.SIGKILL)
 		killBelow(os.Getpid())
+		if time.Since(began) > leftLimit {
+			wait = time.Second // for what cannot be killed
+		}
 		time.Sleep(wait)
 	}
 	t.group.remove()

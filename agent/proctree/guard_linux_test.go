@@ -189,6 +189,58 @@ func TestKillLeft(t *testing.T) {
 	}
 }
 
+// A command may make cgroups below its own, which end with it.
+func TestCgroupsBelowTheCommandsOwnAreRemoved(t *testing.T) {
+	t.Parallel()
+	own := ownCgroup()
+	if own == "" || !writable(own) {
+		t.Skip("no cgroup can be made here")
+	}
+	for cause, end := range map[string]func(*testing.T, *guarded){
+		"the guard is killed": func(t *testing.T, g *guarded) {
+			require.NoError(t, g.process.Process.Kill())
+			left := make(chan bool, 1)
+			go func() { left <- KillLeft(g.process.Process.Pid) }()
+			select {
+			case is := <-left:
+				require.False(t, is)
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "KillLeft does not return")
+			}
+		},
+		"the guard ends it": func(t *testing.T, g *guarded) {
+			_, err := g.socket.Write(Kill())
+			require.NoError(t, err)
+			require.NoError(t, g.process.Wait())
+		},
+	} {
+		for what, below := range map[string]string{
+			"empty": "mkdir -p $group/a/b $group/c",
+			"with a process": "mkdir -p $group/a/b; " +
+				"setsid sh -c 'echo $$ >'$group'/a/b/cgroup.procs; echo $$ >child; sleep 1000' &",
+			"frozen": "mkdir -p $group/a; echo $$ >$group/a/cgroup.procs; echo 1 >$group/a/cgroup.freeze",
+		} {
+			t.Run(what+", "+cause, func(t *testing.T) {
+				t.Parallel()
+				g := startGuard(t, Name, "group="+own+"/"+Name+"-$PPID\n"+below+"\necho $$ >command; sleep 1000; true")
+				group := cgroupOf(own, g.process.Process.Pid)
+				require.Eventually(t, func() bool {
+					_, err := os.Stat(string(group) + "/a")
+					return err == nil
+				}, 20*time.Second, 5*time.Millisecond)
+				if what != "frozen" { // which is frozen before it can say so
+					g.await(t, "command")
+				}
+				if what == "with a process" {
+					g.await(t, "child")
+				}
+				end(t, g)
+				require.NoDirExists(t, string(group))
+			})
+		}
+	}
+}
+
 func writable(folder string) bool {
 	probe := cgroup(folder + "/probe-" + strconv.Itoa(os.Getpid()))
 	return os.Mkdir(string(probe), 0o755) == nil && probe.remove()

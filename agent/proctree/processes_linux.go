@@ -8,23 +8,23 @@ import (
 )
 
 // KillLeft kills what a killed guard has left: its cgroup's processes, or without a cgroup its session's. Call it
-// before you wait for the guard, so that its process id is not reused. It returns when nothing is left.
-func KillLeft(guard int) {
+// before you wait for the guard, so that its process id is not reused. It returns when nothing is left, or after a
+// while with true: what cannot be killed lives on.
+func KillLeft(guard int) (left bool) {
 	group := cgroupOf(ownCgroup(), guard)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	return livesOn(func() bool {
 		group.kill()
-		if signalSession(guard, syscall.SIGKILL) == 0 && group.remove() {
-			return
-		}
-		time.Sleep(wait)
-	}
+		inSession := signalSession(guard, syscall.SIGKILL) > 0
+		return !group.remove() || inSession
+	})
 }
 
 // KillBelow kills all descendants of a guard that does not act. It is the nearest subreaper, so they stay its
-// descendants whoever of them ends first. It returns when none is left, or after a while: what cannot be killed goes
-// on.
-func KillBelow(guard int) {
-	for range 100 {
+// descendants whoever of them ends first. It returns as KillLeft does.
+func KillBelow(guard int) (left bool) {
+	group := cgroupOf(ownCgroup(), guard)
+	return livesOn(func() bool {
+		group.kill() // also what this user may not kill
 		below, found := map[int]bool{guard: true}, 0
 		list := processes()
 		for grown := true; grown; {
@@ -37,11 +37,23 @@ func KillBelow(guard int) {
 				}
 			}
 		}
-		if found == 0 {
-			return
+		return found > 0
+	})
+}
+
+// killLimit bounds how long KillLeft and KillBelow try.
+const killLimit = time.Second
+
+// livesOn kills until nothing is left, or until it has tried for long enough: then it reports true.
+func livesOn(kill func() (left bool)) bool {
+	began := time.Now()
+	for wait := time.Millisecond; kill(); wait = min(2*wait, 50*time.Millisecond) {
+		if time.Since(began) > killLimit {
+			return true
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(wait)
 	}
+	return false
 }
 
 // process has facts about a process from /proc.
