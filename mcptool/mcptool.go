@@ -185,46 +185,98 @@ type connection struct {
 
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil: none is open
+	opening *opening           // nil: none is under way
+}
+
+// opening looks for a session. All calls that need one meanwhile wait for it and get what it finds.
+type opening struct {
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the rest is set
+	session *mcp.ClientSession
+	err     error
 }
 
 // open returns a session that the server still knows. A lost one is opened anew here, before a call; a call is never
 // repeated for it. That a call failed is no sign of a lost session, and other tasks may have calls under way in it.
 func (c *connection) open(ctx context.Context) (*mcp.ClientSession, error) {
+	o := c.join(ctx)
+	select {
+	case <-o.done:
+		return o.session, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// join returns the opening that is under way, or begins one. It does not end with the call that began it.
+func (c *connection) join(ctx context.Context) *opening {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session != nil {
+	if c.opening != nil {
+		return c.opening
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	o := &opening{cancel: cancel, done: make(chan struct{})}
+	c.opening = o
+	go func() {
+		defer cancel()
+		o.session, o.err = c.ready(ctx)
+		c.mu.Lock()
+		c.opening = nil
+		c.mu.Unlock()
+		close(o.done)
+	}()
+	return o
+}
+
+// ready asks whether the server still knows the session, and else opens one. Only one opening calls it at a time.
+func (c *connection) ready(ctx context.Context) (*mcp.ClientSession, error) {
+	c.mu.Lock()
+	session := c.session
+	c.mu.Unlock()
+	if session != nil {
 		asking, cancel := context.WithTimeout(ctx, askLimit)
 		defer cancel()
-		err := c.session.Ping(asking, nil)
+		err := session.Ping(asking, nil)
 		if err == nil || ctx.Err() != nil {
-			return c.session, ctx.Err()
+			return session, ctx.Err()
 		}
-		go c.forget().Close() // it waits for the calls under way
+		c.replace(nil)
+		go session.Close() // it waits for the calls under way
 	}
-	opening, cancel := context.WithTimeout(ctx, openLimit)
+	connecting, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
-	session, err := c.client.Connect(opening, c.transport(), nil)
+	session, err := c.client.Connect(connecting, c.transport(), nil)
 	if err != nil {
 		return nil, err
 	}
-	c.session = session
-	c.opened(true)
+	c.replace(session)
 	return session, nil
 }
 
-// close ends the session that is open.
+// close ends the session that is open, or is being opened.
 func (c *connection) close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil {
-		_ = c.forget().Close()
+	o := c.opening
+	c.mu.Unlock()
+	if o != nil {
+		o.cancel()
+		<-o.done
+	}
+	if session := c.replace(nil); session != nil {
+		_ = session.Close()
 	}
 }
 
-func (c *connection) forget() (session *mcp.ClientSession) {
-	session, c.session = c.session, nil
-	c.opened(false)
-	return session
+// replace sets the session, and returns the one before.
+func (c *connection) replace(session *mcp.ClientSession) (before *mcp.ClientSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, c.session = c.session, session
+	if before != session {
+		c.opened(session != nil)
+	}
+	return before
 }
 
 func (c *connection) transport() mcp.Transport {

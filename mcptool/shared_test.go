@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -65,4 +67,102 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 			require.NoError(t, <-ended)
 		})
 	}
+}
+
+// deafServer is a server that accepts and does not answer, or answers only so long.
+type deafServer struct {
+	asked chan string // what it is asked and does not answer
+	hears atomic.Bool
+}
+
+// deafTools are tools of such a server, whose calls do not leave a synctest bubble.
+func deafTools(t *testing.T) (*Tools, *deafServer) {
+	t.Helper()
+	s := &deafServer{asked: make(chan string, 100)}
+	tools := New(&File{Servers: map[string]*Server{"s": {URL: "http://tools.test", Tools: []string{"shout"}}}}, "1",
+		func(string, fleet.ProviderAccess) error { return nil })
+	t.Cleanup(tools.Close)
+	tools.servers["s"].client.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, _ mcp.Request) (mcp.Result, error) {
+			switch {
+			case !s.hears.Load():
+				s.asked <- method
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case method == "server/discover":
+				return &mcp.DiscoverResult{SupportedVersions: []string{"2026-07-28"}}, nil
+			}
+			return &mcp.CallToolResult{}, nil
+		}
+	})
+	return tools, s
+}
+
+func shout(ctx context.Context, tools *Tools) error {
+	_, err := tools.Handle(ctx, &agent.Task{ID: "t", Payload: json.RawMessage(`{"server":"s","tool":"shout"}`),
+		RetrySafety: fleet.AtMostOnce})
+	return err
+}
+
+// Calls of a server that does not answer wait together for one session, and each only as long as its task may.
+func TestCallsWaitTogetherForASession(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		open  bool // a session
+		takes time.Duration
+		first string
+	}{
+		"it never answered":    {takes: openLimit, first: "server/discover"},
+		"it answers no longer": {open: true, takes: askLimit + openLimit, first: "ping"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tools, server := deafTools(t)
+				if c.open {
+					server.hears.Store(true)
+					require.NoError(t, shout(t.Context(), tools))
+					server.hears.Store(false)
+				}
+				began := time.Now()
+				cancelled, cancel := context.WithCancel(t.Context())
+				const calls = 20
+				ended, gaveUp := make(chan error, calls), make(chan error, 1)
+				go func() { gaveUp <- shout(cancelled, tools) }()
+				require.Equal(t, c.first, <-server.asked)
+				for range calls {
+					go func() { ended <- shout(t.Context(), tools) }()
+				}
+				cancel()
+				require.ErrorIs(t, <-gaveUp, context.Canceled)
+				require.Zero(t, time.Since(began), "the call that began it does not wait for the others either")
+				for range calls {
+					require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+				}
+				require.Equal(t, c.takes, time.Since(began))
+				sessions := 0
+				for len(server.asked) > 0 {
+					if <-server.asked == "initialize" { // the last try of a connect
+						sessions++
+					}
+				}
+				require.Equal(t, 1, sessions)
+				server.hears.Store(true)
+				require.NoError(t, shout(t.Context(), tools))
+			})
+		})
+	}
+}
+
+func TestCloseEndsTheWaitForASession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tools, server := deafTools(t)
+		began, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- shout(t.Context(), tools) }()
+		<-server.asked
+		tools.Close()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Zero(t, time.Since(began))
+	})
 }
