@@ -197,19 +197,23 @@ func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
 	if w.Spec.Place.IsZero() || now && w.Held == nil {
 		return ""
 	}
-	stocks := make([]*fleet.Stock, len(members))
+	stocks, ports := make([]*fleet.Stock, len(members)), map[string]*fleet.Ports{}
 	for i, m := range members {
 		stocks[i] = fleet.NewStock(m.Resources)
-		for _, other := range members {
-			for _, held := range w.Held[other.AgentID] {
-				switch {
-				case !now || held.Allocation == nil:
-				case other == m:
-					stocks[i].Take(held.Allocation)
-				case other.Host == m.Host && m.Host != "":
-					stocks[i].TakePorts(held.Allocation)
-				}
+		for _, held := range w.Held[m.AgentID] {
+			if !now || held.Allocation == nil {
+				continue
 			}
+			stocks[i].Take(held.Allocation)
+			if ports[m.Host] == nil {
+				ports[m.Host] = fleet.NewPorts()
+			}
+			ports[m.Host].Take(held.Allocation)
+		}
+	}
+	for i, m := range members {
+		if of := ports[m.Host]; of != nil && m.Host != "" {
+			stocks[i] = stocks[i].On(of)
 		}
 	}
 	return fleet.Shortage(&w.Spec.Place, stocks)

@@ -28,16 +28,22 @@ func (c *Candidate) FreeSlots() int { return c.MaxTasks - c.Running }
 
 // Eligible reports whether the candidate can run the task now, with or without a free slot.
 func (c *Candidate) Eligible(spec *TaskSpec, now time.Time) bool {
-	if spec.Provider != "" {
-		if _, limited := c.Providers.LimitedUntil(spec.Provider, now); limited {
-			return false
-		}
+	return !c.limited(spec, now) && c.Fits(spec)
+}
+
+func (c *Candidate) limited(spec *TaskSpec, now time.Time) bool {
+	if spec.Provider == "" {
+		return false
 	}
-	return c.Fits(spec)
+	_, limited := c.Providers.LimitedUntil(spec.Provider, now)
+	return limited
 }
 
 // Fits reports whether the candidate can run the task at all, busy or rate limited too.
-func (c *Candidate) Fits(spec *TaskSpec) bool {
+func (c *Candidate) Fits(spec *TaskSpec) bool { return c.handles(spec) && spec.Place.FitsOn(c.Inventory) }
+
+// handles reports whether the candidate could run the task if it had the resources that this asks for.
+func (c *Candidate) handles(spec *TaskSpec) bool {
 	if spec.Agent != "" && spec.Agent != c.AgentID {
 		return false
 	}
@@ -49,7 +55,7 @@ func (c *Candidate) Fits(spec *TaskSpec) bool {
 	if spec.NeedsTreeEnd() && !c.EndsProcessTrees {
 		return false
 	}
-	return HasAll(c.Capabilities, spec.RequiredCapabilities) && spec.Place.FitsOn(c.Inventory)
+	return HasAll(c.Capabilities, spec.RequiredCapabilities)
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
@@ -101,7 +107,7 @@ func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int
 	best, bestRank, bestScore := -1, 0, 0.0
 	for i := range candidates {
 		c := &candidates[i]
-		if c.FreeSlots() <= 0 || !c.Eligible(spec, now) {
+		if c.FreeSlots() <= 0 || c.limited(spec, now) || !c.handles(spec) {
 			continue
 		}
 		rank, score := hint.rank(c.AgentID), c.Score(spec, now)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -29,8 +30,58 @@ type Stock struct {
 	inventory *Inventory
 	free      [len(dimensions)]int64
 	devices   []deviceStock
-	taken     map[int]bool // ports that nobody gets
-	resting   map[int]bool // ports that were free only a short time ago
+	ports     *Ports
+}
+
+// Ports are the ports of a host that are in use.
+type Ports struct {
+	taken   map[int]bool   // nobody gets them
+	resting map[int]bool   // they were free only a short time ago
+	free    map[[2]int]int // how many of a range are free, as far as known
+}
+
+// NewPorts are those of a host where none is in use.
+func NewPorts() *Ports {
+	return &Ports{taken: map[int]bool{}, resting: map[int]bool{}, free: map[[2]int]int{}}
+}
+
+// Take takes the ports that an attempt on an agent of the host has.
+func (p *Ports) Take(a *Allocation) {
+	for _, port := range a.Ports {
+		p.TakePort(port, false)
+	}
+}
+
+// TakePort takes a port that somebody else has. One that only rests may still be asked for by its number.
+func (p *Ports) TakePort(port int, rests bool) {
+	if rests {
+		p.resting[port] = true
+	} else {
+		p.taken[port] = true
+	}
+	clear(p.free)
+}
+
+// freeOf is how many ports of a range are free.
+func (p *Ports) freeOf(first, last int) int {
+	of := [2]int{first, last}
+	n, known := p.free[of]
+	if known {
+		return n
+	}
+	n = max(0, last-first+1)
+	for port := range p.taken {
+		if first <= port && port <= last {
+			n--
+		}
+	}
+	for port := range p.resting {
+		if first <= port && port <= last && !p.taken[port] {
+			n--
+		}
+	}
+	p.free[of] = n
+	return n
 }
 
 type deviceStock struct {
@@ -44,7 +95,7 @@ func deviceID(kind string, index int) string { return fmt.Sprint(kind, " ", inde
 
 // NewStock is all that an agent has; nil offers nothing.
 func NewStock(inventory *Inventory) *Stock {
-	s := &Stock{inventory: inventory, taken: map[int]bool{}, resting: map[int]bool{}}
+	s := &Stock{inventory: inventory, ports: NewPorts()}
 	if inventory == nil {
 		return s
 	}
@@ -66,7 +117,12 @@ func (s *Stock) Take(a *Allocation) {
 	for i := range values {
 		s.free[i] -= values[i]
 	}
-	for _, share := range a.Devices {
+	s.takeDevices(a.Devices)
+	s.ports.Take(a)
+}
+
+func (s *Stock) takeDevices(shares []DeviceShare) {
+	for _, share := range shares {
 		for i := range s.devices {
 			d := &s.devices[i]
 			if d.Kind == share.Kind && d.Index == share.Index {
@@ -75,23 +131,13 @@ func (s *Stock) Take(a *Allocation) {
 			}
 		}
 	}
-	s.TakePorts(a)
 }
 
-// TakePorts takes the ports that an attempt on another agent of the host has.
-func (s *Stock) TakePorts(a *Allocation) {
-	for _, port := range a.Ports {
-		s.taken[port] = true
-	}
-}
-
-// TakePort takes a port that somebody else has. One that only rests may still be asked for by its number.
-func (s *Stock) TakePort(port int, rests bool) {
-	if rests {
-		s.resting[port] = true
-	} else {
-		s.taken[port] = true
-	}
+// On is what the agent has left where these ports of its host are in use, its own ones among them.
+func (s *Stock) On(ports *Ports) *Stock {
+	left := *s
+	left.ports = ports
+	return &left
 }
 
 // Allocate finds what a demand gets of the stock, without taking it. Where something is missing, lacking names the
@@ -110,12 +156,8 @@ func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
 	if a.Devices, lacking = s.findDevices(d.Devices); lacking != "" {
 		return nil, lacking
 	}
-	for _, v := range d.Volumes {
-		if !slices.ContainsFunc(s.inventory.Volumes, func(has Volume) bool {
-			return has.Name == v.Name && (v.ReadOnly || !has.ReadOnly)
-		}) {
-			return nil, "volume " + v.Name
-		}
+	if lacking = s.lackingVolume(d.Volumes); lacking != "" {
+		return nil, "volume " + lacking
 	}
 	if a.Ports, lacking = s.findPorts(d.Ports); lacking != "" {
 		return nil, lacking
@@ -123,19 +165,33 @@ func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
 	return a, ""
 }
 
+func (s *Stock) lackingVolume(demands []VolumeDemand) string {
+	for _, v := range demands {
+		if !slices.ContainsFunc(s.inventory.Volumes, func(has Volume) bool {
+			return has.Name == v.Name && (v.ReadOnly || !has.ReadOnly)
+		}) {
+			return v.Name
+		}
+	}
+	return ""
+}
+
 // findDevices gives each demand devices of its own: first those that must be whole, then the largest shares. A share is
 // taken from the device that has the least left which is enough.
 func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacking string) {
-	weight := func(d *DeviceDemand) int64 {
-		memory, _ := parseBytes(d.Memory)
-		if d.whole() {
-			memory += 1 << 60
+	order := demands
+	if len(demands) > 1 {
+		weight := func(d *DeviceDemand) int64 {
+			memory, _ := parseBytes(d.Memory)
+			if d.whole() {
+				memory += 1 << 60
+			}
+			return memory
 		}
-		return memory
+		order = slices.Clone(demands)
+		slices.SortStableFunc(order, func(a, b DeviceDemand) int { return cmp.Compare(weight(&b), weight(&a)) })
 	}
-	order := slices.Clone(demands)
-	slices.SortStableFunc(order, func(a, b DeviceDemand) int { return cmp.Compare(weight(&b), weight(&a)) })
-	used := map[*Device]bool{}
+	var used []*Device
 	for i := range order {
 		demand := &order[i]
 		memory, _ := parseBytes(demand.Memory)
@@ -144,14 +200,14 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 			for j := range s.devices {
 				d := &s.devices[j]
 				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.whole())
-				if fits && !used[d.Device] && demand.matches(d.Device) && (best == nil || d.free < best.free) {
+				if fits && !slices.Contains(used, d.Device) && demand.matches(d.Device) && (best == nil || d.free < best.free) {
 					best = d
 				}
 			}
 			if best == nil {
 				return nil, demand.words()
 			}
-			used[best.Device] = true
+			used = append(used, best.Device)
 			share := DeviceShare{Kind: best.Kind, Vendor: best.Vendor, Index: best.Index}
 			if !demand.whole() {
 				share.Memory = demand.Memory
@@ -197,7 +253,7 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 	names := slices.Sorted(maps.Keys(demands))
 	for _, name := range names {
 		if port := demands[name].Static; port > 0 {
-			if s.taken[port] {
+			if s.ports.taken[port] {
 				return nil, fmt.Sprint("port ", port)
 			}
 			ports[name], given[port] = port, true
@@ -208,7 +264,7 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 		if demands[name].Static > 0 {
 			continue
 		}
-		for next <= last && (s.taken[next] || s.resting[next] || given[next]) {
+		for next <= last && (s.ports.taken[next] || s.ports.resting[next] || given[next]) {
 			next++
 		}
 		if next > last {
@@ -219,16 +275,73 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 	return ports, ""
 }
 
-// Room is how many more of a demand the stock has, at most so many.
-func (s *Stock) Room(d *Demand, most int) (n int) {
-	left := &Stock{inventory: s.inventory, free: s.free, devices: slices.Clone(s.devices), taken: maps.Clone(s.taken),
-		resting: s.resting}
+// Room is how many more of a demand the stock has, at most so many: as often as Allocate and Take would succeed.
+func (s *Stock) Room(d *Demand, most int) int {
+	if s.inventory == nil || s.lackingVolume(d.Volumes) != "" {
+		return 0
+	}
+	values, _ := d.Resources.values("")
+	for i, value := range values {
+		if value > 0 {
+			most = int(min(int64(most), max(0, s.free[i])/value))
+		}
+	}
+	if len(d.Ports) > 0 && most > 0 {
+		most = min(most, s.portRoom(d.Ports))
+	}
+	if len(d.Devices) > 0 && most > 0 {
+		most = s.deviceRoom(d.Devices, most)
+	}
+	return most
+}
+
+func (s *Stock) portRoom(demands map[string]PortDemand) int {
+	first, last, _ := s.inventory.PortRange()
+	static, ranged, within := false, 0, 0
+	for _, d := range demands {
+		switch port := d.Static; {
+		case port == 0:
+			ranged++
+		case s.ports.taken[port]:
+			return 0
+		default:
+			static = true
+			if first <= port && port <= last && !s.ports.resting[port] {
+				within++
+			}
+		}
+	}
+	room := math.MaxInt
+	if ranged > 0 {
+		room = (s.ports.freeOf(first, last) - within) / ranged
+	}
+	if static {
+		room = min(room, 1)
+	}
+	return max(0, room)
+}
+
+func (s *Stock) deviceRoom(demands []DeviceDemand, most int) (n int) {
+	if d := &demands[0]; len(demands) == 1 && d.Count <= 1 {
+		memory, _ := parseBytes(d.Memory)
+		for i := range s.devices {
+			switch has := &s.devices[i]; {
+			case has.whole || has.free < memory || !d.matches(has.Device):
+			case !d.whole():
+				n += int(min(int64(most), has.free/memory))
+			case has.users == 0:
+				n++
+			}
+		}
+		return min(n, most)
+	}
+	left := &Stock{devices: slices.Clone(s.devices)}
 	for ; n < most; n++ {
-		a, lacking := left.Allocate(d)
+		shares, lacking := left.findDevices(demands)
 		if lacking != "" {
 			break
 		}
-		left.Take(a)
+		left.takeDevices(shares)
 	}
 	return n
 }

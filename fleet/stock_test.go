@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 func gpus(memory ...string) *Inventory {
@@ -98,7 +100,7 @@ func TestAllocate(t *testing.T) {
 				stock.Take(a)
 			}
 			for port, rests := range c.taken {
-				stock.TakePort(port, rests)
+				stock.ports.TakePort(port, rests)
 			}
 			a, lacking := stock.Allocate(&c.demand)
 			require.Equal(t, c.lacking, lacking)
@@ -122,6 +124,50 @@ func TestRoom(t *testing.T) {
 	stock := NewStock(gpus())
 	require.Equal(t, 3, stock.Room(&d, 10))
 	require.Equal(t, 3, stock.Room(&d, 10), "it takes nothing")
+}
+
+// Room counts without trying: as often as there is room, Allocate finds some, and not once more.
+func TestRoomIsHowOftenItIsAllocated(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		inventory := gpus(rapid.SliceOfN(rapid.SampledFrom([]string{"", "4Gi", "24Gi"}), 0, 4).Draw(t, "devices")...)
+		inventory.Amounts = Amounts{CPU: "8", Memory: "16Gi"}
+		inventory.Ports = rapid.SampledFrom([]string{"", "20000-20009"}).Draw(t, "range")
+		stock := NewStock(inventory)
+		for port := 20000; port < 20012; port++ {
+			if state := rapid.IntRange(0, 4).Draw(t, "port"); state < 2 {
+				stock.ports.TakePort(port, state == 0)
+			}
+		}
+		demand := func() *Demand {
+			d := &Demand{}
+			d.Resources.CPU = rapid.SampledFrom([]string{"", "500m", "3"}).Draw(t, "cpu")
+			d.Resources.Memory = rapid.SampledFrom([]string{"", "2Gi", "20Gi"}).Draw(t, "memory")
+			for range rapid.IntRange(0, 2).Draw(t, "kinds") {
+				d.Devices = append(d.Devices, DeviceDemand{Kind: "gpu", Count: rapid.IntRange(0, 2).Draw(t, "count"),
+					Memory: rapid.SampledFrom([]string{"", "1Gi", "8Gi"}).Draw(t, "device memory"),
+					Share:  rapid.SampledFrom([]*bool{nil, new(false)}).Draw(t, "share")})
+			}
+			d.Ports = map[string]PortDemand{}
+			for i := range rapid.IntRange(0, 3).Draw(t, "ports") {
+				d.Ports[fmt.Sprint(i)] = PortDemand{Static: rapid.SampledFrom([]int{0, 80 + i, 20000 + i}).Draw(t, "static")}
+			}
+			return d
+		}
+		if a, lacking := stock.Allocate(demand()); lacking == "" {
+			stock.Take(a)
+		}
+		d, most := demand(), rapid.IntRange(0, 20).Draw(t, "most")
+		got, want := stock.Room(d, most), 0
+		for ; want < most; want++ {
+			a, lacking := stock.Allocate(d)
+			if lacking != "" {
+				break
+			}
+			stock.Take(a)
+		}
+		require.Equal(t, want, got, "%+v", d)
+	})
 }
 
 func TestShortage(t *testing.T) {

@@ -147,6 +147,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	if h.sessions[s.agent] == s {
 		delete(h.sessions, s.agent)
+		h.leaveHostLocked(s)
 	}
 	h.closeListeningLocked(s, e.at)
 	if s.conn != nil {
@@ -170,7 +171,10 @@ func (h *Hub) endLocked(s *session, e ending) {
 			h.giveBackLocked(a, e.reason)
 		}
 	}
-	s.eachAllocation(func(a *fleet.Allocation) { h.freePortsLocked(s, a, true) })
+	s.eachAllocation(func(a *fleet.Allocation) {
+		s.reallocated(a)
+		h.freePortsLocked(s, a, true)
+	})
 	clear(s.attempts)
 	s.outbox = nil
 	h.slotsChangedLocked(s)

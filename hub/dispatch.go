@@ -108,6 +108,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 		Allocation: a.allocation, ResultLimit: a.input.ResultLimit}
 	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
+	s.reallocated(a.allocation)
 	h.fresh = append(h.fresh, a)
 	s.outbox = append(s.outbox, a)
 	h.slotsChangedLocked(s)
@@ -115,7 +116,7 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 		h.registry.Changed(s.agent) // so that scaling sees that it is not idle any more
 	}
 	if a.allocation != nil && len(a.allocation.Ports) > 0 {
-		h.hostChangedLocked(s.host())
+		h.hostChangedLocked(s.host)
 	}
 	s.wake.Send()
 }
@@ -230,6 +231,7 @@ func (h *Hub) returnUndeliveredIfLocked(s *session, why string, returns func(*at
 			continue
 		}
 		delete(s.attempts, a.attemptKey)
+		s.reallocated(a.allocation)
 		h.giveBackLocked(a, why)
 	}
 	s.outbox = kept

@@ -176,7 +176,9 @@ func (f facts) rejoin() {
 	for agent, s := range h.sessions {
 		h.returnUndeliveredLocked(s, "the hub was out of touch with Temporal")
 		delete(h.sessions, agent)
+		h.leaveHostLocked(s)
 		s.gone = true
+		s.eachAllocation(s.reallocated)
 		clear(s.attempts)
 		h.closeListeningLocked(s, time.Now())
 		h.slotsChangedLocked(s)

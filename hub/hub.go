@@ -121,10 +121,10 @@ type Hub struct {
 	registrations *ratelimit.Limiter
 	// offers spaces the tasks of each tenant that no agent takes.
 	offers    *ratelimit.Limiter
-	awaited   map[attemptKey]*awaited     // without a session; their agents may bring them back
-	brakes    map[string]*brake           // by cluster
-	fresh     []*attempt                  // without a heartbeat yet, oldest first; some may have ended
-	ports     map[string]map[int]portRest // ports that nobody has and nobody gets now, by host
+	awaited   map[attemptKey]*awaited // without a session; their agents may bring them back
+	brakes    map[string]*brake       // by cluster
+	fresh     []*attempt              // without a heartbeat yet, oldest first; some may have ended
+	hosts     map[string]*host        // of the sessions, and where ports rest
 	instances healthTeller
 	conns     map[net.Conn]*connection
 	stopping  bool
@@ -170,7 +170,7 @@ func New(o Options) (*Hub, error) {
 		directives:    map[string]contract.Directive{},
 		awaited:       map[attemptKey]*awaited{},
 		brakes:        map[string]*brake{},
-		ports:         map[string]map[int]portRest{},
+		hosts:         map[string]*host{},
 		instances:     healthTeller{known: map[string]*knownHealth{}, rate: ratelimit.New(tellRate, tellBurst)},
 		conns:         map[net.Conn]*connection{},
 		wg:            part.NewGroup(),

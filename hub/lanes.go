@@ -81,7 +81,7 @@ func (h *Hub) serveLocked(s *session) {
 		}
 		l.sessions[s] = &seat{session: s, at: -1}
 		s.lanes, s.fits = append(s.lanes, l), s.fits || l.need != nil
-		l.countLocked(s)
+		l.countLocked(s, s.score())
 		l.fillLocked()
 	}
 	h.returnUndeliveredIfLocked(s, lanePaused, func(a *attempt) bool { return holds(directive, a.lane) })
@@ -112,15 +112,16 @@ func (h *Hub) slotsChangedLocked(s *session) {
 	now := s.slots()
 	changed := now != s.free
 	s.free = now
+	score := s.score()
 	if !changed && !s.fits {
 		for _, l := range s.lanes {
-			l.ranking.update(l.sessions[s])
+			l.ranking.update(l.sessions[s], score)
 		}
 		return
 	}
 	var more []*lane
 	for _, l := range s.lanes {
-		if l.countLocked(s) > 0 {
+		if l.countLocked(s, score) > 0 {
 			more = append(more, l)
 		}
 	}
@@ -131,15 +132,14 @@ func (h *Hub) slotsChangedLocked(s *session) {
 }
 
 // countLocked brings the lane's free slots up to date with a session, and returns how many more it has.
-func (l *lane) countLocked(s *session) (more int) {
-	slots := s.free
+func (l *lane) countLocked(s *session, score float64) (more int) {
+	slots, seat := s.free, l.sessions[s]
 	if l.need != nil && slots > 0 {
-		slots = l.hub.stockLocked(s, l.need).Room(l.need, min(slots, l.hub.config.LanePollers))
+		slots = min(slots, l.hub.roomLocked(seat, l.need))
 	}
-	seat := l.sessions[s]
-	l.ranking.update(seat)
 	more = slots - seat.slots
 	seat.slots, l.free = slots, l.free+more
+	l.ranking.update(seat, score)
 	return more
 }
 

@@ -72,6 +72,7 @@ func (h *Hub) countLeftoversLocked(s *session, running []protocol.RunningAttempt
 	s.leftovers = left
 	for key, l := range before {
 		if left[key] == nil {
+			s.reallocated(l.allocation)
 			h.freePortsLocked(s, l.allocation, true)
 		}
 	}
@@ -87,6 +88,7 @@ func (s *session) leave(key attemptKey, l leftover) {
 	if a := s.attempts[key]; a != nil {
 		l.allocation = a.allocation
 	}
+	s.reallocated(l.allocation)
 	s.leftovers[key] = &l
 }
 

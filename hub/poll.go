@@ -232,6 +232,7 @@ func (h *Hub) forgetLocked(a *attempt) {
 		return
 	}
 	delete(s.attempts, a.attemptKey)
+	s.reallocated(a.allocation)
 	if s.leftovers[a.attemptKey] == nil {
 		h.freePortsLocked(s, a.allocation, a.mayHaveBegun())
 	}

@@ -24,6 +24,9 @@ type seat struct {
 	score   float64
 	at      int // in its rank; -1: it has no free slot
 	slots   int // that the session has for the lane's tasks
+	// room is how many of the lane's tasks it has what they ask for, by what it had left at roomAt
+	room   int
+	roomAt roomAt
 }
 
 // rankTop is how much of a heap has its best four for certain. A task treats at most three agents in a way of their
@@ -51,17 +54,21 @@ func (r *rank) Pop() any {
 	return last
 }
 
-// update brings a seat up to date with its session.
-func (r ranking) update(s *seat) {
-	free := s.session.free > 0
+// score is how much room the session has beside its load: the larger, the better.
+func (s *session) score() float64 {
+	c := s.live()
+	return c.Score(&fleet.TaskSpec{}, time.Time{})
+}
+
+// update brings a seat up to date with its session, which has such a score.
+func (r ranking) update(s *seat, score float64) {
+	free := s.slots > 0
 	if s.at >= 0 && (!free || s.kind != s.session.kind) {
 		r.remove(s)
 	}
 	if !free {
 		return
 	}
-	c := s.session.live()
-	score := c.Score(&fleet.TaskSpec{}, time.Time{})
 	if s.at >= 0 {
 		if score != s.score {
 			s.score = score
@@ -87,10 +94,10 @@ func (r ranking) remove(s *seat) {
 }
 
 // shortlistLocked returns the best so many sessions of each kind for a delivery. With rankTop the best of all is among
-// them, unless it depends on more than their load: for a task that names a provider or asks for resources all are
-// returned.
+// them, unless it depends on more than their load: all are returned for a task that names a provider, and for one that
+// asks for devices, or for resources in a lane of other tasks too.
 func (l *lane) shortlistLocked(in *contract.RunTaskInput, top int) []*session {
-	if in.Spec.Provider != "" || !in.Spec.Place.IsZero() {
+	if place := &in.Spec.Place; in.Spec.Provider != "" || len(place.Devices) > 0 || !place.IsZero() && l.need == nil {
 		top = len(l.sessions)
 	}
 	var list []*session

@@ -28,6 +28,7 @@ func crowd(t testing.TB, agents int, change func(int, *protocol.Register)) (*Hub
 		s := newSession(reg, 1, time.Now())
 		s.health = h.health.Open(s.agent)
 		h.sessions[s.agent] = s
+		h.moveLocked(s, "192.0.2.1")
 		h.slotsChangedLocked(s)
 		h.serveLocked(s)
 	}

@@ -237,7 +237,8 @@ func (h *Hub) admitLocked(
 		s.health.Rejoined()
 		s.repeat()
 	}
-	s.from, s.token, s.mistakes = from, token, joined.Mistakes
+	s.token, s.mistakes = token, joined.Mistakes
+	h.moveLocked(s, from)
 	h.states.Rejoined(s.cluster, s.state != nil)
 	listed := map[attemptKey]bool{}
 	for _, r := range reg.Running {
@@ -273,6 +274,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
 			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		s.attempts[key] = a
+		s.reallocated(a.allocation)
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()
 	}

@@ -21,32 +21,111 @@ const (
 // portRest is until when nobody gets a port: as one of an agent's range, or at all.
 type portRest struct{ rests, inUse time.Time }
 
-// host is where an agent's ports are. Agents of one host share them. An agent names its host itself, so its address
-// belongs to it: another's ports must not be had by naming its host.
-func (s *session) host() string {
-	return cmp.Or(s.registration.Host, "agent "+s.agent) + " at " + s.from
+// lookTime is how long a host's lanes wait for a look after its ports have changed, for each of its agents: the look
+// takes as long as there are many.
+const lookTime = 200 * time.Microsecond
+
+// host is where an agent's ports are. Agents of one host share them.
+type host struct {
+	name     string
+	sessions map[*session]bool
+	rests    map[int]portRest // ports that nobody has and nobody gets now
+	ports    *fleet.Ports     // all that are in use; nil: to be counted anew
+	version  int              // of these
+	looks    bool             // a look at its lanes is due
 }
 
-// stockLocked is what a session's agent has left for a demand.
-func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {
-	stock := fleet.NewStock(s.registration.Resources)
-	s.eachAllocation(stock.Take)
-	if len(demand.Ports) == 0 {
-		return stock
-	}
-	for _, other := range h.sessions {
-		if other != s && other.host() == s.host() {
-			other.eachAllocation(stock.TakePorts)
+// moveLocked puts a session where its agent says that it is. An agent names its host itself, so its address belongs to
+// it: another's ports must not be had by naming its host.
+func (h *Hub) moveLocked(s *session, from string) {
+	s.from = from
+	name := cmp.Or(s.registration.Host, "agent "+s.agent) + " at " + from
+	if s.host == nil || s.host.name != name {
+		h.leaveHostLocked(s)
+		if s.host = h.hosts[name]; s.host == nil {
+			s.host = &host{name: name, sessions: map[*session]bool{}, rests: map[int]portRest{}}
+			h.hosts[name] = s.host
 		}
+		s.host.sessions[s] = true
 	}
-	now := time.Now()
-	for port, rest := range h.ports[s.host()] {
-		if now.Before(rest.inUse) || now.Before(rest.rests) {
-			stock.TakePort(port, !now.Before(rest.inUse))
-		}
-	}
-	return stock
+	s.stock, s.meets = nil, nil
+	s.stockVersion++
+	s.host.changed()
 }
+
+// leaveHostLocked takes a session off its host; it still knows where it was.
+func (h *Hub) leaveHostLocked(s *session) {
+	if s.host != nil {
+		delete(s.host.sessions, s)
+		s.host.changed()
+		h.forgetHostLocked(s.host)
+	}
+}
+
+func (h *Hub) forgetHostLocked(x *host) {
+	if len(x.sessions) == 0 && len(x.rests) == 0 && h.hosts[x.name] == x {
+		delete(h.hosts, x.name)
+	}
+}
+
+// changed has the host's ports counted anew.
+func (x *host) changed() {
+	x.ports = nil
+	x.version++
+}
+
+// reallocated has what the session has left counted anew, where an attempt with this got or lost it.
+func (s *session) reallocated(a *fleet.Allocation) {
+	if a == nil {
+		return
+	}
+	s.stock = nil
+	s.stockVersion++
+	if len(a.Ports) > 0 {
+		s.host.changed()
+	}
+}
+
+// stockLocked is what a session's agent has left for a demand. It is not to be changed.
+func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {
+	if s.stock == nil {
+		s.stock = fleet.NewStock(s.registration.Resources)
+		s.eachAllocation(s.stock.Take)
+	}
+	if len(demand.Ports) == 0 {
+		return s.stock
+	}
+	x := s.host
+	if x.ports == nil {
+		x.ports = fleet.NewPorts()
+		for other := range x.sessions {
+			other.eachAllocation(x.ports.Take)
+		}
+		now := time.Now()
+		for port, rest := range x.rests {
+			if now.Before(rest.inUse) || now.Before(rest.rests) {
+				x.ports.TakePort(port, !now.Before(rest.inUse))
+			}
+		}
+	}
+	return s.stock.On(x.ports)
+}
+
+// roomLocked is how many more of its lane's tasks a session has what they ask for.
+func (h *Hub) roomLocked(t *seat, demand *fleet.Demand) int {
+	s := t.session
+	at := roomAt{stock: s.stockVersion}
+	if len(demand.Ports) > 0 {
+		at.host = s.host.version
+	}
+	if t.roomAt != at {
+		t.room, t.roomAt = h.stockLocked(s, demand).Room(demand, h.config.LanePollers), at
+	}
+	return t.room
+}
+
+// roomAt is which state of a session and its host a room is of.
+type roomAt struct{ stock, host int }
 
 // eachAllocation calls do with what each attempt, and each handler that is left over, has of the agent's resources.
 func (s *session) eachAllocation(do func(*fleet.Allocation)) {
@@ -69,19 +148,29 @@ func (h *Hub) freePortsLocked(s *session, a *fleet.Allocation, used bool) {
 	}
 	if used {
 		for _, port := range a.Ports {
-			h.holdPortLocked(s.host(), port, portRest{rests: time.Now().Add(portRestTime)})
+			h.holdPortLocked(s.host, port, portRest{rests: time.Now().Add(portRestTime)})
 		}
 	}
-	h.hostChangedLocked(s.host())
+	h.hostChangedLocked(s.host)
 }
 
-// hostChangedLocked looks at the lanes of a host's agents again: its ports are taken or free.
-func (h *Hub) hostChangedLocked(host string) {
-	for _, s := range h.sessions {
-		if s.fits && s.host() == host {
-			h.slotsChangedLocked(s)
-		}
+// hostChangedLocked looks at the lanes of a host's agents again, soon: its ports are taken or free.
+func (h *Hub) hostChangedLocked(x *host) {
+	x.changed()
+	if x.looks {
+		return
 	}
+	x.looks = true
+	time.AfterFunc(time.Duration(len(x.sessions))*lookTime, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		x.looks = false
+		for s := range x.sessions {
+			if s.fits {
+				h.slotsChangedLocked(s)
+			}
+		}
+	})
 }
 
 // avoidPortLocked keeps a port that an agent cannot listen on from others for a while. It returns why the delivery goes
@@ -94,7 +183,7 @@ func (h *Hub) avoidPortLocked(a *attempt, port int) string {
 	for _, given := range a.allocation.Ports {
 		if given == port {
 			rest := portRest{rests: now.Add(portRestTime), inUse: now.Add(portInUseTime)}
-			h.holdPortLocked(a.session.host(), port, rest)
+			h.holdPortLocked(a.session.host, port, rest)
 			return fmt.Sprintf("port_in_use: agent %s cannot listen on port %d", a.session.agent, port)
 		}
 	}
@@ -102,23 +191,36 @@ func (h *Hub) avoidPortLocked(a *attempt, port int) string {
 }
 
 // holdPortLocked holds a port back, and looks again when a time is over.
-func (h *Hub) holdPortLocked(host string, port int, rest portRest) {
-	if h.ports[host] == nil {
-		h.ports[host] = map[int]portRest{}
-	}
-	h.ports[host][port] = rest
+func (h *Hub) holdPortLocked(x *host, port int, rest portRest) {
+	h.hosts[x.name] = x // its last session may have left it
+	x.rests[port] = rest
+	x.changed()
 	look := func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.ports[host][port] == rest && !time.Now().Before(rest.rests) {
-			delete(h.ports[host], port)
+		if x.rests[port] == rest && !time.Now().Before(rest.rests) {
+			delete(x.rests, port)
+			h.forgetHostLocked(x)
 		}
-		h.hostChangedLocked(host)
+		h.hostChangedLocked(x)
 	}
 	time.AfterFunc(time.Until(rest.rests), look)
 	if !rest.inUse.IsZero() {
 		time.AfterFunc(time.Until(rest.inUse), look)
 	}
+}
+
+// meetsNeeds reports whether the session's agent could ever run the tasks of a lane.
+func (s *session) meetsNeeds(f *fleet.Fit) bool {
+	meets, known := s.meets[f.Lane]
+	if !known {
+		meets = f.MetBy(&s.registration.AgentProfile)
+		if s.meets == nil || len(s.meets) > 2*fleet.MaxCapabilitySets { // most are of lanes that are closed
+			s.meets = map[string]bool{}
+		}
+		s.meets[f.Lane] = meets
+	}
+	return meets
 }
 
 // needOf is what the tasks of a lane ask for; nil: it differs, or is nothing.

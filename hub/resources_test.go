@@ -1,7 +1,11 @@
 package hub
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -188,7 +192,7 @@ func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
 		static, ask := b.asks(fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {Static: 80}}})
 		p, q := b.register("a", 4, offers("h")), b.register("b", 4, offers("h"))
 		b.Hub.mu.Lock()
-		b.sessions["b"].from = "192.0.2.7"
+		b.moveLocked(b.sessions["b"], "192.0.2.7")
 		b.Hub.mu.Unlock()
 		answers := []<-chan answered{p.poll(), q.poll()}
 		b.queue(static, task("t1", ask))
@@ -197,4 +201,159 @@ func TestPortsAreThoseOfAHostAtAnAddress(t *testing.T) {
 			require.Len(t, (<-answer).Assignments, 1)
 		}
 	})
+}
+
+// crowdOfHosts has agents, four on each host, and a lane for each demand.
+func crowdOfHosts(t testing.TB, agents int, demands ...fleet.Demand) (h *Hub, lanes []*lane) {
+	t.Helper()
+	h, _ = crowd(t, agents, func(i int, r *protocol.Register) {
+		r.MaxTasks, r.Host = 6, fmt.Sprint("host-", i/4)
+		r.Resources = &fleet.Inventory{Amounts: fleet.Amounts{CPU: "16", Memory: "64Gi"}, Ports: "20000-20003",
+			Devices: []fleet.Device{{Kind: "gpu", Memory: "24Gi"}, {Kind: "gpu", Index: 1, Memory: "24Gi"}}}
+	})
+	d := h.directives["c"]
+	for _, demand := range demands {
+		require.NoError(t, demand.Validate())
+		needs := fleet.LaneNeeds{Place: demand}
+		d.Fits = append(d.Fits, fleet.Fit{Lane: needs.Lane(), LaneNeeds: needs})
+	}
+	h.directives["c"] = d
+	for _, s := range h.sessions {
+		h.serveLocked(s)
+	}
+	for i := range d.Fits {
+		require.NotNil(t, h.lanes[contract.LaneQueue("c", d.Fits[i].Lane)])
+		lanes = append(lanes, h.lanes[contract.LaneQueue("c", d.Fits[i].Lane)])
+	}
+	return h, lanes
+}
+
+func portsOf(static ...int) fleet.Demand {
+	d := fleet.Demand{Ports: map[string]fleet.PortDemand{}}
+	for i, port := range static {
+		d.Ports[fmt.Sprint("p", i)] = fleet.PortDemand{Static: port}
+	}
+	return d
+}
+
+// What an agent has left is counted only when it changes. Whatever happens, it is what counting anew finds.
+func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var ram fleet.Demand
+		ram.Resources.Memory = "20Gi"
+		demands := []fleet.Demand{ram, memory("16Gi"), memory(""), portsOf(0), portsOf(80), portsOf(20001, 0)}
+		h, lanes := crowdOfHosts(t, 12, demands...)
+		random := rand.New(rand.NewPCG(5, 6))
+		var running []*attempt
+		seen := map[string]int{}
+		for n := range 2000 {
+			h.mu.Lock()
+			var what string
+			switch k := random.IntN(10); {
+			case k < 5:
+				l := lanes[random.IntN(len(lanes))]
+				in := task(fmt.Sprint("t", n))
+				in.Spec.Place = *l.need
+				a := &attempt{attemptKey: attemptKey{in.TaskID, 1}, lane: l.name, input: in}
+				if l.placeLocked(a) {
+					a.accepted, running, what = true, append(running, a), "placed"
+				}
+			case len(running) == 0:
+			default:
+				i := random.IntN(len(running))
+				a := running[i]
+				s := a.session
+				running = slices.Delete(running, i, i+1)
+				switch {
+				case k < 8:
+					h.forgetLocked(a)
+					what = "ended"
+				case k == 8:
+					s.leave(a.attemptKey, leftover{})
+					h.forgetLocked(a)
+					what = "left over"
+				default:
+					h.countLeftoversLocked(s, nil, time.Now())
+					h.moveLocked(s, fmt.Sprint("192.0.2.", random.IntN(2)))
+					h.forgetLocked(a)
+					what = "moved"
+				}
+			}
+			seen[what]++
+			h.mu.Unlock()
+			<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
+			synctest.Wait()
+			h.mu.Lock()
+			for _, s := range h.sessions {
+				h.slotsChangedLocked(s) // as by a poll
+			}
+			for i, l := range lanes {
+				for s, seat := range l.sessions {
+					stock, ports := fleet.NewStock(s.registration.Resources), fleet.NewPorts()
+					s.eachAllocation(stock.Take)
+					for _, other := range h.sessions {
+						if other.host.name == s.host.name {
+							other.eachAllocation(ports.Take)
+						}
+					}
+					for port, rest := range s.host.rests {
+						ports.TakePort(port, !time.Now().Before(rest.inUse))
+					}
+					require.Equal(t, min(s.free, stock.On(ports).Room(&demands[i], 16)), seat.slots,
+						"%d: %s: %s of %s", n, what, l.name, s.agent)
+				}
+			}
+			h.mu.Unlock()
+		}
+		for _, what := range []string{"placed", "ended", "left over", "moved"} {
+			require.Greater(t, seen[what], 50, what)
+		}
+	})
+}
+
+// BenchmarkManyFits has a tenant ask for as many different resources as it may: how long the hub's lock is held.
+func BenchmarkManyFits(b *testing.B) {
+	for _, agents := range []int{100, 1000} {
+		for name, demand := range map[string]func(i int) fleet.Demand{
+			"none":    nil,
+			"memory":  func(i int) (d fleet.Demand) { d.Resources.Memory = fmt.Sprint(i + 1); return d },
+			"devices": func(i int) fleet.Demand { return memory(fmt.Sprint(i + 1)) },
+			"ports":   func(i int) fleet.Demand { return portsOf(0, 0, 21000+i) },
+		} {
+			var demands []fleet.Demand
+			if demand != nil {
+				for i := range fleet.MaxCapabilitySets / 2 {
+					demands = append(demands, demand(i))
+				}
+			}
+			h, lanes := crowdOfHosts(b, agents, demands...)
+			s, l, in := h.sessions["agent-00007"], h.lanes["lane/c"], task("t")
+			if len(lanes) > 0 {
+				l = lanes[0]
+				in.Spec.Place = *l.need
+			}
+			b.Run(fmt.Sprintf("poll/%d agents/%s", agents, name), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					s.metrics.CPUPercent = float64(i % 100)
+					h.slotsChangedLocked(s)
+				}
+			})
+			b.Run(fmt.Sprintf("placement and end/%d agents/%s", agents, name), func(b *testing.B) {
+				for b.Loop() {
+					a := &attempt{attemptKey: attemptKey{"t", 1}, lane: l.name, input: in}
+					h.mu.Lock()
+					require.True(b, l.placeLocked(a))
+					h.forgetLocked(a)
+					h.fresh = nil
+					h.mu.Unlock()
+				}
+			})
+			b.Run(fmt.Sprintf("directive/%d agents/%s", agents, name), func(b *testing.B) {
+				for b.Loop() {
+					h.serveLocked(s)
+				}
+			})
+		}
+	}
 }

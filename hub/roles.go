@@ -29,7 +29,7 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 			}
 		}
 		for i := range d.Fits {
-			if d.Fits[i].MetBy(&s.registration.AgentProfile) {
+			if s.meetsNeeds(&d.Fits[i]) {
 				lanes = append(lanes, d.Fits[i].Lane)
 			}
 		}

@@ -70,22 +70,26 @@ type session struct {
 	leftovers    map[attemptKey]*leftover
 	complainedAt time.Time // when the log was last told that a handler does not stop
 
-	free        int  // slots its lanes may count on
-	fits        bool // it serves lanes whose tasks ask for resources
-	busy        bool
-	worked      bool      // it has ever reported an attempt of its own
-	workedAt    time.Time // when it last had work, or was opened
-	lanes       []*lane
-	health      *health.Record // what it did within the last minutes
-	ownHealth   *float64       // the agent's own report
-	ownNote     string
-	state       *fleet.StateSummary // summary of the state that it shares; nil: none
-	metrics     protocol.Metrics
-	counters    protocol.Counters
-	access      fleet.Providers
-	suspected   bool      // published as suspect
-	suspectedAt time.Time // when that was last published
-	flaps       int       // how often it became suspect since, without an event
+	free         int  // slots its lanes may count on
+	fits         bool // it serves lanes whose tasks ask for resources
+	busy         bool
+	worked       bool      // it has ever reported an attempt of its own
+	workedAt     time.Time // when it last had work, or was opened
+	lanes        []*lane
+	host         *host
+	stock        *fleet.Stock    // what it has left, as far as other agents leave it the ports; nil: to be counted anew
+	stockVersion int             // of what it has left
+	meets        map[string]bool // whether it could ever run the tasks of lanes that ask for resources, as far as known
+	health       *health.Record  // what it did within the last minutes
+	ownHealth    *float64        // the agent's own report
+	ownNote      string
+	state        *fleet.StateSummary // summary of the state that it shares; nil: none
+	metrics      protocol.Metrics
+	counters     protocol.Counters
+	access       fleet.Providers
+	suspected    bool      // published as suspect
+	suspectedAt  time.Time // when that was last published
+	flaps        int       // how often it became suspect since, without an event
 }
 
 // attemptKey names an attempt within a hub.
