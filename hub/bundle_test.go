@@ -87,7 +87,7 @@ func TestResultsOfABundleAreChecked(t *testing.T) {
 }
 
 // The results of all bundles under way are to fit into the history of the array's workflow. What an agent reports beyond
-// its limit is delivered again, or fails if it is alone too large.
+// its limit is delivered again, or fails if it is alone too large. Each takes 40 bytes beside its output.
 func TestResultsOfABundleAreBounded(t *testing.T) {
 	of := func(n, bytes int) fleet.ElementResult {
 		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted, Output: json.RawMessage(`"` +
@@ -100,10 +100,10 @@ func TestResultsOfABundleAreBounded(t *testing.T) {
 		results []fleet.ElementResult
 		kept    []int // by the sizes of their outputs
 	}{
-		"as many as fit":     {100, []fleet.ElementResult{of(3, 50), of(4, 50)}, []int{50, 50}},
-		"too large together": {100, []fleet.ElementResult{of(3, 50), of(4, 51)}, []int{50}},
+		"as many as fit":     {180, []fleet.ElementResult{of(3, 50), of(4, 50)}, []int{50, 50}},
+		"too large together": {180, []fleet.ElementResult{of(3, 50), of(4, 51)}, []int{50}},
 		"too large alone":    {500, []fleet.ElementResult{of(3, 501), of(4, 50)}, []int{0, 50}},
-		"of failures, none":  {100, []fleet.ElementResult{failed, of(4, 40)}, []int{0, 40}},
+		"of failures, none":  {500, []fleet.ElementResult{failed, of(4, 40)}, []int{0, 40}},
 		"without a limit":    {0, []fleet.ElementResult{of(3, fleet.MaxPayloadBytes), of(4, 2)}, []int{fleet.MaxPayloadBytes}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,17 +62,23 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 }
 
 // boundResult has an attempt, or an element, fail whose result is larger than it may be. Of a bundle it keeps the first
-// elements whose results fit together. Of texts it leaves out what takes much room in JSON.
+// elements that fit together as JSON. What nobody reads it leaves out, and of texts what takes much room in JSON.
 func boundResult(claims *attemptClaims, r *protocol.Result) {
 	r.Error = fleet.Printable(r.Error)
-	if r.Outcome != fleet.AttemptCompleted {
-		r.Output, r.Elements = nil, nil // nobody reads them
+	if r.Outcome == fleet.AttemptCompleted {
+		r.Error, r.ErrorType = "", ""
+	} else {
+		r.Output, r.Elements = nil, nil
+	}
+	if len(r.Elements) > 0 {
+		r.Output = nil
 	}
 	tooLarge := fleet.ResultTooLarge
+	limit := cmp.Or(claims.ResultLimit, fleet.MaxPayloadBytes)
 	if len(claims.Elements) > 0 {
 		tooLarge = fleet.ElementTooLarge
+		r.Error = fleet.Shorten(r.Error, limit/errorShare)
 	}
-	limit := cmp.Or(claims.ResultLimit, fleet.MaxPayloadBytes)
 	if n := len(r.Output); n > limit {
 		r.Outcome, r.Output = fleet.AttemptFailed, nil
 		r.Error, r.NonRetryable = tooLarge(n, limit), true
@@ -80,18 +86,36 @@ func boundResult(claims *attemptClaims, r *protocol.Result) {
 	bytes := 0
 	for i := range r.Elements {
 		e := &r.Elements[i]
-		e.Error = fleet.Printable(e.Error)
-		if e.Outcome != fleet.AttemptCompleted {
-			e.Output = nil
-		}
-		if n := len(e.Output); n > limit {
-			e.Outcome, e.Output, e.Error, e.NonRetryable = fleet.AttemptFailed, nil, tooLarge(n, limit), true
-		}
-		if bytes += len(e.Output) + len(e.Error) + len(e.ErrorType); i > 0 && bytes > limit {
+		boundElement(e, limit)
+		// One alone is within the limit, but for its number and the like.
+		if bytes += jsonBytes(e); i > 0 && bytes > limit {
 			r.Elements = r.Elements[:i] // the others are delivered again
 			return
 		}
 	}
+}
+
+// errorShare is the part of its limit that an error of a bundle may have in bytes. As JSON they may be twice as many,
+// and the end of a bundle that failed has its error twice.
+const errorShare = 4
+
+// boundElement has an element fail whose result is larger than it may be, and leaves out what nobody reads.
+func boundElement(e *fleet.ElementResult, limit int) {
+	if e.Outcome != fleet.AttemptCompleted {
+		e.Output = nil
+		e.Error, e.ErrorType = fleet.Shorten(fleet.Printable(e.Error), limit/errorShare), fleet.Printable(e.ErrorType)
+		return
+	}
+	e.Error, e.ErrorType = "", ""
+	if n := len(e.Output); n > limit {
+		e.Outcome, e.Output, e.Error, e.NonRetryable = fleet.AttemptFailed, nil, fleet.ElementTooLarge(n, limit), true
+	}
+}
+
+// jsonBytes is how many bytes an element takes in a bundle's report. One that cannot be encoded has the report fail.
+func jsonBytes(e *fleet.ElementResult) int {
+	encoded, _ := contract.Payloads.ToPayload(e)
+	return len(encoded.GetData()) + 1
 }
 
 // checkElements refuses results of elements that are not the bundle's, or are told twice.

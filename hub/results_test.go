@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,6 +242,61 @@ func TestAFailureHasNoOutput(t *testing.T) {
 		require.Equal(t, "failed", b.reported()[0].how)
 		require.Empty(t, b.reported()[0].Output)
 	})
+}
+
+// The end of a bundle takes what the array's history has room for, and 16 KiB beside its log, whatever its agent says.
+func TestTheEndOfABundleIsBounded(t *testing.T) {
+	const limit, beside = 49152, 16 << 10
+	text := func(char string) string { return strings.Repeat(char, 8192) }
+	large := json.RawMessage(`"` + strings.Repeat("x", limit-2) + `"`)
+	done := func(n int) fleet.ElementResult {
+		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptCompleted}
+	}
+	failed := func(n int) fleet.ElementResult {
+		return fleet.ElementResult{Number: n, Outcome: fleet.AttemptFailed, Error: text(`"`), ErrorType: "\x01"}
+	}
+	var numbers []int
+	var all []fleet.ElementResult
+	for n := range fleet.MaxBundle {
+		numbers, all = append(numbers, n), append(all, done(n))
+	}
+	for name, c := range map[string]struct {
+		result protocol.Result
+		kept   int // elements
+	}{
+		"an output of the whole": {protocol.Result{Output: large,
+			Elements: []fleet.ElementResult{{Number: 0, Outcome: fleet.AttemptCompleted, Output: large}, done(1)}}, 1},
+		"a whole that is too large": {protocol.Result{Output: append(slices.Clone(large), ' '),
+			Elements: []fleet.ElementResult{done(0), done(1)}}, 2},
+		"an error of what completed": {protocol.Result{Error: text("\U0001F642"), Elements: []fleet.ElementResult{
+			{Number: 0, Outcome: fleet.AttemptCompleted, Output: large, Error: text("\U0001F642")}}}, 1},
+		"errors as JSON": {protocol.Result{
+			Elements: []fleet.ElementResult{failed(0), failed(1), failed(2), failed(3)}}, 2},
+		"what is not outputs":    {protocol.Result{Elements: all}, fleet.MaxBundle},
+		"one element, as a task": {protocol.Result{Output: large}, 1},
+		"a failure of the whole": {protocol.Result{Outcome: fleet.AttemptFailed, Error: text("\U0001F642")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1, knowsBundles)
+				given := a.give(task("a~.b1", bundleOf(numbers[:max(1, len(c.result.Elements))]...),
+					func(in *contract.RunTaskInput) { in.ResultLimit = limit }))
+				require.NoError(t, a.report(given, cmp.Or(c.result.Outcome, fleet.AttemptCompleted), func(in *resultInput) {
+					r := &in.Body
+					r.Output, r.Error, r.ErrorType, r.Elements = c.result.Output, c.result.Error, c.result.ErrorType,
+						slices.Clone(c.result.Elements)
+				}))
+				report := b.reported()[0].AttemptReport
+				p, err := payloads(report, nil)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(p.Payloads[0].Data)+len(report.Reason), limit+beside, "a failure says why twice")
+				require.Len(t, report.Elements, c.kept)
+				for _, e := range report.Elements {
+					require.Equal(t, e.Outcome == fleet.AttemptFailed, e.Error != "")
+				}
+			})
+		})
+	}
 }
 
 // What an attempt leaves in Temporal has a bound as JSON, in which control characters take six bytes each. Ordinary
