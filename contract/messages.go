@@ -225,6 +225,14 @@ func Fits(message any) bool {
 	return err == nil && len(data) <= mostMessage
 }
 
+// Bytes is how long a message is as JSON.
+//
+//workflowcheck:ignore
+func Bytes(message any) int {
+	data, _ := json.Marshal(message)
+	return len(data)
+}
+
 // packedMessage stands for a long message; it has one of the two.
 type packedMessage struct {
 	Gzip []byte `json:"gzip,omitempty"`

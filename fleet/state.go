@@ -91,6 +91,12 @@ func (l StateLine) Newer(o StateLine) bool {
 	return cmp.Or(l.compare(o.StateVersion), strings.Compare(l.Digest, o.Digest)) > 0
 }
 
+// lineOverhead is about what a line has as JSON beside its key and its digest.
+const lineOverhead = 200
+
+// Bytes is about how many bytes the line has as JSON, with its holder.
+func (l StateLine) Bytes() int { return JSONSize(l.Key) + len(l.Digest) + lineOverhead }
+
 func (l StateLine) compare(v StateVersion) int { return l.StateVersion.compare(v) }
 
 // Line is the entry's line in a manifest.

@@ -69,6 +69,29 @@ func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 	return slices.CompactFunc(merged, func(a, b HeldLine) bool { return a.StateRef == b.StateRef })
 }
 
+// MaxMergedBytes bounds the merged lines of a cluster, by their Bytes: they are in one message to Temporal.
+const MaxMergedBytes = 3 << 19
+
+// BoundHeld returns as many merged lines as a message may have, those of the first holder before others.
+func BoundHeld(lines []HeldLine, first string) []HeldLine {
+	var bounded []HeldLine
+	bytes, fits := 0, make([]bool, len(lines))
+	for _, firsts := range []bool{true, false} {
+		for i, l := range lines {
+			if n := l.Bytes(); (l.Holder == first) == firsts && bytes+n <= MaxMergedBytes {
+				bytes += n
+				fits[i] = true
+			}
+		}
+	}
+	for i, l := range lines {
+		if fits[i] {
+			bounded = append(bounded, l)
+		}
+	}
+	return bounded
+}
+
 // LinesOf returns merged lines without their holders. It marks what the owners of own entries told.
 func LinesOf(held []HeldLine) []StateLine {
 	lines := make([]StateLine, len(held))

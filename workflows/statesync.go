@@ -20,6 +20,8 @@ const (
 	// syncBytes is the length of the history from which nothing more is sent: the next sync sends the rest. Temporal
 	// terminates a workflow whose history has 50 MiB, and one part goes to each hub.
 	syncBytes = 16 << 20
+	// syncTurn bounds the inputs of activities that begin in one workflow task: Temporal takes 4 MiB of its answer.
+	syncTurn = 2 << 20
 )
 
 // hubSilent is the reason for an unknown state of a member.
@@ -52,6 +54,8 @@ type stateSync struct {
 	members contract.SyncMembersResult
 	hubs    []string
 	want    []fleet.HeldLine
+	// cut: there are more lines than want has.
+	cut bool
 }
 
 func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
@@ -65,7 +69,10 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		if !s.kept() {
 			return fleet.SyncSkipped, "no agent of the cluster keeps state"
 		}
-		lacks := s.compare(ctx)
+		var lacks lacks
+		if !s.full(ctx, "bounded-compare") {
+			lacks = s.compare(ctx)
+		}
 		settled := s.settled()
 		// Only the first round sends the agents' running tasks: they change by the second.
 		if settled && (s.report.Rounds > 1 || len(lacks) == 0) {
@@ -74,8 +81,11 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		if s.report.Rounds > syncRounds {
 			return fleet.SyncInconsistent, "after several rounds some members still differ; it is tried again"
 		}
-		if s.full(ctx) {
+		if lacks == nil || s.full(ctx, "bounded-sync") {
 			return fleet.SyncInconsistent, "there is more than one sync sends; the next one goes on"
+		}
+		if s.cut && !settled && len(lacks) == 0 {
+			return fleet.SyncInconsistent, "its members have more entries together than a sync compares"
 		}
 		if !s.move(ctx, lacks) && !settled {
 			return fleet.SyncInconsistent, "some members did not take or give what was asked; it is tried again"
@@ -119,6 +129,12 @@ func (s *stateSync) read(ctx workflow.Context) error {
 	}
 	s.want = fleet.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
 	s.report.State = fleet.SummaryOf(fleet.LinesOf(s.want))
+	bounded := fleet.BoundHeld(s.want, s.members.Leader)
+	s.cut = len(bounded) < len(s.want) &&
+		workflow.GetVersion(ctx, "bounded-lines", workflow.DefaultVersion, 1) == 1
+	if s.cut {
+		s.want = bounded
+	}
 	return nil
 }
 
@@ -185,7 +201,10 @@ func (s *stateSync) compare(ctx workflow.Context) lacks {
 				m.Behind = lag.Behind
 			}
 		}
-		if len(result.Lagging) > 0 {
+		if s.cut {
+			result.Extra = nil // it may be among what was cut
+		}
+		if len(result.Missing)+len(result.Extra) > 0 {
 			found[s.hubs[i]] = result
 		}
 	}
@@ -202,7 +221,7 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	}
 	moved := s.forget(ctx, l)
 	for _, part := range fleet.ChunkState(s.want, missing) {
-		if s.full(ctx) {
+		if s.full(ctx, "bounded-sync") {
 			break
 		}
 		entries, ok := s.fetch(ctx, part)
@@ -214,10 +233,10 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	return moved
 }
 
-// full reports whether the history is too long for another part.
-func (s *stateSync) full(ctx workflow.Context) bool {
+// full reports whether the history is too long for another part. It is false for runs of before change.
+func (s *stateSync) full(ctx workflow.Context, change string) bool {
 	return workflow.GetInfo(ctx).GetCurrentHistorySize() > syncBytes &&
-		workflow.GetVersion(ctx, "bounded-sync", workflow.DefaultVersion, 1) == 1
+		workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1
 }
 
 // fetch reads a part of the entries from members that have them.
@@ -293,13 +312,21 @@ func laggards(r *contract.CompareStatesResult) []string {
 	return agents
 }
 
-// onHubs runs an activity on several hubs at the same time; nil is the result of one that failed.
+// onHubs runs an activity on several hubs at about the same time; nil is the result of one that failed.
 func onHubs[In, Out any](
 	ctx workflow.Context, hubs []string, activity contract.Activity[In, Out], summary string, input func(hub string) In,
 ) []*Out {
 	futures := make([]contract.Future[Out], len(hubs))
+	turn := 0
 	for i, hub := range hubs {
-		futures[i] = activity.Execute(syncAtHub(ctx, hub, summary+hub), input(hub))
+		in := input(hub)
+		bytes := contract.Bytes(in)
+		if turn += bytes; turn > syncTurn && i > 0 &&
+			workflow.GetVersion(ctx, "sync-in-turns", workflow.DefaultVersion, 1) == 1 {
+			_ = workflow.Sleep(ctx, time.Millisecond) // the next workflow task
+			turn = bytes
+		}
+		futures[i] = activity.Execute(syncAtHub(ctx, hub, summary+hub), in)
 	}
 	results := make([]*Out, len(hubs))
 	for i, hub := range hubs {

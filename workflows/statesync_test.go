@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	sdktestsuite "go.temporal.io/sdk/testsuite"
@@ -21,12 +23,14 @@ import (
 // syncRun is a StateSync workflow with agents that are tables; all are at one hub.
 type syncRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
-	members []contract.SyncMember
-	tables  map[string]*fleet.StateTable
-	silent  map[string]bool
-	fails   bool   // the hub
-	between func() // called when entries were handed out
-	applied int
+	members  []contract.SyncMember
+	tables   map[string]*fleet.StateTable
+	silent   map[string]bool
+	fails    bool   // the hub
+	between  func() // called when entries were handed out
+	reads    func() // called when states are read
+	applied  int
+	compared int
 }
 
 func newSync(t *testing.T, agents ...string) *syncRun {
@@ -50,6 +54,7 @@ func newSync(t *testing.T, agents ...string) *syncRun {
 	register(contract.CompareStatesActivity.Name, func(_ context.Context,
 		in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
 		var result contract.CompareStatesResult
+		r.compared++
 		for _, m := range r.members {
 			if table := r.tables[m.AgentID]; table != nil && !r.silent[m.AgentID] {
 				if d := fleet.DiffState(in.Want, table.Manifest()); len(d.Missing)+len(d.Extra) > 0 {
@@ -91,6 +96,9 @@ func (r *syncRun) readStates(_ context.Context, in contract.ReadStatesInput) (co
 	var result contract.ReadStatesResult
 	if r.fails {
 		return result, errors.New("the hub is away")
+	}
+	if r.reads != nil {
+		r.reads()
 	}
 	var manifests []fleet.AgentManifest
 	for _, m := range r.members {
@@ -168,6 +176,66 @@ func TestAStateSyncEndsBeforeItsHistoryIsFull(t *testing.T) {
 	require.Contains(t, report.Why, "the next one goes on")
 	require.Positive(t, report.EntriesSent)
 	require.Less(t, report.EntriesSent, 40)
+}
+
+// What the members of several hubs tell together fits into a message to each, and into the workflow's answers: those of
+// the leader first. What others have beside it is not taken for too much.
+func TestAStateSyncOfManyLinesFitsIntoMessages(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b", "c")
+	line := func(holder string, n int) fleet.HeldLine {
+		return fleet.HeldLine{Holder: holder, StateLine: fleet.StateLine{Digest: "00112233", Size: 3,
+			StateRef:     fleet.StateRef{Section: fleet.StateConfiguration, Key: fmt.Sprintf("%s%0250d", holder, n)},
+			StateVersion: fleet.StateVersion{Number: 1}}}
+	}
+	for i := range r.members {
+		r.members[i].Hub = fmt.Sprint("h", 3-i) // the leader's is the last
+	}
+	r.RegisterActivityWithOptions(func(ctx context.Context, _ contract.ReadStatesInput) (contract.ReadStatesResult, error) {
+		var result contract.ReadStatesResult
+		for _, m := range r.members {
+			if activity.GetInfo(ctx).TaskQueue != contract.HubQueue(m.Hub) {
+				continue
+			}
+			result.Agents = []contract.AgentState{{AgentID: m.AgentID, State: &fleet.StateSummary{Digest: "00"}}}
+			for n := range 3000 {
+				result.Merged = append(result.Merged, line(m.AgentID, n))
+			}
+		}
+		return result, nil
+	}, activity.RegisterOptions{Name: contract.ReadStatesActivity.Name})
+	turns := 0
+	r.SetOnTimerScheduledListener(func(string, time.Duration) { turns++ })
+	r.RegisterActivityWithOptions(func(_ context.Context,
+		in contract.CompareStatesInput) (contract.CompareStatesResult, error) {
+		assert.True(t, contract.Fits(in), "%d bytes", contract.Bytes(in))
+		leaders := 0
+		for _, l := range in.Want {
+			if strings.HasPrefix(l.Key, "lead") {
+				leaders++
+			}
+		}
+		assert.Equal(t, 3000, leaders)
+		return contract.CompareStatesResult{Lagging: []contract.AgentLag{{AgentID: "b", Behind: 1}},
+			Extra: []fleet.StateRef{{Section: fleet.StateTargets, Key: "c"}}}, nil
+	}, activity.RegisterOptions{Name: contract.CompareStatesActivity.Name})
+	report := r.report(t)
+	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Contains(t, report.Why, "more entries together than a sync compares")
+	require.Zero(t, r.applied)
+	require.Equal(t, 2, turns, "one hub in each workflow task: Temporal takes 4 MiB of its answer")
+}
+
+// A history that is full with what was read takes no comparison.
+func TestAStateSyncThatReadsTooMuchComparesNothing(t *testing.T) {
+	t.Parallel()
+	r := newSync(t, "lead", "b")
+	r.write(t, "lead", "a", "1")
+	r.reads = func() { r.SetCurrentHistorySize(17 << 20) }
+	report := r.report(t)
+	require.Equal(t, fleet.SyncInconsistent, report.Status)
+	require.Contains(t, report.Why, "the next one goes on")
+	require.Zero(t, r.compared)
 }
 
 func TestStateSyncOfEqualStatesSendsNothing(t *testing.T) {

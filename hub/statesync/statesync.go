@@ -28,9 +28,6 @@ const (
 	manifestFresh = 30 * time.Second
 	// maxKept bounds the lines of all manifests that are kept for comparing. The others are asked for again.
 	maxKept = 100_000
-	// maxMerged bounds the merged manifest of a cluster's agents here, in about the bytes that it has as JSON, because
-	// it is in one answer to Temporal. An agent with more counts as silent.
-	maxMerged, lineOverhead = 3 << 19, 200
 	// epochSlack is how far an entry's epoch may lie above the newest that the hub knows: it may know of a role late,
 	// or of a new cluster with an old one's name.
 	epochSlack = 1 << 20
@@ -220,17 +217,17 @@ type merged struct {
 	size  int
 }
 
-// take adds a manifest unless that makes it too large.
+// take adds a manifest unless that makes it too large: an agent with more counts as silent.
 func (m *merged) take(agent string, lines []fleet.StateLine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	size := m.size
 	for _, l := range lines {
 		if _, known := m.lines[l.StateRef]; !known {
-			size += fleet.JSONSize(l.Key) + len(l.Digest) + lineOverhead
+			size += l.Bytes()
 		}
 	}
-	if size > maxMerged {
+	if size > fleet.MaxMergedBytes {
 		return false
 	}
 	m.size = size
@@ -281,7 +278,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 	var mu sync.Mutex
 	var result contract.CompareStatesResult
 	missing, extra := map[fleet.StateRef]bool{}, map[fleet.StateRef]bool{}
-	room := maxMerged // for what is extra; the rest is found again
+	room := fleet.MaxMergedBytes // for what is extra; the rest is found again
 	eachKeeper(agents, func(_ int, agent string) {
 		s.mu.Lock()
 		known, ok := s.manifests[agent]
@@ -302,7 +299,7 @@ func (s *States) Compare(ctx context.Context, in contract.CompareStatesInput) (c
 			missing[ref] = true
 		}
 		for _, ref := range d.Extra {
-			if need := fleet.JSONSize(ref.Key) + lineOverhead; !extra[ref] && need <= room {
+			if need := (fleet.StateLine{StateRef: ref}).Bytes(); !extra[ref] && need <= room {
 				extra[ref] = true
 				room -= need
 			}
