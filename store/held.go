@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +24,24 @@ type Held []Task
 
 // HeldAt finds the attempts that a hub had by its last report: the only trace of them when the hub is gone. Of one that
 // began in the hub's last second, or that it had given to nobody, the agent is not known. It looks at heldLooks open
-// tasks and runs of the cluster at most, the newest first. Those that it leaves out wait for their backstop.
+// tasks and runs of the cluster at most, the newest first, and leaves out attempts whose checkpoints do not fit: to end
+// one without its newest checkpoint would lose work. Those that it leaves out wait for their backstop.
 func (s Tasks) HeldAt(ctx context.Context, cluster, hub string) (Held, error) {
-	var bytes atomic.Int64
+	var mu sync.Mutex
+	room := heldBytes
 	return s.Delivering(ctx, cluster, heldLooks, func(t *Task) bool {
 		a := t.Running()
-		return a != nil && a.Hub == hub && bytes.Add(int64(len(t.Delivery.Report.Checkpoint))) <= heldBytes
+		if a == nil || a.Hub != hub {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n := len(t.Delivery.Report.Checkpoint)
+		if n > room {
+			return false
+		}
+		room -= n
+		return true
 	})
 }
 

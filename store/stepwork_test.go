@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,10 +84,14 @@ func (q queues) DescribeTaskQueue(
 		ApproximateBacklogCount: q.f.waiting[r.GetTaskQueue().GetName()]}}, nil
 }
 
-// attempt is one that a hub has for an agent.
-func attempt(t *testing.T, task string, number int, agent string) *workflowpb.PendingActivityInfo {
+// attempt is one that a hub has for an agent, with a checkpoint of so many bytes.
+func attempt(t *testing.T, task string, number int, agent string, checkpoint ...int) *workflowpb.PendingActivityInfo {
 	t.Helper()
-	beat, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{AgentID: agent, Hub: "h1"})
+	report := contract.AttemptReport{AgentID: agent, Hub: "h1"}
+	for _, bytes := range checkpoint {
+		report.Checkpoint = json.RawMessage(`"` + strings.Repeat("x", bytes-2) + `"`)
+	}
+	beat, err := converter.GetDefaultDataConverter().ToPayloads(report)
 	require.NoError(t, err)
 	return &workflowpb.PendingActivityInfo{ActivityId: contract.AttemptActivityID(task, number),
 		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name}, HeartbeatDetails: beat,
@@ -105,6 +110,25 @@ func TestHeldAtFindsStepsOfRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]fleet.HeldAttempt{"a-1": {{TaskID: "t-1", Attempt: 1}},
 		"a-2": {{TaskID: "build-1~a", Attempt: 2}, {TaskID: "build-1~b.3", Attempt: 1}}}, held.Attempts())
+}
+
+// A lost hub's attempts are left out only where their checkpoints do not fit together: to end one without its newest
+// would lose work.
+func TestHeldAtLeavesOutWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	const quarter = 16 << 20
+	f := &pendingWork{pending: map[string][]*workflowpb.PendingActivityInfo{contract.RunWorkflowID("build-1"): {
+		attempt(t, "build-1~a", 1, "a-1", quarter), attempt(t, "build-1~b", 1, "a-1", 2*quarter),
+		attempt(t, "build-1~too-large", 1, "a-1", quarter+1), attempt(t, "build-1~none", 1, "a-1"),
+		attempt(t, "build-1~fits", 1, "a-1", quarter), attempt(t, "build-1~one-more", 1, "a-1", 2),
+		attempt(t, "build-1~last", 1, "a-1")}}}
+	held, err := store.Store{Client: f}.Tasks().HeldAt(t.Context(), "c", "h1")
+	require.NoError(t, err)
+	var kept []string
+	for _, task := range held {
+		kept = append(kept, task.ID)
+	}
+	require.Equal(t, []string{"build-1~a", "build-1~b", "build-1~none", "build-1~fits", "build-1~last"}, kept)
 }
 
 // The attempts of a lost hub fit into a signal, and each of its agents is known to have worked.
