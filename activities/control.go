@@ -17,8 +17,14 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// heldTimeout bounds the search for the work of a lost hub's agents.
-const heldTimeout = 10 * time.Second
+const (
+	// announceTimeout bounds one try to announce a lost hub. It leaves time to tell Temporal who is left.
+	announceTimeout = 22 * time.Second
+	// heldTimeout bounds the search for the work of a lost hub's agents.
+	heldTimeout = 10 * time.Second
+	// signalTimeout bounds one signal to a cluster.
+	signalTimeout = 5 * time.Second
+)
 
 // Control does what workflows ask of Temporal and of other workflows.
 type Control struct {
@@ -86,36 +92,65 @@ func (a *Control) endHeld(ctx context.Context, cluster, hub string, held store.H
 }
 
 // AnnounceHubLost signals every open cluster that a hub is lost, or the one whose brake held its agents. Clusters
-// without agents on it ignore the signal, so repeating it does no harm. A cluster that cannot be told keeps the others
-// from nothing.
+// without agents on it ignore the signal. A cluster that cannot be told keeps the others from nothing, and they are not
+// told again: agents may be with a new process of the hub by then. The heartbeat has who is left.
 func (a *Control) AnnounceHubLost(ctx context.Context, lost contract.HubLost) error {
-	names, err := []string{lost.Cluster}, error(nil)
-	if !lost.Held {
-		names, err = a.clusters().Names(ctx)
-	}
+	telling, stop := context.WithTimeout(ctx, announceTimeout)
+	defer stop()
+	names, err := a.untold(telling, lost)
 	if err != nil {
 		return err
 	}
-	search, cancel := context.WithTimeout(ctx, heldTimeout)
+	search, cancel := context.WithTimeout(telling, heldTimeout)
 	defer cancel()
+	var untried, left []string
 	var failed []error
-	for _, name := range names {
-		held := a.heldAt(search, name, lost.Hub)
-		lost.Attempts = held.Attempts()
-		err := contract.HubLostSignal.Send(ctx, a.Client, contract.ClusterWorkflowID(name), lost)
-		if err != nil && store.KindOf(err) != store.NotFound {
-			failed = append(failed, fmt.Errorf("signal cluster %s: %w", name, err))
-			continue
+	for i, name := range names {
+		if telling.Err() != nil {
+			untried, failed = names[i:], append(failed, telling.Err())
+			break
 		}
-		if len(held) > 0 {
-			a.endHeld(search, name, lost.Hub, held)
+		if err := a.tellHubLost(telling, search, name, lost); err != nil {
+			left, failed = append(left, name), append(failed, fmt.Errorf("signal cluster %s: %w", name, err))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {
+		activity.RecordHeartbeat(ctx, slices.Concat(untried, left))
 		return err
 	}
 	if a.Lost != nil && !lost.Held {
 		a.Lost.Inc()
+	}
+	return nil
+}
+
+// untold are the clusters that were not told of a lost hub: all, or who was left by an earlier try.
+func (a *Control) untold(ctx context.Context, lost contract.HubLost) (names []string, err error) {
+	switch {
+	case activity.HasHeartbeatDetails(ctx) && activity.GetHeartbeatDetails(ctx, &names) == nil:
+		return names, nil
+	case lost.Held:
+		return []string{lost.Cluster}, nil
+	}
+	return a.clusters().Names(ctx)
+}
+
+// tellHubLost signals one cluster that a hub is lost. One that refuses the signal would refuse it for ever, and the hub
+// has no lease before all are told: it is given up, unless nobody else waits for it.
+func (a *Control) tellHubLost(ctx, search context.Context, cluster string, lost contract.HubLost) error {
+	held := a.heldAt(search, cluster, lost.Hub)
+	lost.Attempts = held.Attempts()
+	signal, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	err := contract.HubLostSignal.Send(signal, a.Client, contract.ClusterWorkflowID(cluster), lost)
+	if kind := store.KindOf(err); kind == store.Invalid && !lost.Held {
+		activity.GetLogger(ctx).Error("A cluster refuses to be told that a hub is lost", "cluster", cluster,
+			"hub", lost.Hub, "error", err)
+	} else if err != nil && kind != store.NotFound {
+		return err
+	}
+	if len(held) > 0 {
+		a.endHeld(search, cluster, lost.Hub, held)
 	}
 	return nil
 }
