@@ -230,7 +230,7 @@ func TestExecThatLeavesWhatCannotBeKilled(t *testing.T) {
 	}
 	program, err := os.ReadFile(setpriv)
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "unkillable") // which others may enter
+	dir, err := os.MkdirTemp("", "unkillable") //nolint:usetesting // others may not enter t.TempDir
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777))

@@ -72,8 +72,8 @@ func (c *Cluster) Shorten() {
 	c.cutNotes(maxNotes)
 }
 
-// ForgetReplaced drops all replaced processes and notes, where the state is more than Temporal takes even after Shorten.
-// One of the processes that registers again then counts as a new one.
+// ForgetReplaced drops all replaced processes and notes, where the state is more than Temporal takes even after
+// Shorten. One of the processes that registers again then counts as a new one.
 func (c *Cluster) ForgetReplaced() {
 	for i := range c.Members {
 		c.Members[i].FencedInstances = nil

@@ -68,7 +68,8 @@ type (
 	}
 )
 
-// maxDied bounds in bytes how an agent's process ended, as its supervisor says. All members of a cluster may end at once.
+// maxDied bounds in bytes how an agent's process ended, as its supervisor says. All members of a cluster may end at
+// once.
 const maxDied = 256
 
 // endpoints are the requests of agents.

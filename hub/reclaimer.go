@@ -126,8 +126,8 @@ func (l *look) try(ctx context.Context, clusters map[string]bool, until time.Tim
 	}
 }
 
-// all looks at each cluster once, and adds those that it left something in. One that fails keeps no other from its look;
-// err is of the last that did.
+// all looks at each cluster once, and adds to waiting those that it left something in. One that fails keeps no other
+// from its look; err is of the last that did.
 func (l *look) all(ctx context.Context, clusters, waiting map[string]bool) (failed map[string]bool, err error) {
 	all := store.Store{Client: l.hub.client, Namespace: l.hub.namespace}
 	names := slices.Sorted(maps.Keys(clusters))
