@@ -199,8 +199,9 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 			var best *deviceStock
 			for j := range s.devices {
 				d := &s.devices[j]
-				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.whole()) && (best == nil || d.free < best.free)
-				if fits && demand.matches(d.Device) && !slices.Contains(used, d.Device) {
+				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.whole())
+				better := best == nil || d.free < best.free
+				if fits && better && demand.matches(d.Device) && !slices.Contains(used, d.Device) {
 					best = d
 				}
 			}
