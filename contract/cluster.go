@@ -28,7 +28,7 @@ type ClusterInput struct {
 var (
 	ViewQuery       = Query[ClusterView]{"view"}
 	JoinUpdate      = Update[JoinRequest, JoinResponse]{"join"}
-	ConfigureUpdate = Update[ConfigureRequest, ClusterView]{"configure"}
+	ConfigureUpdate = Update[ConfigureRequest, Done]{"configure"}
 	OpenLaneUpdate  = Update[OpenLaneRequest, None]{"open-lane"}
 	// AgentLanesQuery answers which agents' own lanes are open. CloseAgentLanesUpdate closes some of them.
 	AgentLanesQuery       = Query[AgentLanes]{"agent-lanes"}
@@ -42,8 +42,8 @@ var (
 	// DeadUpdate is refused when the proof is about another process than the agent's newest.
 	DeadUpdate = Update[fleet.DeathProof, None]{"agent-dead"}
 	// PauseUpdate answers once the hubs have heard.
-	PauseUpdate        = Update[PauseRequest, ClusterView]{"pause"}
-	ResumeUpdate       = Update[PauseRequest, ClusterView]{"resume"}
+	PauseUpdate        = Update[PauseRequest, Done]{"pause"}
+	ResumeUpdate       = Update[PauseRequest, Done]{"resume"}
 	ReleaseBrakeUpdate = Update[ReleaseBrakeRequest, None]{"release-brake"}
 	// MissUpdate reports whom a hub misses. The directive that it answers has the brake's judgement.
 	MissUpdate = Update[Missing, Directive]{"miss"}

@@ -8,7 +8,7 @@ var (
 	ReduceLoadUpdate  = Update[ReduceLoadRequest, LoadReduced]{"reduce-load"}
 	RestoreLoadUpdate = Update[RestoreLoadRequest, LoadReduced]{"restore-load"}
 	RebalanceUpdate   = Update[RebalanceRequest, fleet.Rebalance]{"rebalance"}
-	TargetsUpdate     = Update[TargetsRequest, ClusterView]{"targets"}
+	TargetsUpdate     = Update[TargetsRequest, Done]{"targets"}
 	// ReduceLoadActivity and RebalanceActivity ask a cluster for the same. A refusal is final, with the type Refused.
 	ReduceLoadActivity = Activity[ClusterReduceLoad, LoadReduced]{"ReduceLoad"}
 	RebalanceActivity  = Activity[ClusterRebalance, fleet.Rebalance]{"Rebalance"}

@@ -74,8 +74,8 @@ type TaskState struct {
 	PolicyState *fleet.PolicyState `json:"policy_state,omitempty"`
 }
 
-// Done answers updates of tasks, arrays and runs. Earlier releases answered with all that these have, which stayed in
-// their history, and their gateways want an answer.
+// Done answers updates of tasks, arrays, runs and clusters. Earlier releases answered with all that these have, which
+// stayed in their history and may be more than Temporal takes of several at once, and their gateways want an answer.
 type Done struct{}
 
 // Messages of the Task workflow.

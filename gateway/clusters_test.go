@@ -62,15 +62,15 @@ func TestClusters(t *testing.T) {
 func TestChangeAndDeleteCluster(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	e := f.withCluster(fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4},
-		fleet.Member{AgentID: "a-1", Status: fleet.AgentOnline})
-	var configured fleet.ClusterConfig
+	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "keyed", ReplicationMode: fleet.Sharded, Shards: 4},
+		Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline}}}
+	e := f.withClusterState(state)
 	var forced bool
 	e.update = func(name string, arg any) (any, error) {
 		switch request := arg.(type) {
 		case contract.ConfigureRequest:
-			configured = request.ClusterConfig
-			return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
+			state.Config = request.ClusterConfig
+			return contract.Done{}, nil
 		case contract.DeleteRequest:
 			if forced = request.Force; forced {
 				return nil, nil
@@ -82,8 +82,8 @@ func TestChangeAndDeleteCluster(t *testing.T) {
 	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/keyed", `{"desired_agents":3}`),
 		http.StatusOK)
 	require.Equal(t, 3, changed.DesiredAgents)
-	require.Equal(t, 4, configured.Shards, "what is fixed keeps its value")
-	require.Equal(t, fleet.Sharded, configured.ReplicationMode)
+	require.Equal(t, 4, state.Config.Shards, "what is fixed keeps its value")
+	require.Equal(t, fleet.Sharded, state.Config.ReplicationMode)
 	problem(t, do(h, http.MethodPut, clustersPath+"/keyed", `{"name":"other"}`), 422, protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPut, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)
 
@@ -117,15 +117,15 @@ func TestSettingsOfFailover(t *testing.T) {
 		problem(t, do(h, http.MethodPost, clustersPath, `{"name":"bad",`+bad+`}`), 422, protocol.CodeInvalidRequest)
 	}
 
-	var configured fleet.ClusterConfig
-	f.withCluster(config).update = func(_ string, arg any) (any, error) {
-		configured = arg.(contract.ConfigureRequest).ClusterConfig
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: configured}}, nil
+	state := &fleet.Cluster{Config: config}
+	f.withClusterState(state).update = func(_ string, arg any) (any, error) {
+		state.Config = arg.(contract.ConfigureRequest).ClusterConfig
+		return contract.Done{}, nil
 	}
 	changed := answer[api.Cluster](t, do(h, http.MethodPut, clustersPath+"/tuned",
 		`{"role_lease":"3s","brake":{"share":1}}`), http.StatusOK)
-	require.Equal(t, fleet.Duration(3*time.Second), configured.RoleLease)
-	require.InDelta(t, 1, configured.Brake.Share, 0)
+	require.Equal(t, fleet.Duration(3*time.Second), state.Config.RoleLease)
+	require.InDelta(t, 1, state.Config.Brake.Share, 0)
 	require.Equal(t, 3, changed.Brake.MinLost, "what is left out has its default")
 }
 

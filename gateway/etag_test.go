@@ -21,11 +21,10 @@ func settledCluster(f *fakeTemporal, config fleet.ClusterConfig) *fleet.ClusterC
 	config = config.WithDefaults()
 	e := f.withCluster(config)
 	var mu sync.Mutex
-	view := func() contract.ClusterView { return contract.ClusterView{Cluster: fleet.Cluster{Config: config}} }
 	e.query = func() (any, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return view(), nil
+		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
 	}
 	e.update = func(_ string, arg any) (any, error) {
 		mu.Lock()
@@ -35,7 +34,7 @@ func settledCluster(f *fakeTemporal, config fleet.ClusterConfig) *fleet.ClusterC
 		case contract.ConfigureRequest:
 			if expected = request.IfRevisions; config.RevisionIs(expected) {
 				config = request.ClusterConfig
-				return view(), nil
+				return contract.Done{}, nil
 			}
 		case contract.DeleteRequest:
 			if expected = request.IfRevisions; config.RevisionIs(expected) {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -37,14 +38,12 @@ func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	since := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	e := f.withCluster(fleet.ClusterConfig{Name: "web"})
+	e := f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
+		Pauses: []fleet.Pause{{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since}}})
 	var asked []any
 	e.update = func(name string, arg any) (any, error) {
 		asked = append(asked, name, arg)
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}.WithDefaults(),
-			Pauses: []fleet.Pause{
-				{Since: since, Reason: "disks"}, {Lane: "cap/gpu", Since: since},
-			}}}, nil
+		return contract.Done{}, nil
 	}
 	h := serve(t, f)
 	got := answer[api.Cluster](t, do(h, http.MethodPost, clustersPath+"/web/pause",
@@ -65,6 +64,41 @@ func TestPauseAndResume(t *testing.T) {
 	problem(t, do(h, http.MethodPost, clustersPath+"/web/resume", `{"lanes":"default"}`), 422,
 		protocol.CodeInvalidRequest)
 	problem(t, do(h, http.MethodPost, clustersPath+"/canary/pause", ""), 404, protocol.CodeUnknownCluster)
+}
+
+// TestChangesOfAClusterAnswerHowItStands: the workflow says so when it is asked, whatever its answer to the change is.
+// That of an older worker has all of the cluster, and is compressed if that is much.
+func TestChangesOfAClusterAnswerHowItStands(t *testing.T) {
+	t.Parallel()
+	older := contract.ClusterView{Cluster: fleet.Cluster{Config: fleet.ClusterConfig{Name: "canary"}}}
+	large := older
+	for i := range 5000 {
+		large.Members = append(large.Members, fleet.Member{AgentID: fmt.Sprint("a-", i)})
+	}
+	for name, worker := range map[string]any{"newer": contract.Done{}, "older": older, "older, large": large} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			e := f.withClusterState(&fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
+				Members: []fleet.Member{{AgentID: "a-1", Status: fleet.AgentOnline}},
+				Targets: fleet.Targets{{ID: "db-1", Agent: "a-1"}}})
+			e.update = func(string, any) (any, error) { return worker, nil }
+			h := serve(t, f)
+			path := clustersPath + "/web"
+			tag := do(h, http.MethodGet, path, "").Header().Get("ETag")
+			for _, change := range [][3]string{{http.MethodPost, "/pause", `{}`}, {http.MethodPost, "/resume", `{}`},
+				{http.MethodPut, "", `{}`}, {http.MethodPatch, "", `{}`}} {
+				w := do(h, change[0], path+change[1], change[2])
+				got := answer[api.Cluster](t, w, http.StatusOK)
+				require.Equal(t, "web", got.Name, change)
+				require.Equal(t, 1, got.AgentCount, change)
+				require.Equal(t, tag, w.Header().Get("ETag"), change)
+			}
+			got := answer[struct{ Targets []api.Target }](t, do(h, http.MethodPost, path+"/targets", `{"add":["db-1"]}`),
+				http.StatusOK)
+			require.Equal(t, []api.Target{{ID: "db-1", Agent: "a-1"}}, got.Targets)
+		})
+	}
 }
 
 type lanePage struct {
@@ -169,11 +203,12 @@ func TestPatchCluster(t *testing.T) {
 	f := newFake()
 	before := fleet.ClusterConfig{Name: "web", MinAgents: 2, DesiredAgents: 4, TargetGroup: "g",
 		TenantWeights: map[string]float64{"acme": 5, "old": 2}}.WithDefaults()
-	e := f.withCluster(before)
+	state := &fleet.Cluster{Config: before}
 	var got fleet.ClusterConfig
-	e.update = func(_ string, arg any) (any, error) {
+	f.withClusterState(state).update = func(_ string, arg any) (any, error) {
 		got = arg.(contract.ConfigureRequest).ClusterConfig
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: got}}, nil
+		state.Config = got
+		return contract.Done{}, nil
 	}
 	h := serve(t, f)
 	patched := answer[api.Cluster](t, do(h, http.MethodPatch, clustersPath+"/web",
@@ -187,9 +222,9 @@ func TestPatchCluster(t *testing.T) {
 		http.StatusOK)
 	require.Empty(t, got.TargetGroup)
 	require.Zero(t, got.MinAgents)
-	require.Equal(t, before.TenantWeights, got.TenantWeights)
+	require.Equal(t, want.TenantWeights, got.TenantWeights)
 	for _, bad := range []string{`{"tenant_weights":{"acme":101}}`, `{"tenant_weights":{"Canary ":1}}`, `{"shards":4}`,
-		`{"desired_agents":1}`, `{"role_lease":"canary"}`} {
+		`{"min_agents":2,"desired_agents":1}`, `{"role_lease":"canary"}`} {
 		problem(t, do(h, http.MethodPatch, clustersPath+"/web", bad), 422, protocol.CodeInvalidRequest)
 	}
 	problem(t, do(h, http.MethodPatch, clustersPath+"/canary", `{}`), 404, protocol.CodeUnknownCluster)

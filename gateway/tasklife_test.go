@@ -159,7 +159,7 @@ func TestDeadLetterRetentionIsTheClusters(t *testing.T) {
 	f.executions[contract.ClusterWorkflowID("kept")].update = func(_ string, arg any) (any, error) {
 		config := arg.(contract.ConfigureRequest).ClusterConfig
 		f.executions[contract.ClusterWorkflowID("kept")].info.Memo.Fields[contract.MemoConfig] = payload(config)
-		return contract.ClusterView{Cluster: fleet.Cluster{Config: config}}, nil
+		return contract.Done{}, nil
 	}
 	answer[api.Cluster](t, do(h, http.MethodPut, "/api/v1/agents/clusters/kept", `{"dead_letter_retention":"1h"}`),
 		http.StatusOK)

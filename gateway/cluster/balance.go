@@ -131,7 +131,7 @@ func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*
 		return nil, rest.Invalid("body.add", err)
 	}
 	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
-	view, err := rest.UpdateCluster(ctx, h.Core, "change a cluster's targets", contract.TargetsUpdate, in.ID, request)
+	view, err := rest.ChangeCluster(ctx, h.Core, "change a cluster's targets", contract.TargetsUpdate, in.ID, request)
 	if err != nil {
 		return nil, err
 	}

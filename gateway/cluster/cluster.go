@@ -101,11 +101,12 @@ func (h *Handlers) Configure(
 			return api.Cluster{}, rest.Invalid("body", err)
 		}
 		request := contract.ConfigureRequest{ClusterConfig: config, IfRevisions: []string{current.Config.Revision()}}
-		view, err := rest.UpdateCluster(ctx, h.Core, "configure a cluster", contract.ConfigureUpdate, name, request)
+		_, err = rest.UpdateCluster(ctx, h.Core, "configure a cluster", contract.ConfigureUpdate, name, request)
 		if err == nil {
 			h.ForgetCluster(name)
 			h.sweep(ctx, config.Scaling.On())
-			return Full(&view), nil
+			view, err := h.View(ctx, name)
+			return Full(&view), err
 		}
 		if code, _ := rest.Code(err); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {
 			return api.Cluster{}, err

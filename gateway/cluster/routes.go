@@ -283,7 +283,7 @@ func (h *Handlers) registerPauses(routes huma.API) {
 }
 
 func (h *Handlers) pauseOrResume(
-	ctx context.Context, in *pauseInput, u contract.Update[contract.PauseRequest, contract.ClusterView],
+	ctx context.Context, in *pauseInput, u contract.Update[contract.PauseRequest, contract.Done],
 ) (*clusterOutput, error) {
 	var body api.PauseRequest
 	if in.Body != nil {
@@ -299,7 +299,7 @@ func (h *Handlers) pauseOrResume(
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
-	view, err := rest.UpdateCluster(ctx, h.Core, u.Name+" a cluster", u, in.ID, request)
+	view, err := rest.ChangeCluster(ctx, h.Core, u.Name+" a cluster", u, in.ID, request)
 	if err != nil {
 		return nil, err
 	}

@@ -144,6 +144,16 @@ func UpdateCluster[In, Out any](
 	return answer, c.Answer(err, doing, protocol.CodeUnknownCluster)
 }
 
+// ChangeCluster changes a cluster, and answers how it stands afterwards.
+func ChangeCluster[In any](
+	ctx context.Context, c *Core, doing string, u contract.Update[In, contract.Done], name string, request In,
+) (contract.ClusterView, error) {
+	if _, err := UpdateCluster(ctx, c, doing, u, name, request); err != nil {
+		return contract.ClusterView{}, err
+	}
+	return c.View(ctx, name)
+}
+
 // ListClusters lists the clusters that exist.
 func (c *Core) ListClusters(ctx context.Context) ([]store.ListedCluster, error) {
 	clusters, err := c.Store.Clusters().List(ctx)

@@ -23,8 +23,9 @@ const (
 	followTimeout = 2 * time.Second
 	// directAgain is when a hub that missed the directive is sent it again.
 	directAgain = 15 * time.Second
-	// directivesPerTask bounds how many copies of the directive one workflow task answers or sends. Temporal takes 4
-	// MiB of a workflow task, and terminates the workflow beyond; a directive may have some hundred KiB.
+	// directivesPerTask bounds how many copies of the directive, and other large answers, one workflow task answers or
+	// sends. Temporal takes 4 MiB of a workflow task, and terminates the workflow beyond; a directive may have some
+	// hundred KiB.
 	directivesPerTask = 3
 )
 
@@ -82,6 +83,14 @@ func (h *hubs) takeTurn(ctx workflow.Context) {
 		if h.next.Get(ctx, nil) != nil {
 			return // what asks is cancelled
 		}
+	}
+}
+
+// takeTurnToAnswer is takeTurn for an answer that may be as large as the directive. Runs of before it are replayed as
+// they were.
+func (h *hubs) takeTurnToAnswer(ctx workflow.Context) {
+	if workflow.GetVersion(ctx, "answers-in-turns", workflow.DefaultVersion, 1) == 1 {
+		h.takeTurn(ctx)
 	}
 }
 

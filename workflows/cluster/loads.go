@@ -141,13 +141,14 @@ func (l *loads) rebalance(ctx workflow.Context, req contract.RebalanceRequest) (
 	if !req.DryRun && len(answer.Moves) > 0 {
 		workflow.GetLogger(ctx).Info("Rebalanced", "moves", len(answer.Moves), "reason", req.Reason)
 	}
+	l.run.hubs.takeTurnToAnswer(ctx)
 	return answer, nil
 }
 
-func (l *loads) changeTargets(_ workflow.Context, req contract.TargetsRequest) (contract.ClusterView, error) {
+func (l *loads) changeTargets(_ workflow.Context, req contract.TargetsRequest) (contract.Done, error) {
 	if _, err := l.run.state.Targets.Change(req.Add, req.Remove); err != nil {
-		return contract.ClusterView{}, workflows.Refuse("%s", err)
+		return contract.Done{}, workflows.Refuse("%s", err)
 	}
 	l.run.state.AssignTargets()
-	return l.run.view(), nil
+	return contract.Done{}, nil
 }

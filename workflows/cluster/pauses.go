@@ -37,28 +37,27 @@ func (p pauses) mayPause(req contract.PauseRequest) error {
 }
 
 // pause answers when the hubs have applied the pause, so that nothing begins afterwards.
-func (p pauses) pause(ctx workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
+func (p pauses) pause(ctx workflow.Context, req contract.PauseRequest) (contract.Done, error) {
 	lane, err := laneName(req.Lane)
 	if err != nil {
-		return contract.ClusterView{}, err
+		return contract.Done{}, err
 	}
 	changed, err := p.run.state.Pause(lane, req.Reason, workflow.Now(ctx))
 	if err != nil {
-		return contract.ClusterView{}, workflows.Refuse("%s", err)
+		return contract.Done{}, workflows.Refuse("%s", err)
 	}
 	if changed {
 		p.run.hubs.awaitFollowed(ctx, "a pause")
 	}
-	return p.run.view(), nil
+	return contract.Done{}, nil
 }
 
-func (p pauses) resume(_ workflow.Context, req contract.PauseRequest) (contract.ClusterView, error) {
+func (p pauses) resume(_ workflow.Context, req contract.PauseRequest) (contract.Done, error) {
 	lane, err := laneName(req.Lane)
-	if err != nil {
-		return contract.ClusterView{}, err
+	if err == nil {
+		p.run.state.Pauses.Resume(lane)
 	}
-	p.run.state.Pauses.Resume(lane)
-	return p.run.view(), nil
+	return contract.Done{}, err
 }
 
 // laneName normalises a lane's name; empty means the whole cluster.

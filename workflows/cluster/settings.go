@@ -59,7 +59,7 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 	return nil
 }
 
-func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.ClusterView, error) {
+func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.Done, error) {
 	r, next := s.run, withDefaults(ctx, request.ClusterConfig)
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
@@ -72,7 +72,7 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 		workflow.GetVersion(ctx, "tenants-are-told", workflow.DefaultVersion, 1) == 1 {
 		r.hubs.awaitFollowed(ctx, "who may use the cluster")
 	}
-	return r.view(), nil
+	return contract.Done{}, nil
 }
 
 // note makes the settings readable without asking the workflow.
