@@ -134,6 +134,11 @@ func (a *Control) actOn(ctx context.Context, in contract.BulkPageInput, id strin
 	}
 	err := again(ctx, func(ctx context.Context) error {
 		_, err := in.Spec.Send(ctx, a.Client, id, contract.BulkUpdateID(in.Bulk))
+		if in.Spec.Action == fleet.BulkCancel {
+			workflowID, key := contract.Locate(id)
+			err = store.CancelFull(ctx, a.store(), contract.CancelUpdate, workflowID,
+				contract.CancelRequest{ForTask: contract.ForTask{Task: key}}, err)
+		}
 		return err
 	})
 	switch kind := store.KindOf(err); {
@@ -188,6 +193,8 @@ func failure(ctx context.Context, err error) (fleet.BulkOutcome, string) {
 		return fleet.BulkTaskFailed, noSuchTask
 	case store.Blocked:
 		return fleet.BulkTaskFailed, "Temporal does not allow it now: its workflow may be paused"
+	case store.Full:
+		return fleet.BulkTaskFailed, "it has been changed as often as Temporal allows"
 	case store.Unavailable:
 		return fleet.BulkTaskFailed, "Temporal, or a worker for it, did not answer in time"
 	}

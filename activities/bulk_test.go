@@ -110,6 +110,15 @@ func (f *fakeTasks) UpdateWorkflow(
 	return doneHandle{}, nil
 }
 
+// CancelWorkflow ends the task by Temporal's own request.
+func (f *fakeTasks) CancelWorkflow(_ context.Context, id, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id, _ = contract.TaskOfWorkflowID(id)
+	f.tasks[id].status = enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED
+	return nil
+}
+
 func (f *fakeTasks) GetWorkflowUpdateHandle(o client.GetWorkflowUpdateHandleOptions) client.WorkflowUpdateHandle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +162,7 @@ func cancelling(filter fleet.TaskFilter) contract.BulkPageInput {
 
 func TestBulkPage(t *testing.T) {
 	t.Parallel()
-	f := newTasks("queued", "running", "other-label", "refuses", "comes-and-goes", "broken")
+	f := newTasks("queued", "running", "other-label", "refuses", "comes-and-goes", "broken", "full")
 	for id, task := range f.tasks {
 		task.labels = []string{"env=prod"}
 		task.begun = id == "running"
@@ -163,19 +172,22 @@ func TestBulkPage(t *testing.T) {
 		contract.Refused, nil)}
 	f.tasks["comes-and-goes"].errs = []error{serviceerror.NewUnavailable("canary"),
 		serviceerror.NewWorkflowNotReady("canary")}
+	f.tasks["full"].errs = []error{serviceerror.NewFailedPrecondition(
+		"The limit on the total number of distinct updates in this workflow has been reached (2000).")}
 	f.tasks["broken"].errs = []error{errors.New("canary")}
 	in := cancelling(fleet.TaskFilter{Status: fleet.TaskQueued, Labels: map[string]string{"env": "prod"}})
 	result, err := runPage(t, f, in, nil)
 	require.NoError(t, err)
 	require.Equal(t, "next", string(result.Next))
 	c := result.Counts
-	require.Equal(t, []int{4, 2, 1, 1}, []int{c.Matched, c.Done, c.Skipped, c.Failed})
+	require.Equal(t, []int{5, 3, 1, 1}, []int{c.Matched, c.Done, c.Skipped, c.Failed})
 	require.ElementsMatch(t, []fleet.BulkExample{
 		{TaskID: "refuses", Outcome: fleet.BulkTaskSkipped, Reason: "the task is being cancelled"},
 		{TaskID: "broken", Outcome: fleet.BulkTaskFailed, Reason: "it failed on our side; the worker's log says why"},
 	}, c.Examples)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["running"].status, "what runs was not meant")
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, f.tasks["other-label"].status)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, f.tasks["full"].status, "though it takes no updates")
 	require.Equal(t, in.Spec.Query(), f.lists[0].GetQuery())
 	require.Equal(t, "before", string(f.lists[0].GetNextPageToken()))
 	for _, u := range f.updates {

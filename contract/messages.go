@@ -73,7 +73,8 @@ func (u Update[In, Out]) Send(ctx context.Context, c client.Client, workflowID s
 	return u.SendOnce(ctx, c, workflowID, "", in)
 }
 
-// SendOnce is Send under an id: sent again under the same id, the update is answered as it was the first time.
+// SendOnce is Send under an id: sent again under the same id, the update is answered as it was the first time. One that
+// would change nothing counts as done.
 func (u Update[In, Out]) SendOnce(
 	ctx context.Context, c client.Client, workflowID, updateID string, in In,
 ) (out Out, err error) {
@@ -87,7 +88,9 @@ func (u Update[In, Out]) SendOnce(
 	if err != nil {
 		return out, err
 	}
-	err = handle.Get(ctx, into(&out))
+	if err = handle.Get(ctx, into(&out)); IsUnchanged(err) {
+		err = nil
+	}
 	return out, err
 }
 

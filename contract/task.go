@@ -2,7 +2,10 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
+
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/fleet"
 )
@@ -274,6 +277,16 @@ const AttemptFailure = "AttemptFailure"
 // Refused is the application error type of an update that is not possible in the present state. Its message is for
 // people.
 const Refused = "Refused"
+
+// Unchanged is the detail of a refusal of what would change nothing.
+const Unchanged = "unchanged"
+
+// IsUnchanged reports whether an update was refused because it would change nothing: it needs no room in the history.
+func IsUnchanged(err error) bool {
+	refused, ok := errors.AsType[*temporal.ApplicationError](err)
+	var detail string
+	return ok && refused.Type() == Refused && refused.Details(&detail) == nil && detail == Unchanged
+}
 
 // Outdated is the application error type of an update that was meant for an older state.
 const Outdated = "Outdated"

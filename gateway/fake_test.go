@@ -66,6 +66,7 @@ type fakeTemporal struct {
 	workersErr error
 	updates    []string
 	signals    []fakeSignal
+	cancelled  []string // by Temporal's own request
 	schedules  fakeSchedules
 	starting   atomic.Int32               // starts of workflows under way
 	mostStarts atomic.Int32               // the most at a time
@@ -202,6 +203,13 @@ func (f *fakeTemporal) SignalWorkflow(_ context.Context, id, _, name string, arg
 	}
 	f.signals = append(f.signals, fakeSignal{id, name, arg})
 	return nil
+}
+
+func (f *fakeTemporal) CancelWorkflow(_ context.Context, id, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancelled = append(f.cancelled, id)
+	return f.fail
 }
 
 type fakeHandle struct {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -212,6 +214,28 @@ func TestDiscardAndPriority(t *testing.T) {
 			require.Contains(t, []int{400, 422}, w.Code, "%s %s", target, body)
 		}
 	}
+}
+
+// TestATaskThatTakesNoMoreChanges has had as many updates as Temporal takes: that is no failure of ours, and it can be
+// cancelled.
+func TestATaskThatTakesNoMoreChanges(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	e := f.withTask(contract.TaskState{Status: fleet.TaskQueued})
+	e.update = func(_ string, request any) (any, error) {
+		if r, ok := request.(contract.ReprioritizeRequest); ok && r.Priority == fleet.DefaultPriority {
+			return nil, temporal.NewNonRetryableApplicationError("it has it", contract.Refused, nil, contract.Unchanged)
+		}
+		return nil, serviceerror.NewFailedPrecondition(
+			"The limit on the total number of distinct updates in this workflow has been reached (2000).")
+	}
+	h := serve(t, f)
+	p := problem(t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":1}`), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "takes no more changes")
+	require.Empty(t, f.cancelled)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/priority", `{"priority":3}`), http.StatusOK)
+	answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/t-1/cancel", ""), http.StatusOK)
+	require.Equal(t, []string{contract.TaskWorkflowID("t-1")}, f.cancelled)
 }
 
 func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {

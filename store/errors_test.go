@@ -36,6 +36,8 @@ func TestKindOf(t *testing.T) {
 		"update unanswered": {client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded),
 			store.Unavailable},
 		"paused workflow": {serviceerror.NewFailedPrecondition(""), store.Blocked},
+		"too many updates": {serviceerror.NewFailedPrecondition(
+			"The limit on the total number of distinct updates in this workflow has been reached (2000)."), store.Full},
 		"a wrong token":   {serviceerror.NewInvalidArgument(""), store.Invalid},
 		"an older server": {serviceerror.NewUnimplemented(""), store.Unsupported},
 	} {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,10 +105,32 @@ func Update[In, Out any](
 		pause.Pause(ctx)
 		answer, err = u.SendOnce(ctx, s.Client, workflowID, id, in)
 	}
-	if KindOf(err) == Unavailable {
+	if err = CancelFull(ctx, s, u, workflowID, in, err); KindOf(err) == Unavailable {
 		return answer, &unsureError{err}
 	}
 	return answer, err
+}
+
+// CancelFull is for an update that Temporal did not take because the workflow had too many. One that cancels the whole
+// of a task, an array or a run is made by Temporal's own request instead, which has no reason and no one who asks.
+// Other errors stay.
+func CancelFull[In, Out any](
+	ctx context.Context, s Store, u contract.Update[In, Out], workflowID string, in In, err error,
+) error {
+	if KindOf(err) != Full {
+		return err
+	}
+	whole := u.Name == contract.CancelRunUpdate.Name
+	switch r := any(in).(type) {
+	case contract.CancelRequest:
+		whole = r.Task == ""
+	case contract.ArrayRequest:
+		whole = r.Action == contract.CancelArray
+	}
+	if !whole {
+		return err
+	}
+	return s.Client.CancelWorkflow(ctx, workflowID, "")
 }
 
 // ask puts a query to a workflow that must be open; deleted is the error of one that has ended.
@@ -252,6 +275,7 @@ const (
 	Unavailable             // Temporal, or a worker for it, did not answer in time, or a workflow has much to do
 	Unsure                  // the same of a change, which may be made yet
 	Blocked                 // Temporal does not allow it now
+	Full                    // Temporal takes no more updates of the workflow
 	Invalid                 // Temporal does not understand it
 	Unsupported             // this Temporal is too old for it
 )
@@ -262,9 +286,13 @@ type unsureError struct{ err error }
 func (e *unsureError) Error() string { return e.err.Error() }
 func (e *unsureError) Unwrap() error { return e.err }
 
+// tooManyUpdates is in Temporal's message about that; nothing else tells it from other preconditions.
+const tooManyUpdates = "limit on the total number of distinct updates"
+
 // KindOf is the one place where errors of Temporal are told apart.
 func KindOf(err error) Kind {
 	var application *temporal.ApplicationError
+	var precondition *serviceerror.FailedPrecondition
 	switch {
 	case err == nil:
 		return Other
@@ -291,7 +319,9 @@ func KindOf(err error) Kind {
 		isAny[*serviceerror.WorkflowNotReady](err),
 		isAny[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err):
 		return Unavailable
-	case isAny[*serviceerror.FailedPrecondition](err):
+	case errors.As(err, &precondition) && strings.Contains(precondition.Message, tooManyUpdates):
+		return Full
+	case errors.As(err, &precondition):
 		return Blocked
 	case isAny[*serviceerror.InvalidArgument](err):
 		return Invalid

@@ -25,6 +25,33 @@ func Refuse(format string, args ...any) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil)
 }
 
+// Unchanged is the error of an update that would change nothing. Who sent it is told that it is done.
+func Unchanged(format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), contract.Refused, nil,
+		contract.Unchanged)
+}
+
+// mostChanges is how often one run of a workflow takes changes that can be asked for without end. Temporal takes 2,000
+// updates of it, and a cancellation is always to find room.
+const mostChanges = 500
+
+// Changes counts the changes by updates that one run of a workflow has taken, of those that can be asked for without
+// end.
+type Changes struct{ taken int }
+
+// Take counts one.
+func (c *Changes) Take() { c.taken++ }
+
+// Refuse refuses another one if there were too many. Only validators of updates may ask: a replay does not ask them, so
+// what older releases took stays taken.
+func (c *Changes) Refuse() error {
+	if c.taken < mostChanges {
+		return nil
+	}
+	return Refuse("it was given another priority, paused or resumed %d times, and takes no more of that: it can still be "+
+		"cancelled", c.taken)
+}
+
 // ReasonOf returns an activity error's reason, in the words of the code that refused.
 func ReasonOf(err error) string {
 	var application *temporal.ApplicationError

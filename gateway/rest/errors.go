@@ -18,6 +18,7 @@ const (
 	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it
 	// comes.
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
+	fullDetail     = "it has been changed as often as Temporal allows, and takes no more changes"
 	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 )
 
@@ -56,6 +57,8 @@ func classify(err error, notFound string) (code, detail string) {
 		return notFound, notFoundDetail(notFound)
 	case store.Exists:
 		return protocol.CodeConflict, "it exists already"
+	case store.Full:
+		return protocol.CodeConflict, fullDetail
 	case store.Unsure:
 		return protocol.CodeUnavailable, unsureDetail
 	case store.Unavailable:

@@ -74,6 +74,7 @@ type carrier struct {
 	bytes   int       // of the bundles that began in it
 	wakesAt time.Time // of the earliest timer; zero: none
 	changed bool      // something happened that the loop has not looked at
+	changes workflows.Changes
 }
 
 // loop begins bundles until the array has ended.
@@ -364,7 +365,28 @@ func (c *carrier) handle(ctx workflow.Context) error {
 	return errors.Join(
 		contract.ArrayQuery.Handle(ctx, c.view),
 		contract.ElementsQuery.Handle(ctx, c.elements),
-		contract.ArrayUpdate.Handle(ctx, update, c.mayAct))
+		contract.ArrayUpdate.Handle(ctx, func(ctx workflow.Context, r contract.ArrayRequest) (contract.Done, error) {
+			switch r.Action {
+			case contract.PauseArray, contract.ResumeArray, contract.ReprioritizeArray:
+				c.changes.Take()
+			}
+			return update(ctx, r)
+		}, c.mayChange))
+}
+
+// mayChange is mayAct for updates, which must leave room for a cancellation. What was paused can be resumed, however
+// often it was.
+func (c *carrier) mayChange(r contract.ArrayRequest) error {
+	err := c.mayAct(r)
+	switch {
+	case err != nil:
+		return err
+	case r.Action == contract.ReprioritizeArray && r.Priority == cmp.Or(c.priority, c.in.Spec.Priority).OrDefault():
+		return workflows.Unchanged("the array has this priority already")
+	case r.Action == contract.ReprioritizeArray || r.Action == contract.PauseArray:
+		return c.changes.Refuse()
+	}
+	return nil
 }
 
 // mayAct refuses what is not possible in the present state.

@@ -272,6 +272,39 @@ func TestLaterBundlesHaveTheNewPriority(t *testing.T) {
 	require.EqualValues(t, 1, h.outcome(t).Priority)
 }
 
+// Temporal takes 2,000 updates of a workflow. However often an array was changed, it can be resumed and cancelled.
+func TestAnArrayThatWasChangedOftenCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	h := newHarness(dies(3))
+	var same, pauses []*workflowtest.Answer
+	var last, cancelled *workflowtest.Answer
+	ask := func(action contract.ArrayAction, p fleet.Priority) *workflowtest.Answer {
+		answer := &workflowtest.Answer{}
+		h.UpdateWorkflow(contract.ArrayUpdate.Name, "", answer, contract.ArrayRequest{Action: action, Priority: p})
+		return answer
+	}
+	h.RegisterDelayedCallback(func() {
+		for range 150 {
+			same = append(same, ask(contract.ReprioritizeArray, fleet.DefaultPriority))
+			ask(contract.ReprioritizeArray, fleet.PriorityHigh)
+			ask(contract.ReprioritizeArray, fleet.DefaultPriority)
+			pauses = append(pauses, ask(contract.PauseArray, 0))
+			ask(contract.ResumeArray, 0)
+		}
+		last = ask(contract.ReprioritizeArray, fleet.PriorityHigh)
+		cancelled = ask(contract.CancelArray, 0)
+	}, time.Hour)
+	h.start(func(in *contract.ArrayInput) { in.Count = 10 })
+	require.Equal(t, array.ArrayCancelled, h.outcome(t).Status)
+	for _, a := range same {
+		require.True(t, contract.IsUnchanged(a.Err))
+	}
+	require.False(t, pauses[124].Refused, "the 499th change, and the 500th ends it")
+	require.ErrorContains(t, pauses[125].Err, "can still be cancelled")
+	require.ErrorContains(t, last.Err, "can still be cancelled")
+	require.False(t, cancelled.Refused)
+}
+
 // An element that ends the process of its agent is a dead letter in the end, and the others complete.
 func TestAPoisonElementIsFound(t *testing.T) {
 	t.Parallel()

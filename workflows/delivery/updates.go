@@ -14,8 +14,8 @@ import (
 )
 
 // Handle lets people act on the open tasks that a workflow carries. find is the delivery of the task that a request
-// names, or nil. A validator's error reaches the caller as contract.Refused.
-func Handle(ctx workflow.Context, find func(key string) *Delivery) error {
+// names, or nil. changes are the workflow's. A validator's error reaches the caller as contract.Refused.
+func Handle(ctx workflow.Context, find func(key string) *Delivery, changes *workflows.Changes) error {
 	return errors.Join(
 		handle(ctx, find, contract.CancelUpdate, (*Delivery).takeCancel, (*Delivery).mayCancel),
 		handle(ctx, find, contract.RetryUpdate,
@@ -24,7 +24,14 @@ func Handle(ctx workflow.Context, find func(key string) *Delivery) error {
 		handle(ctx, find, contract.DiscardUpdate,
 			func(d *Delivery, _ workflow.Context, req contract.DiscardRequest) { d.discard = &req },
 			(*Delivery).mayDiscard),
-		handle(ctx, find, contract.ReprioritizeUpdate, (*Delivery).reprioritize, (*Delivery).mayReprioritize),
+		handle(ctx, find, contract.ReprioritizeUpdate,
+			func(d *Delivery, ctx workflow.Context, req contract.ReprioritizeRequest) {
+				changes.Take()
+				d.reprioritize(ctx, req)
+			},
+			func(d *Delivery, req contract.ReprioritizeRequest) error {
+				return cmp.Or(d.mayReprioritize(req), changes.Refuse())
+			}),
 		handle(ctx, find, contract.ReviewUpdate,
 			func(d *Delivery, _ workflow.Context, req contract.ReviewRequest) { d.review = &req },
 			(*Delivery).mayReview))
@@ -154,6 +161,8 @@ func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
 		return workflows.Refuse("the task has ended: it is %s", d.status)
 	case d.cancel != nil:
 		return workflows.Refuse("the task is being cancelled")
+	case req.Priority == d.priority().OrDefault():
+		return workflows.Unchanged("the task has this priority already")
 	}
 	return nil
 }

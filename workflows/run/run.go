@@ -57,6 +57,8 @@ type run struct {
 	endedFor map[string]bool            // steps that were ended for what they hold
 	marked   job.RunStatus              // the status search attribute as last set
 
+	changes workflows.Changes // of this run, and of the priorities of its tasks
+
 	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
 	defaultsUntil time.Time
 
@@ -371,7 +373,7 @@ func (r *run) handle(ctx workflow.Context) error {
 	return errors.Join(
 		contract.LedgerQuery.Handle(ctx, r.view),
 		contract.StepTaskQuery.Handle(ctx, r.task),
-		delivery.Handle(ctx, r.delivery),
+		delivery.Handle(ctx, r.delivery, &r.changes),
 		r.handleUpdates(ctx))
 }
 

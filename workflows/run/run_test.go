@@ -791,6 +791,42 @@ func TestPauseAndCancel(t *testing.T) {
 	})
 }
 
+// Temporal takes 2,000 updates of a workflow. However often a run was paused and its tasks were given other priorities,
+// it can be resumed and cancelled.
+func TestARunThatWasChangedOftenCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	h := newHarness(t, map[string]agent{"a": lasts(time.Hour, stopped)})
+	h.RegisterActivityWithOptions(func(contract.ReprioritizeInput) error { return nil },
+		activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
+	const asked = 250
+	var pauses, resumptions, priorities []*workflowtest.Answer
+	var cancelled *workflowtest.Answer
+	h.RegisterDelayedCallback(func() {
+		for i := range asked {
+			priorities = append(priorities, h.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{
+				ForTask: contract.ForTask{Task: "a"}, Priority: fleet.PriorityHigh + fleet.Priority(i%2)}))
+			pauses = append(pauses, h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: job.PauseFinish}))
+			resumptions = append(resumptions, h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{}))
+		}
+		cancelled = h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
+	}, 50*time.Millisecond)
+	h.RegisterDelayedCallback(func() { close(stopped) }, 150*time.Millisecond)
+	h.start(t, head+"steps: {a: {task: {type: echo}}}\n", "")
+	require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+	require.False(t, cancelled.Refused)
+	taken := 0
+	for _, a := range slices.Concat(priorities, pauses, resumptions) {
+		if !a.Refused {
+			taken++
+		}
+	}
+	require.InDelta(t, 500, taken, 1)
+	require.Equal(t, pauses[166].Refused, resumptions[166].Refused, "what was paused can be resumed")
+	require.True(t, priorities[asked-1].Refused)
+	require.ErrorContains(t, pauses[asked-1].Err, "can still be cancelled")
+}
+
 // A run that waits for services for long goes on in others, and then is admitted.
 func TestContinuesAsNewWhileItWaits(t *testing.T) {
 	t.Parallel()

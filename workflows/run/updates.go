@@ -13,16 +13,17 @@ import (
 	"mainstay.dev/mainstay/workflows"
 )
 
-// handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why.
+// handleUpdates lets people act on the run and on its steps. Each decision is in the ledger, with who and why. What was
+// paused can be resumed, however often it was.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	return errors.Join(
-		contract.PauseRunUpdate.Handle(ctx, done(r.pause), func(contract.PauseRunRequest) error {
+		contract.PauseRunUpdate.Handle(ctx, counted(r, r.pause), func(contract.PauseRunRequest) error {
 			if r.ledger.Paused != nil {
 				return workflows.Refuse("the run is paused already")
 			}
-			return r.mayAct()
+			return cmp.Or(r.mayAct(), r.changes.Refuse())
 		}),
-		contract.ResumeRunUpdate.Handle(ctx, done(r.resume), func(contract.RunRequest) error {
+		contract.ResumeRunUpdate.Handle(ctx, counted(r, r.resume), func(contract.RunRequest) error {
 			if r.ledger.Paused == nil {
 				return workflows.Refuse("the run is not paused")
 			}
@@ -39,6 +40,16 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 // done makes a handler that answers Done.
 func done[In any](do func(workflow.Context, In) error) func(workflow.Context, In) (contract.Done, error) {
 	return func(ctx workflow.Context, in In) (contract.Done, error) { return contract.Done{}, do(ctx, in) }
+}
+
+// counted is done for what can be asked for without end.
+func counted[In any](
+	r *run, do func(workflow.Context, In) error,
+) func(workflow.Context, In) (contract.Done, error) {
+	return done(func(ctx workflow.Context, in In) error {
+		r.changes.Take()
+		return do(ctx, in)
+	})
 }
 
 // mayActOn refuses what is asked of a step that does not allow it.

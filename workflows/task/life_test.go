@@ -165,6 +165,41 @@ func TestReprioritizeBetweenDeliveries(t *testing.T) {
 	require.Equal(t, fleet.PriorityCritical, state.Priority)
 }
 
+// Temporal takes 2,000 updates of a workflow. However often the priority was changed, the task can be cancelled.
+func TestATaskWhosePriorityWasChangedOftenCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	const most = 500
+	run := newTask(t, script{})
+	var changes, same []*workflowtest.Answer
+	var cancelled *workflowtest.Answer
+	ask := func(p fleet.Priority) *workflowtest.Answer {
+		return run.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{Priority: p})
+	}
+	run.RegisterDelayedCallback(func() {
+		for range most / 5 {
+			same = append(same, ask(fleet.DefaultPriority))
+		}
+		for range most / 2 {
+			changes = append(changes, ask(fleet.PriorityLow), ask(fleet.PriorityHigh))
+		}
+		changes = append(changes, ask(fleet.PriorityLow), ask(fleet.PriorityLow))
+		same = append(same, ask(fleet.PriorityHigh))
+		cancelled = run.update(contract.CancelUpdate.Name, contract.CancelRequest{Reason: "enough"})
+	}, time.Hour)
+	run.start(fleet.TaskSpec{StartAt: run.Now().Add(48 * time.Hour)})
+	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
+	for _, a := range same {
+		require.True(t, a.Refused, "it takes no room in the history")
+		require.True(t, contract.IsUnchanged(a.Err), "who asked is told that it is done")
+	}
+	for i, a := range changes {
+		require.Equal(t, i >= most, a.Refused, i)
+		require.False(t, contract.IsUnchanged(a.Err), i)
+	}
+	require.ErrorContains(t, changes[most].Err, "can still be cancelled")
+	require.False(t, cancelled.Refused)
+}
+
 // onDelivery calls do when the nth delivery has been handed out.
 func (r *taskRun) onDelivery(number int, do func()) {
 	begun := 0

@@ -29,7 +29,7 @@ func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, 
 	c.Delivery = delivery.New(in, workflow.GetInfo(ctx).WorkflowStartTime, c)
 	err := errors.Join(
 		contract.StatusQuery.Handle(ctx, c.State),
-		delivery.Handle(ctx, func(string) *delivery.Delivery { return c.Delivery }))
+		delivery.Handle(ctx, func(string) *delivery.Delivery { return c.Delivery }, &workflows.Changes{}))
 	switch {
 	case err != nil:
 		return contract.TaskState{}, err
