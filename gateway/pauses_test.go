@@ -94,8 +94,8 @@ func TestChangesOfAClusterAnswerHowItStands(t *testing.T) {
 				require.Equal(t, 1, got.AgentCount, change)
 				require.Equal(t, tag, w.Header().Get("ETag"), change)
 			}
-			got := answer[struct{ Targets []api.Target }](t, do(h, http.MethodPost, path+"/targets", `{"add":["db-1"]}`),
-				http.StatusOK)
+			got := answer[struct{ Targets []api.Target }](t,
+				do(h, http.MethodPost, path+"/targets", `{"add":["db-1"]}`), http.StatusOK)
 			require.Equal(t, []api.Target{{ID: "db-1", Agent: "a-1"}}, got.Targets)
 		})
 	}

@@ -37,8 +37,8 @@ type full struct {
 }
 
 func (*full) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
-	return nil, serviceerror.NewFailedPrecondition("The limit on the total number of distinct updates in this workflow" +
-		" has been reached (2000). Make sure any duplicate updates share an Update ID")
+	return nil, serviceerror.NewFailedPrecondition("The limit on the total number of distinct updates in this " +
+		"workflow has been reached (2000). Make sure any duplicate updates share an Update ID")
 }
 
 func (f *full) CancelWorkflow(_ context.Context, id, _ string) error {

@@ -58,10 +58,11 @@ func largest() contract.ClusterInput {
 func TestAnswersFitIntoAWorkflowTask(t *testing.T) {
 	t.Parallel()
 	const atOnce, most = 10, 4 << 20
+	config := fleet.ClusterConfig{Name: "default"}
 	for name, arg := range map[string]any{
 		contract.PauseUpdate.Name:           contract.PauseRequest{Reason: "disks"},
 		contract.ResumeUpdate.Name:          contract.PauseRequest{},
-		contract.ConfigureUpdate.Name:       contract.ConfigureRequest{ClusterConfig: fleet.ClusterConfig{Name: "default"}},
+		contract.ConfigureUpdate.Name:       contract.ConfigureRequest{ClusterConfig: config},
 		contract.TargetsUpdate.Name:         contract.TargetsRequest{Remove: []string{longID(0)}},
 		contract.RebalanceUpdate.Name:       contract.RebalanceRequest{DryRun: true},
 		contract.CloseAgentLanesUpdate.Name: []fleet.OpenLane{},

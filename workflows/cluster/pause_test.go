@@ -32,7 +32,8 @@ func TestClusterPauses(t *testing.T) {
 	})
 	run.at(4*time.Second, func() {
 		require.Len(t, run.directives(), heardBefore, "lanes are served as before")
-		require.Equal(t, fleet.Pauses{{Lane: "cap/arm+gpu", Since: since, Reason: "a newer driver"}}, run.view(t).Pauses)
+		require.Equal(t, fleet.Pauses{{Lane: "cap/arm+gpu", Since: since, Reason: "a newer driver"}},
+			run.view(t).Pauses)
 		run.update(contract.PauseUpdate.Name, contract.PauseRequest{Reason: "all"})
 	})
 	run.at(5*time.Second, func() { late = run.update(contract.JoinUpdate.Name, joins("h2", "b")) })

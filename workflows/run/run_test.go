@@ -806,7 +806,8 @@ func TestARunThatWasChangedOftenCanBeCancelled(t *testing.T) {
 		for i := range asked {
 			priorities = append(priorities, h.update(contract.ReprioritizeUpdate.Name, contract.ReprioritizeRequest{
 				ForTask: contract.ForTask{Task: "a"}, Priority: fleet.PriorityHigh + fleet.Priority(i%2)}))
-			pauses = append(pauses, h.update(contract.PauseRunUpdate.Name, contract.PauseRunRequest{Mode: job.PauseFinish}))
+			pauses = append(pauses, h.update(contract.PauseRunUpdate.Name,
+				contract.PauseRunRequest{Mode: job.PauseFinish}))
 			resumptions = append(resumptions, h.update(contract.ResumeRunUpdate.Name, contract.RunRequest{}))
 		}
 		cancelled = h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
