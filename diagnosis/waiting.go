@@ -206,7 +206,7 @@ func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
 			}
 			stocks[i].Take(held.Allocation)
 			if ports[m.Host] == nil {
-				ports[m.Host] = fleet.NewPorts()
+				ports[m.Host] = &fleet.Ports{}
 			}
 			ports[m.Host].Take(held.Allocation)
 		}

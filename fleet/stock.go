@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -33,17 +34,17 @@ type Stock struct {
 	ports     *Ports
 }
 
-// Ports are the ports of a host that are in use.
+// Ports are the ports of a host that are in use. Those of nil are all free.
 type Ports struct {
-	taken   map[int]bool   // nobody gets them
-	resting map[int]bool   // they were free only a short time ago
-	free    map[[2]int]int // how many of a range are free, as far as known
+	taken portSet // nobody gets them
+	inUse portSet // these, and those that were free only a short time ago
 }
 
-// NewPorts are those of a host where none is in use.
-func NewPorts() *Ports {
-	return &Ports{taken: map[int]bool{}, resting: map[int]bool{}, free: map[[2]int]int{}}
-}
+// portSet has a bit for each port.
+type portSet [1 << 16 / 64]uint64
+
+func (s *portSet) add(port int)      { s[uint16(port)/64] |= 1 << (uint16(port) % 64) }
+func (s *portSet) has(port int) bool { return s[uint16(port)/64]&(1<<(uint16(port)%64)) != 0 }
 
 // Take takes the ports that an attempt on an agent of the host has.
 func (p *Ports) Take(a *Allocation) {
@@ -54,33 +55,31 @@ func (p *Ports) Take(a *Allocation) {
 
 // TakePort takes a port that somebody else has. One that only rests may still be asked for by its number.
 func (p *Ports) TakePort(port int, rests bool) {
-	if rests {
-		p.resting[port] = true
-	} else {
-		p.taken[port] = true
+	p.inUse.add(port)
+	if !rests {
+		p.taken.add(port)
 	}
-	clear(p.free)
 }
+
+func (p *Ports) isTaken(port int) bool { return p != nil && p.taken.has(port) }
+func (p *Ports) isInUse(port int) bool { return p != nil && p.inUse.has(port) }
 
 // freeOf is how many ports of a range are free.
 func (p *Ports) freeOf(first, last int) int {
-	of := [2]int{first, last}
-	n, known := p.free[of]
-	if known {
+	n := max(0, last-first+1)
+	if p == nil || n == 0 {
 		return n
 	}
-	n = max(0, last-first+1)
-	for port := range p.taken {
-		if first <= port && port <= last {
-			n--
+	for i := first / 64; i <= last/64; i++ {
+		word := p.inUse[i]
+		if i == first/64 {
+			word &= ^uint64(0) << (first % 64)
 		}
-	}
-	for port := range p.resting {
-		if first <= port && port <= last && !p.taken[port] {
-			n--
+		if i == last/64 {
+			word &= ^uint64(0) >> (63 - last%64)
 		}
+		n -= bits.OnesCount64(word)
 	}
-	p.free[of] = n
 	return n
 }
 
@@ -95,7 +94,7 @@ func deviceID(kind string, index int) string { return fmt.Sprint(kind, " ", inde
 
 // NewStock is all that an agent has; nil offers nothing.
 func NewStock(inventory *Inventory) *Stock {
-	s := &Stock{inventory: inventory, ports: NewPorts()}
+	s := &Stock{inventory: inventory}
 	if inventory == nil {
 		return s
 	}
@@ -108,7 +107,7 @@ func NewStock(inventory *Inventory) *Stock {
 	return s
 }
 
-// Take takes what an attempt has; nil is nothing.
+// Take takes what an attempt has, its ports only where On has told those of the host; nil is nothing.
 func (s *Stock) Take(a *Allocation) {
 	if a == nil {
 		return
@@ -118,7 +117,9 @@ func (s *Stock) Take(a *Allocation) {
 		s.free[i] -= values[i]
 	}
 	s.takeDevices(a.Devices)
-	s.ports.Take(a)
+	if s.ports != nil {
+		s.ports.Take(a)
+	}
 }
 
 func (s *Stock) takeDevices(shares []DeviceShare) {
@@ -254,7 +255,7 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 	names := slices.Sorted(maps.Keys(demands))
 	for _, name := range names {
 		if port := demands[name].Static; port > 0 {
-			if s.ports.taken[port] {
+			if s.ports.isTaken(port) {
 				return nil, fmt.Sprint("port ", port)
 			}
 			ports[name], given[port] = port, true
@@ -265,7 +266,7 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 		if demands[name].Static > 0 {
 			continue
 		}
-		for next <= last && (s.ports.taken[next] || s.ports.resting[next] || given[next]) {
+		for next <= last && (s.ports.isInUse(next) || given[next]) {
 			next++
 		}
 		if next > last {
@@ -303,11 +304,11 @@ func (s *Stock) portRoom(demands map[string]PortDemand) int {
 		switch port := d.Static; {
 		case port == 0:
 			ranged++
-		case s.ports.taken[port]:
+		case s.ports.isTaken(port):
 			return 0
 		default:
 			static = true
-			if first <= port && port <= last && !s.ports.resting[port] {
+			if first <= port && port <= last && !s.ports.isInUse(port) {
 				within++
 			}
 		}

@@ -95,7 +95,7 @@ func TestAllocate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.NoError(t, c.demand.Validate())
-			stock := NewStock(c.inventory)
+			stock := NewStock(c.inventory).On(&Ports{})
 			for _, a := range c.used {
 				stock.Take(a)
 			}
@@ -132,9 +132,9 @@ func TestRoomIsHowOftenItIsAllocated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inventory := gpus(rapid.SliceOfN(rapid.SampledFrom([]string{"", "4Gi", "24Gi"}), 0, 4).Draw(t, "devices")...)
 		inventory.Amounts = Amounts{CPU: "8", Memory: "16Gi"}
-		inventory.Ports = rapid.SampledFrom([]string{"", "20000-20009"}).Draw(t, "range")
-		stock := NewStock(inventory)
-		for port := 20000; port < 20012; port++ {
+		inventory.Ports = rapid.SampledFrom([]string{"", "20028-20037"}).Draw(t, "range")
+		stock := NewStock(inventory).On(&Ports{})
+		for port := 20028; port < 20040; port++ {
 			if state := rapid.IntRange(0, 4).Draw(t, "port"); state < 2 {
 				stock.ports.TakePort(port, state == 0)
 			}
@@ -150,7 +150,7 @@ func TestRoomIsHowOftenItIsAllocated(t *testing.T) {
 			}
 			d.Ports = map[string]PortDemand{}
 			for i := range rapid.IntRange(0, 3).Draw(t, "ports") {
-				d.Ports[fmt.Sprint(i)] = PortDemand{Static: rapid.SampledFrom([]int{0, 80 + i, 20000 + i}).Draw(t, "static")}
+				d.Ports[fmt.Sprint(i)] = PortDemand{Static: rapid.SampledFrom([]int{0, 80 + i, 20030 + i}).Draw(t, "static")}
 			}
 			return d
 		}

@@ -475,7 +475,7 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 					Status: fleet.AgentOnline}}}}
 		done, err := b.registers("a")
 		require.NoError(t, err)
-		l := &look{hub: b.Hub, began: time.Now()}
+		l := &look{reclaimer: b.reclaimer, began: time.Now()}
 		facts{b.Hub}.giveUpMissing(l, view, nil)
 		require.True(t, l.waits, "it registers at this moment")
 		b.pass(time.Second)
@@ -516,28 +516,38 @@ func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	})
 }
 
-// TestASilentClusterKeepsNoOtherFromGivingUp has two agents go after they were admitted, one in a cluster that does not
-// answer at first.
-func TestASilentClusterKeepsNoOtherFromGivingUp(t *testing.T) {
+// TestASilentClusterDelaysNoOther has agents go after they were admitted, one in a cluster that does not answer at first.
+func TestASilentClusterDelaysNoOther(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
 		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
 			Status: fleet.AgentOnline}}
 		b.temporal.silent = "broken"
 		b.unanswered.ask("broken")
-		b.unanswered.ask("c")
-		b.pass(b.config.Timing.FailureThreshold + time.Second)
-		require.Len(t, b.changed(), 1)
-		b.pass(5 * time.Minute)
-		require.Len(t, b.changed(), 1)
-		b.unanswered.ask("c") // a later question is answered, too
-		b.pass(5 * time.Minute)
-		require.Len(t, b.changed(), 2)
+		soon := max(b.config.Timing.FailureThreshold, joinTimeout) + time.Second
+		for n := range 20 {
+			b.unanswered.ask("c")
+			b.pass(soon)
+			require.Len(t, b.changed(), n+1, "whatever the other cluster's looks are at")
+		}
 		b.temporal.mu.Lock()
 		b.temporal.silent = ""
 		b.temporal.mu.Unlock()
-		b.pass(5 * time.Minute)
-		require.Len(t, b.changed(), 3, "the cluster that was silent is looked at once it answers")
+		b.pass(2 * time.Minute)
+		require.Len(t, b.changed(), 21, "the cluster that was silent is looked at once it answers")
+	})
+}
+
+// TestABacklogKeepsNobodyFromBeingGivenUp has the attempts of a cluster take longer to find than there is time.
+func TestABacklogKeepsNobodyFromBeingGivenUp(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.backlog = true
+		b.temporal.members = []fleet.Member{{AgentID: "a", Instance: "a-instance", Epoch: 1, Hub: "hub-1",
+			Status: fleet.AgentOnline}}
+		b.start(b.reclaimer)
+		b.reclaimer.ask("c")
+		b.pass(b.config.Timing.FailureThreshold + 2*heldTime + time.Second)
+		require.NotEmpty(t, b.changed())
 	})
 }
 
@@ -577,7 +587,7 @@ func TestAttemptsOfAnEarlierRun(t *testing.T) {
 					view.Members = append(view.Members, member(id, "hub-1", false))
 				}
 				l := c.look
-				l.hub = b.Hub
+				l.reclaimer = b.reclaimer
 				var ended []string
 				for _, task := range (facts{b.Hub}).giveUpMissing(&l, view, slices.Clone(held)) {
 					ended = append(ended, task.ID)

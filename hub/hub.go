@@ -178,7 +178,7 @@ func New(o Options) (*Hub, error) {
 	h.run, h.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // the hub's own lifetime, ended by Stop
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
-	h.reclaimer, h.unanswered = newReclaimer(h), newReclaimer(h)
+	h.reclaimer, h.unanswered = newRestartReclaimer(h), newJoinReclaimer(h)
 	h.reclaimer.ask(everyCluster)
 	h.ownLanes = newOwnLanes(h)
 	h.online = &online{hub: h, alone: ratelimit.New(onlineRate, onlineBurst)}

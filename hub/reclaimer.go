@@ -2,8 +2,6 @@ package hub
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -12,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/backoff"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/hub/part"
 	"mainstay.dev/mainstay/store"
@@ -24,169 +23,225 @@ const returnTime = 3 * time.Second
 // reclaimer gives up the members that the clusters count on this hub and that have no session with it: those that did
 // not come back after it started, or after it was out of touch with Temporal, and those whose registration ended half
 // way. No other part would notice that they died meanwhile. It also ends the attempts that the hub had before and that
-// no agent brought back.
+// no agent brought back. Each cluster has looks of its own, so one that does not answer delays no other.
 type reclaimer struct {
-	hub  *Hub
-	mu   sync.Mutex
-	next map[string]bool // the clusters of the next look; everyCluster: all
-	soon part.Signal     // asks for it
+	hub    *Hub
+	reason string          // of those it gives up
+	looks  []time.Duration // when it looks at a cluster, after it was asked to
+	views  chan struct{}   // bounds the clusters that are read at a time
+	helds  chan struct{}   // and those whose attempts are: they take much memory
+
+	mu    sync.Mutex
+	asked map[string]time.Time // clusters whose looks have not begun, and since when; everyCluster: all
+	busy  map[string]bool      // those whose looks have
+	soon  part.Signal
 }
 
 // everyCluster stands for all clusters.
 const everyCluster = ""
 
-func newReclaimer(h *Hub) *reclaimer {
-	return &reclaimer{hub: h, next: map[string]bool{}, soon: part.NewSignal()}
+const (
+	viewsAtOnce, heldsAtOnce = 8, 2
+	// viewTime and heldTime bound the reading of a cluster, and of its attempts; endTime the ending of these.
+	viewTime, heldTime, endTime = 10 * time.Second, 5 * time.Second, 10 * time.Second
+	// lastTries is for how long the last look tries a cluster again that it could not look at.
+	lastTries = 30 * time.Second
+)
+
+// newRestartReclaimer looks when agents that promise to reconnect had the time for it, when the others had the failure
+// threshold, and, for those that the brake held, when the backstop has ended their work.
+func newRestartReclaimer(h *Hub) *reclaimer {
+	failure := h.config.Timing.FailureThreshold
+	return newReclaimer(h, "it did not come back after its hub restarted",
+		min(returnTime, failure), failure, fleet.AttemptBackstop)
 }
 
-// ask asks for a look at a cluster.
-func (r *reclaimer) ask(cluster string) {
+// newJoinReclaimer looks when it is known what came of a registration that ended half way.
+func newJoinReclaimer(h *Hub) *reclaimer {
+	return newReclaimer(h, "it registered, and did not come for the answer",
+		max(h.config.Timing.FailureThreshold, joinTimeout), fleet.AttemptBackstop)
+}
+
+func newReclaimer(h *Hub, reason string, looks ...time.Duration) *reclaimer {
+	return &reclaimer{hub: h, reason: reason, looks: looks,
+		views: make(chan struct{}, viewsAtOnce), helds: make(chan struct{}, heldsAtOnce),
+		asked: map[string]time.Time{}, busy: map[string]bool{}, soon: part.NewSignal()}
+}
+
+// ask asks for looks at a cluster.
+func (r *reclaimer) ask(cluster string) { r.askSince(cluster, time.Now()) }
+
+func (r *reclaimer) askSince(cluster string, began time.Time) {
 	r.mu.Lock()
-	r.next[cluster] = true
+	r.asked[cluster] = began
 	r.mu.Unlock()
 	r.soon.Send()
 }
 
-func (r *reclaimer) take() map[string]bool {
+// begin takes the clusters whose looks can begin: those whose former ones have ended.
+func (r *reclaimer) begin() map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.next
-	r.next = map[string]bool{}
-	return taken
+	begun := map[string]time.Time{}
+	for cluster, began := range r.asked {
+		if !r.busy[cluster] {
+			begun[cluster], r.busy[cluster] = began, true
+			delete(r.asked, cluster)
+		}
+	}
+	return begun
 }
 
-// Run looks when agents that promise to reconnect had the time for it, when the others had the failure threshold, and,
-// for those that the brake held, when the backstop has ended their work; and so again after each request. By the
-// threshold, what came of a registration that ended half way is known too.
+// end ends the looks at a cluster. again asks for new ones.
+func (r *reclaimer) end(cluster string, again bool) {
+	r.mu.Lock()
+	delete(r.busy, cluster)
+	if _, asked := r.asked[cluster]; again && !asked {
+		r.asked[cluster] = time.Now()
+	}
+	r.mu.Unlock()
+	r.soon.Send()
+}
+
 func (r *reclaimer) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
 	for {
 		select {
 		case <-r.soon:
 		case <-ctx.Done():
 			return
 		}
-		began, clusters := time.Now(), r.take()
-		if len(clusters) == 0 {
-			continue
-		}
-		failure, reason := r.hub.config.Timing.FailureThreshold, "it did not come back after its hub restarted"
-		looks := []time.Duration{min(returnTime, failure), failure, fleet.AttemptBackstop}
-		if !clusters[everyCluster] {
-			failure, reason = max(failure, joinTimeout), "it registered, and did not come for the answer"
-			looks = []time.Duration{failure, fleet.AttemptBackstop}
-		}
-		for i, after := range looks {
-			backoff.Pause(ctx, time.Until(began.Add(after)))
-			l := look{hub: r.hub, reason: reason, began: began, promisesOnly: after < failure, last: i == len(looks)-1}
-			until := began.Add(after + lastTries)
-			if !l.last {
-				until = began.Add(looks[i+1])
-			}
-			if clusters = l.try(ctx, clusters, until); len(clusters) == 0 {
-				break
-			}
-		}
-		for cluster := range clusters {
-			r.ask(cluster)
+		for cluster, began := range r.begin() {
+			all.Go(func() {
+				if cluster == everyCluster {
+					r.askAll(ctx, began)
+					r.end(cluster, false)
+				} else {
+					r.end(cluster, r.lookAt(ctx, cluster, began))
+				}
+			})
 		}
 	}
 }
 
-const (
-	// clusterLook bounds the look at one cluster: one that does not answer keeps the others waiting for so long only.
-	clusterLook = 10 * time.Second
-	// lastTries is for how long the last look tries clusters again that it could not look at.
-	lastTries = 30 * time.Second
-)
+// askAll asks for looks at all clusters.
+func (r *reclaimer) askAll(ctx context.Context, began time.Time) {
+	retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
+	for ; ctx.Err() == nil; retry.Pause(ctx) {
+		names, err := r.names(ctx)
+		if err == nil {
+			for _, name := range names {
+				r.askSince(name, began)
+			}
+			return
+		}
+		r.hub.log.Warn("The clusters with members of an earlier run are not known; trying again", zap.Error(err))
+	}
+}
 
-// look is one look for members without a session.
+func (r *reclaimer) names(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	defer cancel()
+	return r.store().Clusters().Names(ctx)
+}
+
+func (r *reclaimer) store() store.Store {
+	return store.Store{Client: r.hub.client, Namespace: r.hub.namespace}
+}
+
+// lookAt looks at a cluster. It reports whether that is to be done again: it did not answer, or an agent registers now.
+func (r *reclaimer) lookAt(ctx context.Context, cluster string, began time.Time) (again bool) {
+	for i, after := range r.looks {
+		backoff.Pause(ctx, time.Until(began.Add(after)))
+		l := look{reclaimer: r, cluster: cluster, began: began, last: i == len(r.looks)-1}
+		l.promisesOnly = after < r.hub.config.Timing.FailureThreshold
+		until := began.Add(after + lastTries)
+		if !l.last {
+			until = began.Add(r.looks[i+1])
+		}
+		if l.try(ctx, until) && !l.waits {
+			return false
+		}
+	}
+	return true
+}
+
+// look is one look for members of a cluster without a session.
 type look struct {
-	hub          *Hub
-	reason       string    // of those it gives up
+	*reclaimer
+	cluster      string
 	began        time.Time // of the hub, or when it was in touch with Temporal again
 	promisesOnly bool      // give up only agents that promise to reconnect
 	last         bool      // the brake holds nobody any more
-	waits        bool      // it left members or attempts of a cluster for the next look
+	waits        bool      // it left members or attempts for the next look
 }
 
-// try looks at clusters, and until some time again at those that fail. It returns those for the next look.
-func (l *look) try(ctx context.Context, clusters map[string]bool, until time.Time) map[string]bool {
-	retry, waiting := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}, map[string]bool{}
+// try looks, and until some time again when that fails. It reports whether it did not fail in the end.
+func (l *look) try(ctx context.Context, until time.Time) bool {
+	retry := backoff.Backoff{First: time.Second, Limit: 30 * time.Second}
 	for {
-		failed, err := l.all(ctx, clusters, waiting)
-		if err == nil || ctx.Err() != nil {
-			return waiting
-		}
-		l.hub.log.Warn("The members of an earlier run were not looked at; trying again", zap.Error(err))
-		if retry.Pause(ctx); !time.Now().Before(until) {
-			maps.Copy(waiting, failed)
-			return waiting
-		}
-		clusters = failed
-	}
-}
-
-// all looks at each cluster once, and adds to waiting those that it left something in. One that fails keeps no other
-// from its look; err is of the last that did.
-func (l *look) all(ctx context.Context, clusters, waiting map[string]bool) (failed map[string]bool, err error) {
-	all := store.Store{Client: l.hub.client, Namespace: l.hub.namespace}
-	names := slices.Sorted(maps.Keys(clusters))
-	if clusters[everyCluster] {
-		if names, err = l.names(ctx, all.Clusters()); err != nil {
-			return clusters, err
-		}
-	}
-	failed = map[string]bool{}
-	for _, name := range names {
 		l.waits = false
-		if oneErr := l.cluster(ctx, all, name); oneErr != nil {
-			failed[name], err = true, fmt.Errorf("cluster %s: %w", name, oneErr)
-		} else if l.waits {
-			waiting[name] = true
+		err := l.once(ctx)
+		if err == nil || ctx.Err() != nil {
+			return true
+		}
+		l.hub.log.Warn("The members of an earlier run were not looked at; trying again",
+			zap.String("cluster", l.cluster), zap.Error(err))
+		if retry.Pause(ctx); !time.Now().Before(until) {
+			return false
 		}
 	}
-	return failed, err
 }
 
-func (l *look) names(ctx context.Context, clusters store.Clusters) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterLook)
-	defer cancel()
-	return clusters.Names(ctx)
-}
-
-// cluster gives up missing members, and ends the attempts of these and those that nobody has.
-func (l *look) cluster(ctx context.Context, all store.Store, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, clusterLook)
-	defer cancel()
-	view, err := all.Clusters().View(ctx, name)
+// once gives up missing members, and ends the attempts of these and those that nobody has.
+func (l *look) once(ctx context.Context) error {
+	view, err := l.view(ctx)
 	if store.KindOf(err) == store.NotFound {
 		return nil // deleted since it was listed
 	}
 	if err != nil {
 		return err
 	}
-	held, err := l.held(ctx, all.Tasks(), name)
+	l.helds <- struct{}{}
+	defer func() { <-l.helds }()
+	held, whole, err := l.held(ctx)
 	if err != nil && !l.last { // of what that leaves out, the backstop has ended most by the last look
 		return err
 	}
 	held = slices.DeleteFunc(held, func(t store.Task) bool { return !t.Delivery.SeenAt.Before(l.began) })
 	lost := facts{l.hub}.giveUpMissing(l, &view, held)
+	l.waits = l.waits || !whole && !l.last
 	if len(lost) == 0 {
 		return nil
 	}
 	lease := l.hub.config.Timing.For(math.MaxInt).Lease(view.Config.ReplicationMode,
 		view.Config.RoleLease.Std())
 	left := fleet.Duration(max(0, time.Until(l.began.Add(lease))))
-	n, err := all.Tasks().EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
-	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", name),
-		zap.Int("attempts", n))
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	n, err := l.store().Tasks().EndHeld(ctx, lost, l.hub.identity(), "no agent brought it back to its hub", &left)
+	l.hub.log.Info("Attempts of an earlier run were ended", zap.String("cluster", l.cluster), zap.Int("attempts", n))
 	l.hub.metrics.lost.Add(float64(n))
 	return err
 }
 
-// held has half of the time of a look: finding the attempts of a cluster with many and large ones takes long.
-func (l *look) held(ctx context.Context, tasks store.Tasks, cluster string) (store.Held, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterLook/2)
+func (l *look) view(ctx context.Context) (contract.ClusterView, error) {
+	l.views <- struct{}{}
+	defer func() { <-l.views }()
+	ctx, cancel := context.WithTimeout(ctx, viewTime)
 	defer cancel()
-	return tasks.HeldAt(ctx, cluster, l.hub.id)
+	return l.store().Clusters().View(ctx, l.cluster)
+}
+
+// held finds attempts for a while: a cluster with many and large ones takes long. Where that is not enough, it returns
+// those that it found: a tenant's backlog must not keep the members of others from being given up.
+func (l *look) held(ctx context.Context) (held store.Held, whole bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, heldTime)
+	defer cancel()
+	held, err = l.store().Tasks().HeldAt(ctx, l.cluster, l.hub.id)
+	if ctx.Err() != nil {
+		return held, false, nil
+	}
+	return held, true, err
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,9 +22,9 @@ const (
 // portRest is until when nobody gets a port: as one of an agent's range, or at all.
 type portRest struct{ rests, inUse time.Time }
 
-// lookTime is how long a host's lanes wait for a look after its ports have changed, for each of its agents: the look
-// takes as long as there are many.
-const lookTime = 200 * time.Microsecond
+// lookRest is how long a host's lanes wait for the next look after its ports have changed, in times of how long the
+// last one took: the more agents and lanes there are, the longer.
+const lookRest = 4
 
 // host is where an agent's ports are. Agents of one host share them.
 type host struct {
@@ -32,7 +33,9 @@ type host struct {
 	rests    map[int]portRest // ports that nobody has and nobody gets now
 	ports    *fleet.Ports     // all that are in use; nil: to be counted anew
 	version  int              // of these
-	looks    bool             // a look at its lanes is due
+	looks    bool             // a look at its lanes is due, or under way
+	again    bool             // and one more after it
+	rest     time.Duration    // before the next one
 }
 
 // moveLocked puts a session where its agent says that it is. An agent names its host itself, so its address belongs to
@@ -97,7 +100,7 @@ func (h *Hub) stockLocked(s *session, demand *fleet.Demand) *fleet.Stock {
 	}
 	x := s.host
 	if x.ports == nil {
-		x.ports = fleet.NewPorts()
+		x.ports = &fleet.Ports{}
 		for other := range x.sessions {
 			other.eachAllocation(x.ports.Take)
 		}
@@ -157,20 +160,29 @@ func (h *Hub) freePortsLocked(s *session, a *fleet.Allocation, used bool) {
 // hostChangedLocked looks at the lanes of a host's agents again, soon: its ports are taken or free.
 func (h *Hub) hostChangedLocked(x *host) {
 	x.changed()
-	if x.looks {
-		return
+	if x.again = true; !x.looks {
+		x.looks = true
+		time.AfterFunc(x.rest, func() { h.lookAt(x) })
 	}
-	x.looks = true
-	time.AfterFunc(time.Duration(len(x.sessions))*lookTime, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		x.looks = false
-		for s := range x.sessions {
-			if s.fits {
-				h.slotsChangedLocked(s)
-			}
+}
+
+// lookAt looks at the lanes of a host's agents, one agent at a time: others need the hub's lock too.
+func (h *Hub) lookAt(x *host) {
+	began := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.again = false
+	for _, s := range slices.Collect(maps.Keys(x.sessions)) {
+		if s.fits && x.sessions[s] {
+			h.slotsChangedLocked(s)
 		}
-	})
+		h.mu.Unlock()
+		h.mu.Lock()
+	}
+	x.looks, x.rest = false, lookRest*time.Since(began)
+	if x.again {
+		h.hostChangedLocked(x)
+	}
 }
 
 // avoidPortLocked keeps a port that an agent cannot listen on from others for a while. It returns why the delivery goes

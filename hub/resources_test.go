@@ -290,7 +290,7 @@ func TestWhatIsLeftIsCountedWhenItChanges(t *testing.T) {
 			}
 			for i, l := range lanes {
 				for s, seat := range l.sessions {
-					stock, ports := fleet.NewStock(s.registration.Resources), fleet.NewPorts()
+					stock, ports := fleet.NewStock(s.registration.Resources), &fleet.Ports{}
 					s.eachAllocation(stock.Take)
 					for _, other := range h.sessions {
 						if other.host.name == s.host.name {

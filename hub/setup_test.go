@@ -69,6 +69,7 @@ type fakeTemporal struct {
 	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
 	seenAt     time.Time      // when that came
 	silent     string         // a cluster that answers no query
+	backlog    bool           // lists of tasks do not come to an end
 	away       error          // what nothing gets past
 }
 
@@ -272,9 +273,16 @@ func (c fakeClient) SignalWorkflow(_ context.Context, id, _, _ string, arg any) 
 
 // ListWorkflow finds the tasks that no agent could run.
 func (c fakeClient) ListWorkflow(
-	_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+	ctx context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	answer := &workflowservice.ListWorkflowExecutionsResponse{}
+	c.temporal.mu.Lock()
+	backlog := c.temporal.backlog
+	c.temporal.mu.Unlock()
+	if backlog {
+		<-ctx.Done()
+		return nil, serviceerror.NewDeadlineExceeded("context deadline exceeded")
+	}
 	if !strings.Contains(r.GetQuery(), string(contract.TaskUnhandled)) {
 		return answer, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -174,6 +175,9 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 		l.asked(at, e.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
 		who := e.GetWorkflowExecutionCancelRequestedEventAttributes().GetIdentity()
+		if strings.HasSuffix(who, "@") {
+			who = "" // a process, by the SDK's default: pid@host@
+		}
 		l.add(api.TaskMoment{At: at, Event: "cancel_asked", By: who, Reason: "the workflow was cancelled in Temporal"})
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
 		fields := e.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()

@@ -105,7 +105,7 @@ func (h *Handlers) Configure(
 		if err == nil {
 			h.ForgetCluster(name)
 			h.sweep(ctx, config.Scaling.On())
-			view, err := h.View(ctx, name)
+			view, err := h.ViewChanged(ctx, name)
 			return Full(&view), err
 		}
 		if code, _ := rest.Code(err); code != protocol.CodePrecondition || len(expected) > 0 || try == configureTries {

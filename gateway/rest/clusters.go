@@ -10,6 +10,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -151,7 +152,16 @@ func ChangeCluster[In any](
 	if _, err := UpdateCluster(ctx, c, doing, u, name, request); err != nil {
 		return contract.ClusterView{}, err
 	}
-	return c.View(ctx, name)
+	return c.ViewChanged(ctx, name)
+}
+
+// ViewChanged is View after a change was made. Where it fails, the answer tells that.
+func (c *Core) ViewChanged(ctx context.Context, name string) (contract.ClusterView, error) {
+	view, err := c.View(ctx, name)
+	if code, _ := Code(err); code == protocol.CodeUnavailable {
+		err = httpapi.Problem(code, madeDetail)
+	}
+	return view, err
 }
 
 // ListClusters lists the clusters that exist.

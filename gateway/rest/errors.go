@@ -18,7 +18,8 @@ const (
 	// unsureDetail is for a change that Temporal may have taken although no worker has carried it out: one does when it
 	// comes.
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
-	fullDetail     = "it has been changed as often as Temporal allows, and takes no more changes"
+	madeDetail     = "the change was made, but no worker told in time how the cluster stands now: look at it"
+	fullDetail     = "it has been changed as often as Temporal allows, and takes no more changes; a task, an array or a run can still be cancelled"
 	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 )
 

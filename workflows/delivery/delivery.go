@@ -47,6 +47,9 @@ type Delivery struct {
 	suspended  bool
 	stopping   bool // suspended, and the attempt under way is to be stopped
 
+	reprioritized int  // how often its priority was changed
+	unsettled     bool // what waits in its lane may have another than the newest
+
 	cancel  *contract.CancelRequest
 	retry   *contract.RetryRequest
 	discard *contract.DiscardRequest

@@ -161,7 +161,7 @@ func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
 		return workflows.Refuse("the task has ended: it is %s", d.status)
 	case d.cancel != nil:
 		return workflows.Refuse("the task is being cancelled")
-	case req.Priority == d.priority().OrDefault():
+	case req.Priority == d.priority().OrDefault() && !d.unsettled:
 		return workflows.Unchanged("the task has this priority already")
 	}
 	return nil
@@ -172,7 +172,10 @@ func (d *Delivery) mayReprioritize(req contract.ReprioritizeRequest) error {
 func (d *Delivery) reprioritize(ctx workflow.Context, req contract.ReprioritizeRequest) {
 	d.carried.Priority = req.Priority
 	d.carrier.Note(ctx, contract.MemoPriority, req.Priority)
-	if d.delivering == 0 {
+	d.reprioritized++
+	change := d.reprioritized
+	d.unsettled = d.delivering != 0
+	if !d.unsettled {
 		return
 	}
 	info := workflow.GetInfo(ctx)
@@ -191,8 +194,10 @@ func (d *Delivery) reprioritize(ctx workflow.Context, req contract.ReprioritizeR
 	// The end of the task ends the wait, so that the update is answered before the workflow closes.
 	_ = workflow.Await(ctx, func() bool { return moved.IsReady() || d.status.Final() })
 	if moved.IsReady() {
-		if _, err := moved.Get(ctx); err != nil {
+		_, err := moved.Get(ctx)
+		if err != nil {
 			workflow.GetLogger(ctx).Warn("The delivery that waits keeps its priority", "error", err)
 		}
+		d.unsettled = err != nil || change != d.reprioritized // of two at once, the former came last
 	}
 }

@@ -122,6 +122,10 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 		r.changed = false
 		if ctx.Err() != nil && r.ledger.Cancel == nil {
 			r.cancel(ctx, "", "the workflow was cancelled")
+			// Else what waits for an evaluation would return at once, and the loop never rest.
+			disconnected, done := workflow.NewDisconnectedContext(ctx)
+			defer done()
+			ctx = disconnected
 		}
 		if r.full(ctx) {
 			r.nextTurn(ctx)

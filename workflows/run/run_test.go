@@ -50,7 +50,8 @@ type harness struct {
 	results  map[int]json.RawMessage // of these
 
 	evaluations int
-	turnless    int // how many of them are refused, since it is not their turn
+	turnless    int  // how many of them are refused, since it is not their turn
+	begins      bool // only those that follow the end of a step are
 }
 
 const head = "job: build\ncluster: default\nsafety: idempotent\n"
@@ -79,7 +80,7 @@ func newHarness(t *testing.T, byKey map[string]agent) *harness {
 	h.RegisterActivityWithOptions(func(ctx context.Context, in contract.EvaluateInput) (contract.Evaluated, error) {
 		h.mu.Lock()
 		h.evaluations++
-		refused := h.evaluations <= h.turnless
+		refused := h.evaluations <= h.turnless && (len(in.Ended) > 0 || !h.begins)
 		h.mu.Unlock()
 		if refused {
 			return contract.Evaluated{}, temporal.NewApplicationError("others go first", contract.NotTheirTurn)
@@ -828,6 +829,32 @@ func TestARunThatWasChangedOftenCanBeCancelled(t *testing.T) {
 	require.ErrorContains(t, pauses[asked-1].Err, "can still be cancelled")
 }
 
+// What has not begun can be given up and retried in turn.
+func TestARunWhoseStepIsGivenUpOftenCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	stopped := make(chan struct{})
+	h := newHarness(t, map[string]agent{"a": lasts(time.Hour, stopped)})
+	var fails, retries []*workflowtest.Answer
+	for part := range 6 { // the environment takes 1,000 updates at a time
+		h.RegisterDelayedCallback(func() {
+			for range 100 {
+				fails = append(fails, h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: job.FailStep}))
+				retries = append(retries, h.update(contract.StepUpdate.Name,
+					contract.StepRequest{Step: "b", Action: job.RetryStep}))
+			}
+		}, time.Duration(1+part)*50*time.Millisecond)
+	}
+	h.RegisterDelayedCallback(func() {
+		h.update(contract.CancelRunUpdate.Name, contract.RunRequest{Reason: "enough"})
+	}, 350*time.Millisecond)
+	h.RegisterDelayedCallback(func() { close(stopped) }, 400*time.Millisecond)
+	h.start(t, head+"steps: {a: {task: {type: echo}}, b: {approve: {message: go}}}\n", "")
+	require.Equal(t, job.RunCancelled, h.outcome(t).Status)
+	require.False(t, fails[499].Refused)
+	require.False(t, retries[499].Refused)
+	require.True(t, fails[500].Refused)
+}
+
 // A run that waits for services for long goes on in others, and then is admitted.
 func TestContinuesAsNewWhileItWaits(t *testing.T) {
 	t.Parallel()
@@ -1044,17 +1071,27 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 		require.Equal(t, 11, h.evaluations)
 		require.Greater(t, h.Now().Sub(began), 2*time.Minute)
 	})
-	t.Run("cancelled with an output that waits", func(t *testing.T) {
-		t.Parallel()
-		h := newHarness(t, nil)
-		h.turnless = 1000
-		h.RegisterDelayedCallback(func() {
-			h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"})
-		}, time.Minute)
-		h.start(t, head+"steps:\n  a: {task: {type: echo, payload: {}}, output: {x: result}}\n", "")
-		require.Equal(t, job.RunCancelled, h.outcome(t).Status)
-		require.Less(t, h.evaluations, 10, "it does not ask again and again")
-	})
+	for name, cancel := range map[string]func(*harness){
+		"by request":  func(h *harness) { h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"}) },
+		"in Temporal": func(h *harness) { h.CancelWorkflow() },
+	} {
+		t.Run("cancelled "+name+" with an output that waits", func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, nil)
+			h.turnless, h.begins = 10, true
+			var cancelledAt time.Time
+			h.RegisterDelayedCallback(func() {
+				cancelledAt = h.Now()
+				cancel(h)
+			}, 2*time.Second)
+			h.start(t, head+"steps:\n  a: {task: {type: echo, payload: {}}, output: {x: result}}\n", "")
+			l := h.outcome(t)
+			require.Equal(t, job.RunCancelled, l.Status)
+			require.NotEmpty(t, l.Entry("a").Output)
+			require.LessOrEqual(t, h.evaluations, 12)
+			require.Greater(t, h.Now().Sub(cancelledAt), 20*time.Second, "it waits between them")
+		})
+	}
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()
 		h := newHarness(t, nil)

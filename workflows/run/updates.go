@@ -57,6 +57,11 @@ func (r *run) mayActOn(req contract.StepRequest) error {
 	if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
 		return workflows.Refuse("%s", why)
 	}
+	if req.Action == job.FailStep { // it can be retried, and given up again
+		if err := r.changes.Refuse(); err != nil {
+			return err
+		}
+	}
 	output := req.Output
 	if req.Attempt > 0 {
 		c := r.ledger.Entry(req.Step).Correction(req.Attempt)
@@ -134,6 +139,9 @@ func (r *run) cancel(ctx workflow.Context, by, reason string) {
 }
 
 func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
+	if req.Action == job.FailStep {
+		r.changes.Take()
+	}
 	d := decision(ctx, string(req.Action), req.RunRequest)
 	d.Step = req.Step
 	r.ledger.Decide(d)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -271,4 +272,37 @@ func TestTaskEndsWhileItsPriorityIsChanged(t *testing.T) {
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
 	require.NoError(t, raised.Err)
 	require.NotNil(t, raised.Value)
+}
+
+// A change of the priority that did not reach the lane can be asked for again.
+func TestAPriorityThatDidNotReachTheLaneIsChangedAgain(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	run := newTask(t, script{func(in contract.RunTaskInput) (contract.AttemptReport, error) {
+		<-over
+		return completed(`1`)(in)
+	}})
+	moves := 0
+	run.RegisterActivityWithOptions(func(context.Context, contract.ReprioritizeInput) error {
+		if moves++; moves == 1 {
+			return temporal.NewNonRetryableApplicationError("no", "", nil)
+		}
+		return nil
+	}, activity.RegisterOptions{Name: contract.ReprioritizeActivity.Name})
+	var answers []*workflowtest.Answer
+	ask := func() {
+		answers = append(answers, run.update(contract.ReprioritizeUpdate.Name,
+			contract.ReprioritizeRequest{Priority: fleet.PriorityHigh}))
+	}
+	run.onDelivery(1, func() {
+		ask()
+		run.RegisterDelayedCallback(ask, time.Second)
+		run.RegisterDelayedCallback(ask, 2*time.Second)
+		run.RegisterDelayedCallback(func() { close(over) }, 3*time.Second)
+	})
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, 2, moves)
+	require.False(t, answers[1].Refused)
+	require.True(t, answers[2].Refused)
 }
