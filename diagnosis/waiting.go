@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,19 +206,23 @@ func (w *Waiting) lacking(members []*fleet.Member, now bool) string {
 				continue
 			}
 			stocks[i].Take(held.Allocation)
-			if ports[m.Host] == nil {
-				ports[m.Host] = &fleet.Ports{}
+			if len(held.Allocation.Ports) == 0 {
+				continue
 			}
-			ports[m.Host].Take(held.Allocation)
+			if ports[hostOf(m)] == nil {
+				ports[hostOf(m)] = &fleet.Ports{}
+			}
+			ports[hostOf(m)].Take(held.Allocation)
 		}
 	}
 	for i, m := range members {
-		if of := ports[m.Host]; of != nil && m.Host != "" {
-			stocks[i] = stocks[i].On(of)
-		}
+		stocks[i] = stocks[i].On(ports[hostOf(m)])
 	}
 	return fleet.Shortage(&w.Spec.Place, stocks)
 }
+
+// hostOf is where a member's ports are.
+func hostOf(m *fleet.Member) string { return cmp.Or(m.Host, "agent "+m.AgentID) }
 
 // lackingOf is lacking for one member.
 func (w *Waiting) lackingOf(m *fleet.Member, now bool) string {

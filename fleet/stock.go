@@ -40,11 +40,26 @@ type Ports struct {
 	inUse portSet // these, and those that were free only a short time ago
 }
 
-// portSet has a bit for each port.
-type portSet [1 << 16 / 64]uint64
+// portSet has a bit for each port, in pages of 1,024 where there is one.
+type portSet [64]*[16]uint64
 
-func (s *portSet) add(port int)      { s[uint16(port)/64] |= 1 << (uint16(port) % 64) }
-func (s *portSet) has(port int) bool { return s[uint16(port)/64]&(1<<(uint16(port)%64)) != 0 }
+func (s *portSet) add(port int) {
+	page := &s[uint16(port)>>10]
+	if *page == nil {
+		*page = new([16]uint64)
+	}
+	(*page)[uint16(port)>>6&15] |= 1 << (uint16(port) & 63)
+}
+
+// word has the bits of the ports from 64*i on.
+func (s *portSet) word(i int) uint64 {
+	if page := s[i>>4]; page != nil {
+		return page[i&15]
+	}
+	return 0
+}
+
+func (s *portSet) has(port int) bool { return s.word(int(uint16(port)>>6))&(1<<(uint16(port)&63)) != 0 }
 
 // Take takes the ports that an attempt on an agent of the host has.
 func (p *Ports) Take(a *Allocation) {
@@ -71,7 +86,7 @@ func (p *Ports) freeOf(first, last int) int {
 		return n
 	}
 	for i := first / 64; i <= last/64; i++ {
-		word := p.inUse[i]
+		word := p.inUse.word(i)
 		if i == first/64 {
 			word &= ^uint64(0) << (first % 64)
 		}

@@ -498,6 +498,14 @@ func TestMembersThatDidNotComeBack(t *testing.T) {
 	})
 }
 
+// TestTheTimeOfAStartIsNotTheAgents has a hub wait for Temporal before it can start: nobody could come back meanwhile.
+func TestTheTimeOfAStartIsNotTheAgents(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.pass(time.Minute)
+		require.Empty(t, b.reclaimer.begin())
+	})
+}
+
 // TestRegistrationsThatEndHalfWay has the cluster admit an agent that gets no answer and never comes again.
 func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {

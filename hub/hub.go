@@ -179,7 +179,6 @@ func New(o Options) (*Hub, error) {
 	h.joins = newJoiner(h)
 	h.responder = newResponder(h)
 	h.reclaimer, h.unanswered = newRestartReclaimer(h), newJoinReclaimer(h)
-	h.reclaimer.ask(everyCluster)
 	h.ownLanes = newOwnLanes(h)
 	h.online = &online{hub: h, alone: ratelimit.New(onlineRate, onlineBurst)}
 	h.makeParts()
@@ -216,6 +215,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.worker.Stop()
 		return err
 	}
+	h.reclaimer.ask(everyCluster) // not before: agents have from now on to come back
 	h.start(detector{h}, beater{h}, h.lease, h.health, h.registry, h.states, h.logs, h.control, h.reclaimer,
 		h.unanswered, h.ownLanes)
 	return nil

@@ -23,13 +23,12 @@ const returnTime = 3 * time.Second
 // reclaimer gives up the members that the clusters count on this hub and that have no session with it: those that did
 // not come back after it started, or after it was out of touch with Temporal, and those whose registration ended half
 // way. No other part would notice that they died meanwhile. It also ends the attempts that the hub had before and that
-// no agent brought back. Each cluster has looks of its own, so one that does not answer delays no other.
+// no agent brought back. Each cluster has looks of its own, so one that does not answer does not delay the others.
 type reclaimer struct {
 	hub    *Hub
 	reason string          // of those it gives up
 	looks  []time.Duration // when it looks at a cluster, after it was asked to
-	views  chan struct{}   // bounds the clusters that are read at a time
-	helds  chan struct{}   // and those whose attempts are: they take much memory
+	places chan struct{}   // bounds the looks at a time: attempts take much memory
 
 	mu    sync.Mutex
 	asked map[string]time.Time // clusters whose looks have not begun, and since when; everyCluster: all
@@ -41,9 +40,9 @@ type reclaimer struct {
 const everyCluster = ""
 
 const (
-	viewsAtOnce, heldsAtOnce = 8, 2
+	looksAtOnce = 4
 	// viewTime and heldTime bound the reading of a cluster, and of its attempts; endTime the ending of these.
-	viewTime, heldTime, endTime = 10 * time.Second, 5 * time.Second, 10 * time.Second
+	viewTime, heldTime, endTime = 5 * time.Second, 5 * time.Second, 10 * time.Second
 	// lastTries is for how long the last look tries a cluster again that it could not look at.
 	lastTries = 30 * time.Second
 )
@@ -64,8 +63,8 @@ func newJoinReclaimer(h *Hub) *reclaimer {
 
 func newReclaimer(h *Hub, reason string, looks ...time.Duration) *reclaimer {
 	return &reclaimer{hub: h, reason: reason, looks: looks,
-		views: make(chan struct{}, viewsAtOnce), helds: make(chan struct{}, heldsAtOnce),
-		asked: map[string]time.Time{}, busy: map[string]bool{}, soon: part.NewSignal()}
+		places: make(chan struct{}, looksAtOnce), asked: map[string]time.Time{}, busy: map[string]bool{},
+		soon: part.NewSignal()}
 }
 
 // ask asks for looks at a cluster.
@@ -196,6 +195,8 @@ func (l *look) try(ctx context.Context, until time.Time) bool {
 
 // once gives up missing members, and ends the attempts of these and those that nobody has.
 func (l *look) once(ctx context.Context) error {
+	l.places <- struct{}{}
+	defer func() { <-l.places }()
 	view, err := l.view(ctx)
 	if store.KindOf(err) == store.NotFound {
 		return nil // deleted since it was listed
@@ -203,11 +204,14 @@ func (l *look) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.helds <- struct{}{}
-	defer func() { <-l.helds }()
 	held, whole, err := l.held(ctx)
 	if err != nil && !l.last { // of what that leaves out, the backstop has ended most by the last look
 		return err
+	}
+	if len(held) > 0 { // their agents may have gone to another hub meanwhile
+		if view, err = l.view(ctx); err != nil {
+			return err
+		}
 	}
 	held = slices.DeleteFunc(held, func(t store.Task) bool { return !t.Delivery.SeenAt.Before(l.began) })
 	lost := facts{l.hub}.giveUpMissing(l, &view, held)
@@ -227,8 +231,6 @@ func (l *look) once(ctx context.Context) error {
 }
 
 func (l *look) view(ctx context.Context) (contract.ClusterView, error) {
-	l.views <- struct{}{}
-	defer func() { <-l.views }()
 	ctx, cancel := context.WithTimeout(ctx, viewTime)
 	defer cancel()
 	return l.store().Clusters().View(ctx, l.cluster)
@@ -237,11 +239,11 @@ func (l *look) view(ctx context.Context) (contract.ClusterView, error) {
 // held finds attempts for a while: a cluster with many and large ones takes long. Where that is not enough, it returns
 // those that it found: a tenant's backlog must not keep the members of others from being given up.
 func (l *look) held(ctx context.Context) (held store.Held, whole bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, heldTime)
+	timed, cancel := context.WithTimeout(ctx, heldTime)
 	defer cancel()
-	held, err = l.store().Tasks().HeldAt(ctx, l.cluster, l.hub.id)
-	if ctx.Err() != nil {
-		return held, false, nil
+	held, err = l.store().Tasks().HeldAt(timed, l.cluster, l.hub.id)
+	if timed.Err() != nil {
+		return held, false, ctx.Err()
 	}
 	return held, true, err
 }

@@ -24,7 +24,10 @@ type portRest struct{ rests, inUse time.Time }
 
 // lookRest is how long a host's lanes wait for the next look after its ports have changed, in times of how long the
 // last one took: the more agents and lanes there are, the longer.
-const lookRest = 4
+const (
+	lookRest    = 4
+	maxLookRest = 5 * time.Second
+)
 
 // host is where an agent's ports are. Agents of one host share them.
 type host struct {
@@ -179,7 +182,7 @@ func (h *Hub) lookAt(x *host) {
 		h.mu.Unlock()
 		h.mu.Lock()
 	}
-	x.looks, x.rest = false, lookRest*time.Since(began)
+	x.looks, x.rest = false, min(lookRest*time.Since(began), maxLookRest)
 	if x.again {
 		h.hostChangedLocked(x)
 	}

@@ -48,7 +48,7 @@ func (c *Changes) Refuse() error {
 	if c.taken < mostChanges {
 		return nil
 	}
-	return Refuse("it was paused, resumed, given another priority or a step of it given up %d times, and takes no more of "+
+	return Refuse("it was paused, resumed, given another priority or a step of it given up or rejected %d times, and takes no more of "+
 		"that: it can still be cancelled", c.taken)
 }
 

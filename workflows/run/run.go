@@ -120,8 +120,10 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 	}
 	for {
 		r.changed = false
-		if ctx.Err() != nil && r.ledger.Cancel == nil {
-			r.cancel(ctx, "", "the workflow was cancelled")
+		if ctx.Err() != nil {
+			if r.ledger.Cancel == nil {
+				r.cancel(ctx, "", "the workflow was cancelled")
+			}
 			// Else what waits for an evaluation would return at once, and the loop never rest.
 			disconnected, done := workflow.NewDisconnectedContext(ctx)
 			defer done()

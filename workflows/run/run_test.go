@@ -837,8 +837,8 @@ func TestARunWhoseStepIsGivenUpOftenCanBeCancelled(t *testing.T) {
 	var fails, retries []*workflowtest.Answer
 	for part := range 6 { // the environment takes 1,000 updates at a time
 		h.RegisterDelayedCallback(func() {
-			for range 100 {
-				fails = append(fails, h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: job.FailStep}))
+			for n := range 100 {
+				fails = append(fails, h.update(contract.StepUpdate.Name, contract.StepRequest{Step: "b", Action: []job.StepAction{job.FailStep, job.RejectStep}[n%2]}))
 				retries = append(retries, h.update(contract.StepUpdate.Name,
 					contract.StepRequest{Step: "b", Action: job.RetryStep}))
 			}
@@ -1074,6 +1074,10 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 	for name, cancel := range map[string]func(*harness){
 		"by request":  func(h *harness) { h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"}) },
 		"in Temporal": func(h *harness) { h.CancelWorkflow() },
+		"in both ways": func(h *harness) {
+			h.update(contract.CancelRunUpdate.Name, contract.RunRequest{By: "ann"})
+			h.RegisterDelayedCallback(h.CancelWorkflow, time.Second)
+		},
 	} {
 		t.Run("cancelled "+name+" with an output that waits", func(t *testing.T) {
 			t.Parallel()

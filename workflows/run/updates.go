@@ -52,12 +52,15 @@ func counted[In any](
 	})
 }
 
+// repeats reports whether a step can be asked for this without end: it can be retried after it.
+func repeats(a job.StepAction) bool { return a == job.FailStep || a == job.RejectStep }
+
 // mayActOn refuses what is asked of a step that does not allow it.
 func (r *run) mayActOn(req contract.StepRequest) error {
 	if why := r.ledger.Refuse(req.Step, req.Action); why != "" {
 		return workflows.Refuse("%s", why)
 	}
-	if req.Action == job.FailStep { // it can be retried, and given up again
+	if repeats(req.Action) {
 		if err := r.changes.Refuse(); err != nil {
 			return err
 		}
@@ -139,7 +142,7 @@ func (r *run) cancel(ctx workflow.Context, by, reason string) {
 }
 
 func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
-	if req.Action == job.FailStep {
+	if repeats(req.Action) {
 		r.changes.Take()
 	}
 	d := decision(ctx, string(req.Action), req.RunRequest)
