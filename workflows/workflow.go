@@ -32,7 +32,7 @@ func Unchanged(format string, args ...any) error {
 }
 
 // mostChanges is how often one run of a workflow takes changes that can be asked for without end. Temporal takes 2,000
-// updates of it, and a cancellation is always to find room.
+// updates of it, and a cancellation is to find room; where it does not, Temporal itself is asked for one.
 const mostChanges = 500
 
 // Changes counts the changes by updates that one run of a workflow has taken, of those that can be asked for without
