@@ -31,7 +31,7 @@ const $ = (id) => document.getElementById(id);
 
 // What is known.
 let known = null; // the newest overview
-let shown = null; // the view: {view, params, key, data, error, at}
+let shown = null; // the view: {name, view, params, hash, data, error, first, drawn}
 let reading = null; // the AbortController of a read under way
 let up = false, since = Date.now(), failing = null; // the stream; and since when the API does not answer
 let session = null;
@@ -50,7 +50,7 @@ async function readOverview(signal) {
 function show() {
   const { name, id, params } = route(location.hash), view = (id ? one : views)[name];
   reading?.abort();
-  shown = { name, view, params, data: null, error: null, first: shown === null };
+  shown = { name, view, params, hash: location.hash, data: null, error: null, first: shown === null };
   drawNav();
   if (!view) {
     document.title = "Not found · Mainstay";
@@ -119,8 +119,8 @@ function draw() {
       painted(() => afterFirst(mine));
     }
     shown.drawn = true;
-    const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== location.hash;
-    $("main").dataset.view = location.hash;
+    const fresh = !$("main").querySelector("h1") || $("main").dataset.view !== shown.hash;
+    $("main").dataset.view = shown.hash; // the address may be that of the next view already
     patch($("main"), view.render(data, params, app).flat(9).filter((n) => n instanceof Node));
     if (fresh && !shown.first) $("main").querySelector("h1")?.focus({ preventScroll: true });
     shown.first = false;

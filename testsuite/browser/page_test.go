@@ -31,6 +31,29 @@ func TestOverview(t *testing.T) {
 	p.until("focus is on the heading", `document.activeElement.tagName === "H1"`)
 }
 
+// TestFocusAfterALateAnswer has the view that is left be drawn once more after the address has changed, and before the
+// page is told of that.
+func TestFocusAfterALateAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, map[string]any{}, "a")
+	p := openTab(t, f.URL, "#/clusters")
+	p.shows(f.cluster)
+	p.run(`window.kept = {}; window.real = window.fetch;
+		window.fetch = async (url, request) => {
+			const answer = await real(url, request);
+			if (!url.includes("/events")) kept[url] = await answer.clone().text();
+			return answer;
+		};
+		document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "r", bubbles: true}))`)
+	p.until("an answer is kept", `Object.keys(kept).some((url) => url.includes("clusters"))`)
+	p.run(`window.fetch = (url, request) => kept[url] === undefined ? real(url, request)
+			: Promise.resolve({ok: true, status: 200, text: () => Promise.resolve(kept[url])});
+		document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "r", bubbles: true}));
+		location.hash = "#/agents"`)
+	p.shows(f.name("a"))
+	p.until("focus is on the heading", `document.activeElement.tagName === "H1" && document.activeElement.innerText === "Agents"`)
+}
+
 // TestKillShowsUp kills an agent that leads and runs a task, while nobody touches the page.
 func TestKillShowsUp(t *testing.T) {
 	slow.Test(t)
