@@ -23,8 +23,8 @@ const returnTime = 3 * time.Second
 // reclaimer gives up the members that the clusters count on this hub and that have no session with it: those that did
 // not come back after it started, or after it was out of touch with Temporal, and those whose registration ended half
 // way. No other part would notice that they died meanwhile. It also ends the attempts that the hub had before and that
-// no agent brought back. Each cluster has looks of its own: only of looksAtOnce or more that do not answer others wait,
-// for seconds.
+// no agent brought back. Each cluster has looks of its own: others wait, for seconds, only where looksAtOnce of them do
+// not answer.
 type reclaimer struct {
 	hub    *Hub
 	reason string          // of those it gives up

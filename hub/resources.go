@@ -22,10 +22,11 @@ const (
 // portRest is until when nobody gets a port: as one of an agent's range, or at all.
 type portRest struct{ rests, inUse time.Time }
 
-// lookRest is how long a host's lanes wait for the next look after its ports have changed, in times of how long the
-// last one took: the more agents and lanes there are, the longer.
 const (
-	lookRest    = 4
+	// lookRest is how long a host's lanes wait for the next look after its ports have changed, in times of how long the
+	// last one took: the more agents and lanes there are, the longer.
+	lookRest = 4
+	// maxLookRest bounds that.
 	maxLookRest = 5 * time.Second
 )
 

@@ -48,8 +48,8 @@ func (c *Changes) Refuse() error {
 	if c.taken < mostChanges {
 		return nil
 	}
-	return Refuse("it was paused, resumed, given another priority or a step of it given up or rejected %d times, and takes no more of "+
-		"that: it can still be cancelled", c.taken)
+	return Refuse("it was paused, resumed, given another priority or a step of it given up or rejected %d times, and "+
+		"takes no more of that: it can still be cancelled", c.taken)
 }
 
 // ReasonOf returns an activity error's reason, in the words of the code that refused.
