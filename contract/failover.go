@@ -60,6 +60,11 @@ type FailoverInput struct {
 	StateKept bool `json:"state_kept,omitempty"`
 }
 
+// Idle says that the agent was lost with nothing that must move.
+func (f *FailoverInput) Idle() bool {
+	return f.Trigger != fleet.TriggerManual && len(f.Attempts) == 0 && !f.WasLeader && len(f.Shards) == 0
+}
+
 // Messages of failovers.
 var (
 	// FailoverQuery answers while the failover runs and after; the workflow also returns the record.

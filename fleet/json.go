@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // MaxJSONDepth is how deep JSON from outside may be nested: payloads, results, checkpoints, state, settings, and the
@@ -109,7 +110,7 @@ func (o *JSONOutline) nextOfText(c byte, mark JSONMark, at func(JSONMark) error)
 	}
 	mark.Key = string(o.keyBytes)
 	var plain string
-	if json.Unmarshal([]byte(`"`+mark.Key+`"`), &plain) == nil {
+	if strings.Contains(mark.Key, `\`) && json.Unmarshal([]byte(`"`+mark.Key+`"`), &plain) == nil {
 		mark.Key = plain // escapes
 	}
 	return at(mark)

@@ -25,8 +25,8 @@ import (
 const (
 	DefaultRate  = 200.0 // a second, for each token
 	DefaultBurst = 1000
-	// bodyPart is how much of a body, in bytes, counts as one more request.
-	bodyPart = 256 << 10
+	// bodyPart is how much of a body, in bytes, counts as one more request: a mistake at its end costs reading all of it.
+	bodyPart = 16 << 10
 	// wideCounts is for how many requests one counts that asks many clusters, hubs or queues.
 	wideCounts = 5
 	// failedRate and failedBurst bound what one address may try without proving who it is.
@@ -277,7 +277,7 @@ func (g *Gate) limit(r *http.Request, route httpapi.Route, id *access.Identity) 
 	var wait time.Duration
 	switch {
 	case route.Policy.IsJoin() && id.Joins:
-		wait = g.joining.Take(string(id.Kind)+" "+id.ID, 1, g.now())
+		wait = g.joining.Take(string(id.Kind)+" "+id.ID, countsAs(r, route), g.now())
 	case id.Known():
 		wait = g.callers.Take(string(id.Kind)+" "+id.ID, countsAs(r, route), g.now())
 	case probes[route.Path]:

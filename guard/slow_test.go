@@ -53,4 +53,18 @@ func TestALargeBodyCountsAsManyRequests(t *testing.T) {
 	require.Error(t, send(bodyPart), "one request is left, and this counts as two")
 	require.NoError(t, send(1000))
 	require.Error(t, send(0))
+
+	busy := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
+	sent, at := int64(0), time.Now()
+	busy.now = func() time.Time { return at }
+	for range 120 {
+		r := request(http.MethodPost, token)
+		r.ContentLength = 2 << 20
+		at = at.Add(time.Second / 2)
+		if _, finished, err := busy.Admit(r, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil); err == nil {
+			finished(http.StatusBadRequest)
+			sent += r.ContentLength
+		}
+	}
+	require.InDelta(t, 60*DefaultRate*bodyPart, sent, 20<<20, "3 MB a second are parsed for one token, whatever it sends")
 }

@@ -7,10 +7,14 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
+
+// MaxBytes names the extension of a schema that bounds the text of an array's element, in bytes.
+const MaxBytes = "x-mainstay-max-bytes"
 
 // maxMembers bounds the members of an object whose schema does not bound them.
 const maxMembers = 10_000
@@ -18,8 +22,8 @@ const maxMembers = 10_000
 // locatedLevels is how many levels a location names of what is nested too deep: those below it are all alike.
 const locatedLevels = 8
 
-// bounds holds JSON text to what costs memory: how deep it is nested, how many elements an array has, and how many
-// members an object. It reads the text as it comes and keeps nothing of it, so too much is refused before it is there.
+// bounds holds JSON text to what costs memory and time: whether it is an array or an object, how deep it is nested, how
+// many elements an array has and how large they are, and how many members an object has. It reads the text as it comes and keeps nothing of it, so too much is refused before it is there.
 // Whether the values are right, validation says afterwards.
 type bounds struct {
 	registry huma.Registry
@@ -28,6 +32,16 @@ type bounds struct {
 	outline  fleet.JSONOutline
 	levels   []level
 	unknown  []protocol.ProblemField
+	begun    bool    // the text itself has begun
+	read     int     // bytes before this piece
+	element  element // the newest that has a bound
+}
+
+// element is one of an array, whose text is bounded.
+type element struct {
+	most  int // bytes; 0: it has ended
+	end   int // the offset behind the last byte that it may have
+	depth int // how many levels are around it
 }
 
 // level is an object or array that is open.
@@ -44,18 +58,37 @@ func (b *bounds) Write(piece []byte) (int, error) {
 	if err := b.outline.Read(piece, b.mark); err != nil {
 		return 0, err
 	}
-	return len(piece), nil
+	b.read += len(piece)
+	return len(piece), b.measure(b.read)
+}
+
+// measure refuses an element that is open after so many bytes of the text and larger than it may be. Where text and
+// numbers end there is no mark, so what is between them and the next counts if a piece ends there.
+func (b *bounds) measure(bytes int) error {
+	if b.element.most == 0 || bytes <= b.element.end {
+		return nil
+	}
+	return b.refuse(b.element.depth, "expected at most "+strconv.Itoa(b.element.most)+" bytes")
 }
 
 func (b *bounds) mark(m fleet.JSONMark) error {
+	ends := m.What == '}' || m.What == ']'
+	if m.Depth > b.element.depth || m.Depth == b.element.depth && ends {
+		if err := b.measure(m.Offset + 1); err != nil {
+			return err
+		}
+	}
 	switch m.What {
 	case '}', ']':
 		b.levels = b.levels[:min(len(b.levels), m.Depth)]
+		if m.Depth <= b.element.depth {
+			b.element = element{}
+		}
 		return nil
 	case '"':
 		return b.beginMember(m.Key)
 	}
-	if err := b.beginValue(); err != nil || m.What == 'v' {
+	if err := b.beginValue(m); err != nil || m.What == 'v' {
 		return err
 	}
 	if m.Depth >= fleet.MaxJSONDepth {
@@ -93,17 +126,40 @@ func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// beginValue counts an element of an array.
-func (b *bounds) beginValue() error {
+// beginValue refuses an object in place of an array and the other way around, as the text itself, and counts an element
+// of an array.
+func (b *bounds) beginValue(m fleet.JSONMark) error {
+	if !b.begun {
+		b.begun = true
+		switch root := follow(b.registry, b.root); {
+		case root == nil:
+		case m.What == '{' && root.Type == huma.TypeArray:
+			return b.refuse(0, validation.MsgExpectedArray)
+		case m.What == '[' && root.Type == huma.TypeObject:
+			return b.refuse(0, validation.MsgExpectedObject)
+		}
+	}
 	if len(b.levels) == 0 || b.levels[len(b.levels)-1].object {
 		return nil
 	}
 	in := &b.levels[len(b.levels)-1]
 	in.count++
+	if most := bytesOf(in.schema); most > 0 {
+		b.element = element{most: most, end: m.Offset + most, depth: m.Depth}
+	}
 	if in.schema == nil || in.schema.MaxItems == nil || in.count <= *in.schema.MaxItems {
 		return nil
 	}
 	return b.refuse(len(b.levels)-1, "expected array length <= "+strconv.Itoa(*in.schema.MaxItems))
+}
+
+// bytesOf is how many bytes an element of an array may have; 0: any number.
+func bytesOf(array *huma.Schema) int {
+	if array == nil || array.Items == nil {
+		return 0
+	}
+	most, _ := array.Items.Extensions[MaxBytes].(int)
+	return most
 }
 
 // beginMember counts a member of an object, and notes one that the schema does not know.

@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,17 +20,17 @@ import (
 var jsonFormat = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {
-		if err := json.Unmarshal(data, v); err != nil {
-			return describeJSON(data, err)
-		}
-		return nil
+		return describeJSON(data, json.Unmarshal(data, v))
 	},
 }
 
+// describeJSON says what is wrong with a text; nil where nothing is.
 func describeJSON(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &syntax):
 		return fmt.Errorf("not valid JSON at %s", position(data, syntax.Offset))
 	case errors.As(err, &kind):
@@ -94,16 +96,20 @@ const anything = true
 
 // skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a
 // payload, becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are
-// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text is JSON and
-// has passed its bounds.
+// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text has passed its
+// bounds. Its errors say where the text is not JSON.
 func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, error) {
 	if len(data) <= smallBody {
 		var value any
 		err := json.Unmarshal(data, &value)
-		return value, err
+		return value, describeJSON(data, err)
 	}
 	s := &skeletons{registry: registry, decoder: json.NewDecoder(bytes.NewReader(data))}
-	return s.value(schema)
+	value, err := s.value(schema)
+	if _, end := s.decoder.Token(); err != nil || !errors.Is(end, io.EOF) {
+		return nil, describeJSON(data, cmp.Or(json.Unmarshal(data, &ignored{}), err)) // a decoder does not tell the place
+	}
+	return value, nil
 }
 
 // ignored is a value that is not kept.
@@ -199,14 +205,9 @@ func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any
 	if _, err := (&bounds{registry: registry, root: schema}).Write(data); err != nil {
 		return err
 	}
-	if len(data) > smallBody { // a skeleton does not check all of such a text
-		if err := json.Unmarshal(data, &ignored{}); err != nil {
-			return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
-		}
-	}
 	parsed, err := skeleton(registry, schema, data)
 	if err != nil {
-		return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
+		return Problem(protocol.CodeInvalidRequest, err.Error())
 	}
 	result := &huma.ValidateResult{}
 	huma.Validate(registry, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)

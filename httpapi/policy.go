@@ -152,15 +152,12 @@ func (a *registrar) Unmarshal(contentType string, data []byte, into any) error {
 	if !validates || a.body == nil || len(data) <= smallBody {
 		return a.API.Unmarshal(contentType, data, into)
 	}
-	if err := a.API.Unmarshal(contentType, data, &ignored{}); err != nil {
-		return err
+	if err := a.API.Unmarshal(contentType, []byte("null"), &ignored{}); err != nil {
+		return err // not a type that is read
 	}
 	read, err := skeleton(a.OpenAPI().Components.Schemas, a.body, data)
-	if err != nil {
-		return describeJSON(data, err)
-	}
 	*tree = read
-	return nil
+	return err
 }
 
 type notingAdapter struct {

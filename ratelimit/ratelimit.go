@@ -32,8 +32,8 @@ func New(perSecond float64, burst int) *Limiter {
 	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
-// Take counts a request as n, or as a whole burst where that is less. It returns how long the client must wait before
-// it sends it again; 0: let it in.
+// Take counts a request as n. It returns how long the client must wait before it sends it again; 0: let it in. A request
+// that counts more than a burst is let in after a rest, and what comes next waits the longer.
 func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
@@ -42,8 +42,12 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	wait := reservation.DelayFrom(now)
 	if wait > 0 {
 		reservation.CancelAt(now) // it is refused, so it does not count
+		return wait
 	}
-	return wait
+	for n -= l.burst; n > 0; n -= l.burst {
+		l.reserve(key, n, now)
+	}
+	return 0
 }
 
 // Spend counts as n what is done in any case: the client waits the longer before it is let in again. It returns how

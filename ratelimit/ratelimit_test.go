@@ -35,3 +35,12 @@ func TestWhatWasSpentIsWaitedFor(t *testing.T) {
 	require.Zero(t, l.Take("b", 0, now))
 	require.Zero(t, l.Take("a", 0, now.Add(6*time.Second)))
 }
+
+func TestWhatIsMoreThanABurstCountsWhole(t *testing.T) {
+	t.Parallel()
+	l, now := New(10, 100), time.Now()
+	require.Zero(t, l.Take("a", 350, now))
+	require.Equal(t, 25100*time.Millisecond, l.Take("a", 1, now).Round(time.Millisecond))
+	require.NotZero(t, l.Take("a", 350, now.Add(30*time.Second)), "it needs a whole burst")
+	require.Zero(t, l.Take("a", 350, now.Add(36*time.Second)))
+}

@@ -38,8 +38,10 @@ func (b *batchItem) UnmarshalJSON(data []byte) error {
 
 // Schema accepts anything here and names the schema that each item is then held to.
 func (batchItem) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle +
-		"); each is checked by itself."}
+	return &huma.Schema{
+		Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle + "); each is checked by itself.",
+		Extensions:  map[string]any{httpapi.MaxBytes: httpapi.PayloadMaxBody},
+	}
 }
 
 type batchInput struct {
@@ -64,7 +66,7 @@ func (h *Handlers) registerBatch(routes huma.API) {
 		Path:        "/api/v1/agents/tasks/batch",
 		Tags:        []string{"Tasks"},
 		Summary:     "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
-		Description:  "Each task is accepted or rejected by itself. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
+		Description:  "Each task is accepted or rejected by itself; only one larger than 2 MiB has the whole batch refused. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
 		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
 	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
 		if in.IdempotencyKey != "" {

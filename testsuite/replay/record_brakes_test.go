@@ -58,3 +58,32 @@ func TestRecordBrakes(t *testing.T) {
 	closed(t, c, contract.ClusterWorkflowID(cluster))
 	save(t, c, contract.ClusterWorkflow, "brake-over-hubs", contract.ClusterWorkflowID(cluster))
 }
+
+// TestRecordIdleFailovers records a cluster that loses more agents without work at once than it fails over at a time,
+// and one with work.
+func TestRecordIdleFailovers(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	const at = "idle-hub"
+	c := plane.Temporal(t)
+	node := plane.NewNode(t, plane.NodeOptions{HubID: at, Config: hub.Config{Timing: plane.QuickTiming()}})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "idle"})
+	joins, lost := contract.JoinRequest{Hub: at}, contract.MembersChanged{Hub: at}
+	for i := range 12 {
+		id := fmt.Sprintf("i-%d", i)
+		joins.Joins = append(joins.Joins, fleet.Join{AgentID: id, Instance: id, AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
+		lost.Changes = append(lost.Changes, fleet.Transition{AgentID: id, Instance: id, Epoch: int64(i + 1),
+			Status: fleet.AgentOffline, At: time.Now()})
+	}
+	lost.Changes[11].Attempts = []fleet.HeldAttempt{{TaskID: "none", Attempt: 1}}
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.JoinUpdate.Name, joins)
+	signal(t, c, cluster, contract.MembersChangedSignal.Name, lost)
+	for i := range 12 {
+		closed(t, c, contract.FailoverWorkflowID(cluster, fmt.Sprintf("i-%d", i), int64(i+1)))
+	}
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	closed(t, c, contract.ClusterWorkflowID(cluster))
+	save(t, c, contract.ClusterWorkflow, "idle-failovers", contract.ClusterWorkflowID(cluster))
+	recorded(t, contract.ClusterWorkflow, "idle-failovers", "idle-failovers")
+}

@@ -259,31 +259,63 @@ func TestAFullHistoryTakesNoJoins(t *testing.T) {
 	require.Nil(t, state.Member("b"))
 }
 
+// loseMany has agents join and be lost at once; the last of them had work.
+func (r *clusterRun) loseMany(agents, working int) {
+	changed := contract.MembersChanged{Hub: "h1"}
+	r.at(time.Second, func() {
+		var ids []string
+		for n := range agents {
+			ids = append(ids, "a"+strconv.Itoa(n))
+		}
+		r.update(contract.JoinUpdate.Name, joins("h1", ids...))
+		for n, id := range ids {
+			lost := fleet.Transition{AgentID: id, Instance: id + "-1", Epoch: int64(n + 1), Status: fleet.AgentOffline, At: r.Now()}
+			if n >= agents-working {
+				lost.Attempts = []fleet.HeldAttempt{{TaskID: "t"}}
+			}
+			changed.Changes = append(changed.Changes, lost)
+		}
+	})
+	r.at(2*time.Second, func() { r.SignalWorkflow(contract.MembersChangedSignal.Name, changed) })
+	r.at(10*time.Minute, func() { r.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	r.start(fleet.ClusterConfig{MaxAgents: agents})
+}
+
 // When many agents are lost at once, their failovers begin in parts: Temporal takes 4 MiB of commands at a time.
 func TestManyFailoversBeginInParts(t *testing.T) {
 	t.Parallel()
-	const agents = 450
 	run := newCluster(t)
 	turns := 0
 	run.RegisterActivityWithOptions(func(context.Context, string) (map[string]int, error) {
 		turns++
 		return nil, nil
 	}, activity.RegisterOptions{Name: contract.ReadLoadsActivity.Name, DisableAlreadyRegisteredCheck: true})
-	run.at(time.Second, func() {
-		var ids []string
-		for n := range agents {
-			ids = append(ids, "a"+strconv.Itoa(n))
-		}
-		run.update(contract.JoinUpdate.Name, joins("h1", ids...))
-	})
-	run.at(2*time.Second, func() {
-		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()})
-	})
-	run.at(10*time.Minute, func() { run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
-	run.start(fleet.ClusterConfig{MaxAgents: agents})
+	run.loseMany(450, 450)
 	require.NoError(t, run.GetWorkflowError())
-	require.Len(t, run.failovers, agents)
+	require.Len(t, run.failovers, 450)
 	require.Equal(t, 3, turns)
+}
+
+// When many idle agents are lost at once, a few of their failovers are under way at a time, after those with work.
+func TestFailoversOfIdleAgentsWait(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	under, most := 0, 0
+	run.failover = func(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
+		if in.Idle() {
+			under++
+			most = max(most, under)
+			defer func() { under-- }()
+		}
+		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
+	}
+	run.loseMany(200, 30)
+	require.NoError(t, run.GetWorkflowError())
+	require.Len(t, run.failovers, 200)
+	require.Equal(t, 200/25, most, "one for 25 that wait")
+	for n, in := range run.failovers[30+200/25:] {
+		require.True(t, in.Idle(), n)
+	}
 }
 
 // An update that waits when a run begins is handled as soon as its handler is registered.

@@ -148,7 +148,9 @@ func TestClusterLeavesNothingBehind(t *testing.T) {
 					mock.Anything).After(500*time.Millisecond).Return(map[string]int{}, nil)
 				run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b")) })
 				run.at(10*time.Second, func() { // the loop reads loads for b's failover
-					run.SignalWorkflow(lose(run, "h1", "b", "b-1", 2))
+					name, lost := lose(run, "h1", "b", "b-1", 2)
+					lost.Changes[0].Attempts = []fleet.HeldAttempt{{TaskID: "t"}}
+					run.SignalWorkflow(name, lost)
 				})
 				run.at(10*time.Second+100*time.Millisecond, func() { // a moves from h1 to h2, and says goodbye
 					run.SetCurrentHistoryLength(10_000)

@@ -19,6 +19,7 @@ type failovers struct {
 	run       *run
 	queue     []planned // decided, not begun
 	under     int       // under way
+	idle      int       // of these, with nothing to move
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
 }
@@ -28,6 +29,10 @@ const (
 	failoversAtOnce, failoverBytes = 200, 1 << 20
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
+	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
+	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of thousands
+	// more are under way at once: one at a time takes more of the history.
+	idleUnder, idlePart = 4, 25
 )
 
 // planned is a failover with what its target must have.
@@ -121,16 +126,43 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// next is how many of the queue one turn begins.
+// next is how many of the queue one turn begins. Those that move something come first.
 func (f *failovers) next(ctx workflow.Context) int {
-	n := 0
-	for bytes := 0; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {
-		if bytes += 2<<10 + 200*len(f.queue[n].Attempts); bytes > failoverBytes && n > 0 {
+	n := f.fits(failoversUnder)
+	if n < len(f.queue) &&
+		workflow.GetVersion(ctx, "failovers-in-parts", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return len(f.queue)
+	}
+	if n == 0 || !idleWait(ctx) {
+		return n
+	}
+	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
+	return f.fits(max(idleUnder, len(f.queue)/idlePart))
+}
+
+// idleWait reports whether failovers that move nothing wait for each other; older runs began them at once.
+func idleWait(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "idle-failovers", workflow.DefaultVersion, 1) == 1
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// fits is how many of the queue may begin at once if so many that move nothing may be under way.
+func (f *failovers) fits(idle int) int {
+	n, bytes, free := 0, 0, idle-f.idle
+	for ; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {
+		if f.queue[n].Idle() {
+			free--
+		}
+		bytes += 2<<10 + 200*len(f.queue[n].Attempts)
+		if free < 0 || bytes > failoverBytes && n > 0 {
 			break
 		}
-	}
-	if n < len(f.queue) && workflow.GetVersion(ctx, "failovers-in-parts", workflow.DefaultVersion, 1) != 1 {
-		return len(f.queue)
 	}
 	return n
 }
@@ -141,8 +173,11 @@ func (f *failovers) start(ctx workflow.Context) {
 	n := f.next(ctx)
 	queue := f.queue[:n]
 	f.queue = f.queue[n:]
-	loads := f.run.readLoads(ctx)
 	byStrategy := f.run.byStrategy(ctx)
+	var loads map[string]int // nobody takes over from those that move nothing
+	if !byStrategy || !idleWait(ctx) || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
+		loads = f.run.readLoads(ctx)
+	}
 	var started []workflow.ChildWorkflowFuture
 	for i := range queue {
 		in := &queue[i].FailoverInput
@@ -210,10 +245,11 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		Of:            len(in.Attempts),
 		Reason:        in.Reason,
 	})
-	f.under++
+	idle := number(in.Idle())
+	f.under, f.idle = f.under+1, f.idle+idle
 	workflow.GoNamed(ctx, "await "+id, func(ctx workflow.Context) {
 		defer func() {
-			f.under--
+			f.under, f.idle = f.under-1, f.idle-idle
 			f.run.touched = f.run.touched || len(f.queue) > 0
 		}()
 		record := fleet.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,

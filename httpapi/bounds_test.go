@@ -1,0 +1,109 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// elementBytes is how large a measuredItem may be: smaller than what is read of a body at a time, and than the bodies
+// that are read at once.
+const elementBytes = 1000
+
+type measuredItem struct{ json.RawMessage }
+
+// Schema implements huma.SchemaProvider.
+
+func (measuredItem) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Extensions: map[string]any{httpapi.MaxBytes: elementBytes}}
+}
+
+type measuredInput struct {
+	Body []measuredItem `maxItems:"5000"`
+}
+
+func TestElementsAreMeasuredAsTheyCome(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{})
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "take", Method: http.MethodPost, Path: "/take",
+		MaxBodyBytes: 32 << 20},
+		func(_ context.Context, in *measuredInput) (*httpapi.StatusOutput, error) {
+			out := &httpapi.StatusOutput{}
+			out.Body.Status = strconv.Itoa(len(in.Body))
+			return out, nil
+		})
+	object := func(size int) string { return `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}` }
+	text := func(size int) string { return `"` + strings.Repeat("x", size-2) + `"` }
+	list := func(size int) string { return "[1" + strings.Repeat(",1", (size-3)/2) + "]" }
+	const huge = 16 << 20
+	for name, c := range map[string]struct {
+		body     string
+		location string // of the refusal
+		message  string // or how many were taken
+	}{
+		"as large as may be": {"[" + object(elementBytes) + "," + text(elementBytes) + ",\n" + list(elementBytes-1) + "]",
+			"", "3"},
+		"space does not count": {"[" + object(elementBytes) + strings.Repeat(" ", 5*elementBytes) + "," + text(9) + "]",
+			"", "2"},
+		"many, larger together":    {"[" + strings.Repeat(object(elementBytes)+",", 999) + "1]", "", "1000"},
+		"an object, one too large": {"[" + object(elementBytes+1) + "]", "body[0]", "expected at most 1000 bytes"},
+		"the last too large":       {"[1,{}," + object(elementBytes+1) + "]", "body[2]", "expected at most 1000 bytes"},
+		"text too large":           {"[1," + text(huge) + "]", "body[1]", "expected at most 1000 bytes"},
+		"a list far too large":     {"[" + list(huge) + "]", "body[0]", "expected at most 1000 bytes"},
+		"a member far too large":   {`[{"b":` + list(huge) + "}]", "body[0]", "expected at most 1000 bytes"},
+		"an object, not a list":    {`{"tasks":` + list(huge) + "}", "body", "expected array"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := strings.NewReader(c.body)
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodPost, "/take", io.NopCloser(body))
+			r.Header.Set("Content-Type", "application/json")
+			s.Handler().ServeHTTP(w, r)
+			if c.location == "" {
+				require.Equal(t, http.StatusOK, w.Code, w.Body)
+				require.JSONEq(t, `{"status":"`+c.message+`"}`, w.Body.String())
+				return
+			}
+			p := problemOf(t, w)
+			require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+			require.Equal(t, []protocol.ProblemField{{Location: c.location, Message: c.message}}, p.Errors)
+			require.GreaterOrEqual(t, body.Len(), len(c.body)-1<<20, "no more is read")
+		})
+	}
+}
+
+func TestLargeTextThatIsNotJSONIsLocated(t *testing.T) {
+	t.Parallel()
+	many := "[" + strings.Repeat("{},\n", 20_000)
+	for name, c := range map[string]struct{ body, detail string }{
+		"an element": {many + `{"a" 1}]`, "not valid JSON at line 20001, column 6"},
+		"no end":     {many + `{}`, "not valid JSON at line 20001, column 2"},
+		"more":       {many + `{}] {}`, "not valid JSON at line 20001, column 5"},
+		"a comma":    {many + `]`, "not valid JSON at line 20001, column 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := httpapi.New(httpapi.Options{})
+			httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "take", Method: http.MethodPost,
+				Path: "/take"}, func(context.Context, *struct{ Body []any }) (*httpapi.StatusOutput, error) {
+				return &httpapi.StatusOutput{}, nil
+			})
+			w := do(s.Handler(), http.MethodPost, "/take", c.body)
+			require.Equal(t, http.StatusBadRequest, w.Code)
+			require.Contains(t, w.Body.String(), c.detail)
+		})
+	}
+}
