@@ -23,8 +23,9 @@ const maxMembers = 10_000
 const locatedLevels = 8
 
 // bounds holds JSON text to what costs memory and time: whether it is an array or an object, how deep it is nested, how
-// many elements an array has and how large they are, and how many members an object has. It reads the text as it comes and keeps nothing of it, so too much is refused before it is there.
-// Whether the values are right, validation says afterwards.
+// many elements an array has and how large they are, and how many members an object has. It reads the text as it comes
+// and keeps nothing of it, so too much is refused before it is there. Whether the values are right, validation says
+// afterwards.
 type bounds struct {
 	registry huma.Registry
 	root     *huma.Schema // nil: anything

@@ -96,8 +96,8 @@ const anything = true
 
 // skeleton reads JSON text into the values that validation looks at, and no others. What a schema leaves open, as a
 // payload, becomes a word, and of an array of objects no more is read once its elements have as many mistakes as are
-// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text has passed its
-// bounds. Its errors say where the text is not JSON.
+// answered. So the memory it takes depends on what may be wrong and not on how large the text is. The text has passed
+// its bounds. Its errors say where the text is not JSON.
 func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, error) {
 	if len(data) <= smallBody {
 		var value any
@@ -107,7 +107,8 @@ func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, er
 	s := &skeletons{registry: registry, decoder: json.NewDecoder(bytes.NewReader(data))}
 	value, err := s.value(schema)
 	if _, end := s.decoder.Token(); err != nil || !errors.Is(end, io.EOF) {
-		return nil, describeJSON(data, cmp.Or(json.Unmarshal(data, &ignored{}), err)) // a decoder does not tell the place
+		exact := json.Unmarshal(data, &ignored{}) // a decoder does not tell the place
+		return nil, describeJSON(data, cmp.Or(exact, err))
 	}
 	return value, nil
 }

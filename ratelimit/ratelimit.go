@@ -32,8 +32,8 @@ func New(perSecond float64, burst int) *Limiter {
 	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
-// Take counts a request as n. It returns how long the client must wait before it sends it again; 0: let it in. A request
-// that counts more than a burst is let in after a rest, and what comes next waits the longer.
+// Take counts a request as n. It returns how long the client must wait before it sends it again; 0: let it in. A
+// request that counts more than a burst is let in after a rest, and what comes next waits the longer.
 func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
