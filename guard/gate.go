@@ -25,7 +25,8 @@ import (
 const (
 	DefaultRate  = 200.0 // a second, for each token
 	DefaultBurst = 1000
-	// bodyPart is how much of a body, in bytes, counts as one more request: a mistake at its end costs reading all of it.
+	// bodyPart is how much of a body, in bytes, counts as one more request. A mistake at its end costs reading all of
+	// it.
 	bodyPart = 16 << 10
 	// wideCounts is for how many requests one counts that asks many clusters, hubs or queues.
 	wideCounts = 5
