@@ -233,6 +233,11 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 		require.True(t, Fits(ClusterView{Cluster: state.View()}), name)
 		require.Equal(t, before, state.Members[0].StatusReason, "a view changes nothing")
 		in := ClusterInput{Config: state.Config, State: state, Events: &fleet.EventLog{}}
+		for i := range MaxIdleFailovers {
+			in.IdleFailovers = append(in.IdleFailovers, FailoverInput{Cluster: "c", FailedAgent: state.Members[i].AgentID,
+				Epoch: random.Int64(), Hub: "hub-1", Trigger: fleet.TriggerLost, Reason: randomText(random, 300, names),
+				Evidence: fleet.EvidenceClosed, NoticedAt: now, NoticedAfter: fleet.Duration(random.Int64())})
+		}
 		require.True(t, in.PackShort(), name)
 		t.Logf("%s: %d members, %d KiB", name, len(state.Members), len(in.packed)>>10)
 	}

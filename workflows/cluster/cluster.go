@@ -137,7 +137,7 @@ func (r *run) loop(ctx workflow.Context) error {
 		switch {
 		case r.hubs.behind() && !r.leavesTelling(ctx):
 			r.hubs.follow(ctx)
-		case r.failovers.next(ctx) > 0:
+		case !(r.longEnough(ctx) && r.idle(ctx)) && r.failovers.next(ctx) > 0:
 			r.failovers.start(ctx)
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -151,6 +151,8 @@ func (r *run) loop(ctx workflow.Context) error {
 				Events:     &r.events.kept,
 				Sent:       r.hubs.unsent(),
 				FormerHubs: r.hubs.former,
+
+				IdleFailovers: r.failovers.left(),
 			}
 			if !next.PackShort() {
 				workflow.GetLogger(ctx).Error("The cluster's state does not fit into a message: delete members or the cluster")
@@ -190,7 +192,7 @@ func (r *run) signalled() bool {
 // idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
 // has decided or was told is left.
 func (r *run) idle(ctx workflow.Context) bool {
-	return r.hubs.telling == 0 && len(r.failovers.queue) == 0 && !r.loads.asking && !r.lanes.asking &&
+	return r.hubs.telling == 0 && r.failovers.canBeLeft() && !r.loads.asking && !r.lanes.asking &&
 		len(r.scaling.queue) == 0 && !r.signalled() &&
 		workflow.AllHandlersFinished(ctx)
 }
@@ -205,7 +207,7 @@ func (r *run) longEnough(ctx workflow.Context) bool {
 // always something, and Temporal terminates a workflow whose history has 50 MiB.
 func (r *run) leavesTelling(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory && r.idle(ctx) && !r.deleted &&
-		ctx.Err() == nil && len(r.failovers.queue) == 0 && len(r.hubs.release) == 0 &&
+		ctx.Err() == nil && len(r.hubs.release) == 0 &&
 		workflow.GetVersion(ctx, "leave-telling-to-the-next-run", workflow.DefaultVersion, 1) == 1
 }
 

@@ -318,6 +318,33 @@ func TestFailoversOfIdleAgentsWait(t *testing.T) {
 	}
 }
 
+// While idle agents vanish without end, some failovers always wait. A run with a long history leaves them to the next.
+func TestFailoversOfIdleAgentsAreLeftToTheNextRun(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.failover = func(ctx workflow.Context, _ contract.FailoverInput) (fleet.FailoverRecord, error) {
+		run.SetCurrentHistoryLength(10_000)
+		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
+	}
+	run.loseMany(450, 5)
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, run.GetWorkflowError(), &next)
+	left := continuedInput(t, next).IdleFailovers
+	require.Len(t, left, contract.MaxIdleFailovers)
+	require.Len(t, run.failovers, 450-len(left))
+
+	again := newCluster(t)
+	again.at(time.Minute, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
+	require.NoError(t, again.GetWorkflowError())
+	agents := map[string]bool{}
+	for _, in := range append(run.failovers, again.failovers...) {
+		agents[in.FailedAgent] = true
+	}
+	require.Len(t, agents, 450, "each agent has its failover")
+	require.Len(t, again.failovers, len(left), "once")
+}
+
 // An update that waits when a run begins is handled as soon as its handler is registered.
 func TestClusterTakesAnUpdateThatWaits(t *testing.T) {
 	t.Parallel()

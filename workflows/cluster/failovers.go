@@ -20,6 +20,7 @@ type failovers struct {
 	queue     []planned // decided, not begun
 	under     int       // under way
 	idle      int       // of these, with nothing to move
+	waits     bool      // those with nothing to move wait for each other; older runs begin them at once
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
 }
@@ -31,8 +32,9 @@ const (
 	failoversUnder = 1500
 	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
 	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of thousands
-	// more are under way at once: one at a time takes more of the history.
-	idleUnder, idlePart = 4, 25
+	// more are under way at once: one at a time takes more of the history. From idleHistory events on, or largeHistory
+	// bytes, all begin but those that the next run begins.
+	idleUnder, idlePart, idleHistory = 4, 25, 5 * longHistory
 )
 
 // planned is a failover with what its target must have.
@@ -41,7 +43,10 @@ type planned struct {
 	need fleet.FailoverNeed
 }
 
-func (f *failovers) open(ctx workflow.Context, _ contract.ClusterInput) {
+func (f *failovers) open(ctx workflow.Context, in contract.ClusterInput) {
+	for _, left := range in.IdleFailovers {
+		f.queue = append(f.queue, planned{left, fleet.FailoverNeed{FailedAgent: left.FailedAgent}})
+	}
 	f.manual, f.evacuated = contract.ManualFailoverSignal.Inbox(ctx), contract.EvacuatedSignal.Inbox(ctx)
 }
 
@@ -133,16 +138,32 @@ func (f *failovers) next(ctx workflow.Context) int {
 		workflow.GetVersion(ctx, "failovers-in-parts", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return len(f.queue)
 	}
-	if n == 0 || !idleWait(ctx) {
+	f.waits = f.waits || n > 0 && workflow.GetVersion(ctx, "idle-failovers", workflow.DefaultVersion, 1) == 1
+	if !f.waits {
 		return n
 	}
 	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
-	return f.fits(max(idleUnder, len(f.queue)/idlePart))
+	most := max(idleUnder, len(f.queue)/idlePart)
+	if info := workflow.GetInfo(ctx); info.GetCurrentHistoryLength() > idleHistory ||
+		info.GetCurrentHistorySize() > largeHistory {
+		most = max(most, f.idle+len(f.queue)-contract.MaxIdleFailovers)
+	}
+	return f.fits(most)
 }
 
-// idleWait reports whether failovers that move nothing wait for each other; older runs began them at once.
-func idleWait(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "idle-failovers", workflow.DefaultVersion, 1) == 1
+// canBeLeft reports whether the next run can begin what is in the queue.
+func (f *failovers) canBeLeft() bool {
+	return len(f.queue) == 0 || f.waits && !f.run.deleted && len(f.queue) <= contract.MaxIdleFailovers &&
+		!slices.ContainsFunc(f.queue, func(p planned) bool { return !p.Idle() })
+}
+
+// left is the queue for the next run.
+func (f *failovers) left() (left []contract.FailoverInput) {
+	for _, p := range f.queue {
+		p.Instance = "" // no record has it
+		left = append(left, p.FailoverInput)
+	}
+	return left
 }
 
 func number(is bool) int {
@@ -175,7 +196,7 @@ func (f *failovers) start(ctx workflow.Context) {
 	f.queue = f.queue[n:]
 	byStrategy := f.run.byStrategy(ctx)
 	var loads map[string]int // nobody takes over from those that move nothing
-	if !byStrategy || !idleWait(ctx) || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
+	if !byStrategy || !f.waits || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
 		loads = f.run.readLoads(ctx)
 	}
 	var started []workflow.ChildWorkflowFuture
