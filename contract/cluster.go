@@ -27,7 +27,7 @@ type ClusterInput struct {
 }
 
 // MaxIdleFailovers bounds those that a run leaves to the next.
-const MaxIdleFailovers = 200
+const MaxIdleFailovers = 1000
 
 // Messages of the Cluster workflow.
 var (

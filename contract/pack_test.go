@@ -234,8 +234,10 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 		require.Equal(t, before, state.Members[0].StatusReason, "a view changes nothing")
 		in := ClusterInput{Config: state.Config, State: state, Events: &fleet.EventLog{}}
 		for i := range MaxIdleFailovers {
-			in.IdleFailovers = append(in.IdleFailovers, FailoverInput{Cluster: "c", FailedAgent: state.Members[i].AgentID,
-				Epoch: random.Int64(), Hub: "hub-1", Trigger: fleet.TriggerLost, Reason: randomText(random, 300, names),
+			m := &state.Members[i%len(state.Members)]
+			in.IdleFailovers = append(in.IdleFailovers, FailoverInput{Cluster: "c", FailedAgent: m.AgentID,
+				Epoch: random.Int64(), Hub: m.Hub, Trigger: fleet.TriggerLost, Reason: fmt.Sprintf(
+					"its connection closed and it did not come back in %d ms", random.IntN(9999)),
 				Evidence: fleet.EvidenceClosed, NoticedAt: now, NoticedAfter: fleet.Duration(random.Int64())})
 		}
 		require.True(t, in.PackShort(), name)

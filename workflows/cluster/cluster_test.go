@@ -326,22 +326,22 @@ func TestFailoversOfIdleAgentsAreLeftToTheNextRun(t *testing.T) {
 		run.SetCurrentHistoryLength(10_000)
 		return fleet.FailoverRecord{Status: fleet.FailoverSucceeded}, workflow.Sleep(ctx, time.Second)
 	}
-	run.loseMany(450, 5)
+	run.loseMany(1200, 5)
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 	left := continuedInput(t, next).IdleFailovers
 	require.Len(t, left, contract.MaxIdleFailovers)
-	require.Len(t, run.failovers, 450-len(left))
+	require.Len(t, run.failovers, 1200-len(left))
 
 	again := newCluster(t)
-	again.at(time.Minute, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
+	again.at(time.Hour, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
 	again.ExecuteWorkflow(contract.ClusterWorkflow, continuedInput(t, next))
 	require.NoError(t, again.GetWorkflowError())
 	agents := map[string]bool{}
 	for _, in := range append(run.failovers, again.failovers...) {
 		agents[in.FailedAgent] = true
 	}
-	require.Len(t, agents, 450, "each agent has its failover")
+	require.Len(t, agents, 1200, "each agent has its failover")
 	require.Len(t, again.failovers, len(left), "once")
 }
 

@@ -32,9 +32,9 @@ const (
 	failoversUnder = 1500
 	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
 	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of thousands
-	// more are under way at once: one at a time takes more of the history. From idleHistory events on, or largeHistory
-	// bytes, all begin but those that the next run begins.
-	idleUnder, idlePart, idleHistory = 4, 25, 5 * longHistory
+	// more are under way at once: one at a time takes more of the history. When that is long, more begin, up to idleMost,
+	// so that the next run can begin the others.
+	idleUnder, idlePart, idleMost = 4, 25, 300
 )
 
 // planned is a failover with what its target must have.
@@ -144,9 +144,8 @@ func (f *failovers) next(ctx workflow.Context) int {
 	}
 	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
 	most := max(idleUnder, len(f.queue)/idlePart)
-	if info := workflow.GetInfo(ctx); info.GetCurrentHistoryLength() > idleHistory ||
-		info.GetCurrentHistorySize() > largeHistory {
-		most = max(most, f.idle+len(f.queue)-contract.MaxIdleFailovers)
+	if f.run.longEnough(ctx) {
+		most = max(most, min(f.idle+len(f.queue)-contract.MaxIdleFailovers, idleMost))
 	}
 	return f.fits(most)
 }
