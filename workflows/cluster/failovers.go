@@ -32,8 +32,8 @@ const (
 	failoversUnder = 1500
 	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
 	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of thousands
-	// more are under way at once: one at a time takes more of the history. When that is long, more begin, up to idleMost,
-	// so that the next run can begin the others.
+	// more are under way at once: one at a time takes more of the history. When that is long, up to idleMost are under
+	// way, so that the next run can begin the others.
 	idleUnder, idlePart, idleMost = 4, 25, 300
 )
 
