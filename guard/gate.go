@@ -208,11 +208,15 @@ func (g *Gate) admit(
 	}
 	ctx, answered := g.whileGood(ctx, of)
 	sent, _ := r.Body.(*body)
+	unknown := r.ContentLength < 0
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
 		if route.Policy.IsSession() && sent != nil {
 			parts := int(sent.size() / agentPart)
 			g.agentWork.Spend(client, parts, g.now())
 			g.clusterWork.Spend(group, parts, g.now())
+		}
+		if unknown && sent != nil && id.Known() {
+			g.spend(route, &id, sent.size())
 		}
 		landed()
 		answered()
@@ -298,7 +302,16 @@ func countsAs(r *http.Request, route httpapi.Route) int {
 	if route.Wide {
 		return wideCounts
 	}
-	return 1 + int(bodySize(r, route)/bodyPart)
+	return 1 + int(max(0, min(r.ContentLength, route.MaxBody))/bodyPart)
+}
+
+// spend counts a body of unknown length once it was read.
+func (g *Gate) spend(route httpapi.Route, id *access.Identity, bytes int64) {
+	by := g.callers
+	if route.Policy.IsJoin() && id.Joins {
+		by = g.joining
+	}
+	by.SpendAll(string(id.Kind)+" "+id.ID, int(bytes/bodyPart), g.now())
 }
 
 func tooMany(wait time.Duration) error {

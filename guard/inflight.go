@@ -205,14 +205,6 @@ func (b *body) refuse(more int64) error {
 	return nil
 }
 
-// bodySize is how many bytes of a request's body may be read; of one of unknown length, as many as the route takes.
-func bodySize(r *http.Request, route httpapi.Route) int64 {
-	if r.ContentLength < 0 {
-		return route.MaxBody
-	}
-	return min(r.ContentLength, route.MaxBody)
-}
-
 const (
 	// refusedRate and refusedBurst bound the refusals that one address gets at once, a second and in a burst.
 	refusedRate  = 20.0

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"crypto/rand"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -54,17 +56,33 @@ func TestALargeBodyCountsAsManyRequests(t *testing.T) {
 	require.NoError(t, send(1000))
 	require.Error(t, send(0))
 
-	busy := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
-	sent, at := int64(0), time.Now()
-	busy.now = func() time.Time { return at }
-	for range 120 {
-		r := request(http.MethodPost, token)
-		r.ContentLength = 2 << 20
-		at = at.Add(time.Second / 2)
-		if _, finished, err := busy.Admit(r, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil); err == nil {
+	for name, known := range map[string]bool{"known": true, "unknown": false} {
+		busy := s.gate(Options{Rate: DefaultRate, Burst: DefaultBurst})
+		read, at := int64(0), time.Now()
+		busy.now = func() time.Time { return at }
+		for range 120 {
+			r := request(http.MethodPost, token)
+			r.Body, r.ContentLength = io.NopCloser(io.LimitReader(rand.Reader, 2<<20)), -1
+			if known {
+				r.ContentLength = 2 << 20
+			}
+			at = at.Add(time.Second / 2)
+			_, finished, err := busy.Admit(r, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil)
+			if err != nil {
+				continue
+			}
+			n, err := io.Copy(io.Discard, r.Body)
+			require.NoError(t, err)
+			read += n
 			finished(http.StatusBadRequest)
-			sent += r.ContentLength
 		}
+		require.InDelta(t, 60*DefaultRate*bodyPart, read, 20<<20, "3 MB a second are read for one token, %s", name)
 	}
-	require.InDelta(t, 60*DefaultRate*bodyPart, sent, 20<<20, "3 MB a second are parsed for one token, whatever it sends")
+	small := request(http.MethodPost, token)
+	small.ContentLength = -1
+	g = s.gate(Options{Rate: 0.001, Burst: 2})
+	_, _, err := g.Admit(small, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil)
+	require.NoError(t, err)
+	_, _, err = g.Admit(small, httpapi.Route{Policy: access.Operate, MaxBody: 32 << 20}, nil)
+	require.NoError(t, err, "its length is unknown, not large")
 }

@@ -44,16 +44,21 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 		reservation.CancelAt(now) // it is refused, so it does not count
 		return wait
 	}
-	for n -= l.burst; n > 0; n -= l.burst {
-		l.reserve(key, n, now)
-	}
+	l.SpendAll(key, n-l.burst, now)
 	return 0
 }
 
-// Spend counts as n what is done in any case: the client waits the longer before it is let in again. It returns how
-// long what comes next should wait, so that the client keeps to its rate.
+// Spend counts as n, or as a whole burst where that is less, what is done in any case: the client waits the longer
+// before it is let in again. It returns how long what comes next should wait, so that the client keeps to its rate.
 func (l *Limiter) Spend(key string, n int, now time.Time) time.Duration {
 	return l.reserve(key, n, now).DelayFrom(now)
+}
+
+// SpendAll is Spend that counts also what is more than a burst.
+func (l *Limiter) SpendAll(key string, n int, now time.Time) {
+	for ; n > 0 && l.rate > 0; n -= l.burst {
+		l.Spend(key, n, now)
+	}
 }
 
 func (l *Limiter) reserve(key string, n int, now time.Time) *rate.Reservation {
