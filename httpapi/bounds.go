@@ -33,7 +33,7 @@ type bounds struct {
 	outline  fleet.JSONOutline
 	levels   []level
 	unknown  []protocol.ProblemField
-	begun    bool    // the text itself has begun
+	begun    bool    // the outermost object or array has begun
 	read     int     // bytes before this piece
 	element  element // the newest that has a bound
 }
@@ -130,7 +130,7 @@ func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
 // beginValue refuses an object in place of an array and the other way around, as the text itself, and counts an element
 // of an array.
 func (b *bounds) beginValue(m fleet.JSONMark) error {
-	if !b.begun {
+	if !b.begun && m.What != 'v' {
 		b.begun = true
 		switch root := follow(b.registry, b.root); {
 		case root == nil:

@@ -63,6 +63,7 @@ func TestElementsAreMeasuredAsTheyCome(t *testing.T) {
 		"text too large":           {"[1," + text(huge) + "]", "body[1]", "expected at most 1000 bytes"},
 		"a list far too large":     {"[" + list(huge) + "]", "body[0]", "expected at most 1000 bytes"},
 		"a member far too large":   {`[{"b":` + list(huge) + "}]", "body[0]", "expected at most 1000 bytes"},
+		"after a mark":             {"\ufeff" + `{"tasks":` + list(huge) + "}", "body", "expected array"},
 		"an object, not a list":    {`{"tasks":` + list(huge) + "}", "body", "expected array"},
 	} {
 		t.Run(name, func(t *testing.T) {

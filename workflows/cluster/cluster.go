@@ -21,9 +21,10 @@ const longHistory = 1500
 // newest directive. Each answer to a join has a directive, which may have many kilobytes.
 const largeHistory = 10 << 20
 
-// fullHistory is the size of the history, in bytes, from which on a Cluster takes no updates until it has continued as
-// new: Temporal terminates a workflow whose history has 50 MiB, and what is under way needs room.
-const fullHistory = 20 << 20
+// fullHistory is the size of the history, in bytes, and fullLength its length, from which on a Cluster takes no updates
+// until it has continued as new: Temporal terminates a workflow whose history has 50 MiB or 51,200 events, and what is
+// under way needs room.
+const fullHistory, fullLength = 20 << 20, 8 * longHistory
 
 // Workflow lives until the cluster is deleted.
 func Workflow(ctx workflow.Context, in contract.ClusterInput) error {
@@ -251,7 +252,8 @@ func handle[In, Out any](
 		if r.deleted {
 			return workflows.Refuse("the cluster is being deleted")
 		}
-		if workflow.GetInfo(ctx).GetCurrentHistorySize() > fullHistory {
+		info := workflow.GetInfo(ctx)
+		if info.GetCurrentHistorySize() > fullHistory || info.GetCurrentHistoryLength() > fullLength {
 			return temporal.NewApplicationError("the cluster has much to do; try again in a moment", contract.Busy)
 		}
 		if validate == nil {

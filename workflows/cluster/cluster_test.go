@@ -236,6 +236,19 @@ func TestClusterContinuesAsNew(t *testing.T) {
 // cluster has continued as new.
 func TestAFullHistoryTakesNoJoins(t *testing.T) {
 	t.Parallel()
+	for name, fill := range map[string]func(*clusterRun){
+		"bytes":  func(run *clusterRun) { run.SetCurrentHistorySize(20<<20 + 1) },
+		"events": func(run *clusterRun) { run.SetCurrentHistoryLength(12_001) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takesNoJoins(t, fill)
+		})
+	}
+}
+
+func takesNoJoins(t *testing.T, fill func(*clusterRun)) {
+	t.Helper()
 	run := newCluster(t)
 	run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
 	var joined *workflowtest.Answer
@@ -244,7 +257,7 @@ func TestAFullHistoryTakesNoJoins(t *testing.T) {
 		run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
 	})
 	run.at(10*time.Second+500*time.Millisecond, func() {
-		run.SetCurrentHistorySize(20<<20 + 1)
+		fill(run)
 		joined = run.update(contract.JoinUpdate.Name, joins("h1", "b"))
 	})
 	run.start(fleet.ClusterConfig{})
