@@ -109,7 +109,8 @@ func TestLargeBodiesCostLittle(t *testing.T) { //nolint:paralleltest // see abov
 		{"a list that nothing is known of", poll, "registered agent", `{"colour":` + emptyObjects(7<<20) + "}", 422,
 			64 << 20},
 		{"too many tasks", batch, "operator", emptyObjects(32<<20 - 100), 422, 4 << 20},
-		{"a task that is a list", batch, "operator", "[" + emptyObjects(4<<20) + "]", 202, 64 << 20},
+		{"a task that is a list", batch, "operator", "[" + emptyObjects(1<<20) + "]", 202, 64 << 20},
+		{"a task that is larger than one may be", batch, "operator", "[" + emptyObjects(4<<20) + "]", 422, 16 << 20},
 		{"nested too deep", batch, "operator", strings.Repeat("[", 8<<20), 422, 4 << 20},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.path, strings.NewReader(c.body))
