@@ -20,13 +20,14 @@ type ClusterInput struct {
 	// are told with the next one, though they may have no members. Carried with State.
 	Sent       int64    `json:"sent,omitempty"`
 	FormerHubs []string `json:"former_hubs,omitempty"`
-	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost with nothing to move.
+	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost with nothing to move. They are
+	// dropped where the state leaves them no room.
 	IdleFailovers []FailoverInput `json:"idle_failovers,omitempty"`
 
 	packed []byte // see Pack
 }
 
-// MaxIdleFailovers bounds those that a run leaves to the next.
+// MaxIdleFailovers bounds those that wait. Agents that are lost beyond that have none.
 const MaxIdleFailovers = 1000
 
 // Messages of the Cluster workflow.

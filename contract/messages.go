@@ -248,6 +248,9 @@ func pack(message any) ([]byte, error) {
 	if err != nil || len(data) < packFrom {
 		return data, err
 	}
+	if len(data) > maxUnpacked {
+		return nil, fmt.Errorf("a message has %d bytes, and at most %d can be read", len(data), maxUnpacked)
+	}
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := z.Write(data); err != nil {
@@ -326,9 +329,9 @@ func (in ClusterInput) MarshalJSON() ([]byte, error) {
 // muchText is how much text of and about its members, in bytes, a state has at least that does not fit into a message.
 const muchText = 768 << 10
 
-// PackShort packs the input and drops of its state what has to go so that Temporal takes it. It reports whether that
-// was enough. Each packing takes most of a second of a core for thousands of members, so there are two at most. Changes
-// that come later are not sent.
+// PackShort packs the input and drops of it what has to go so that Temporal takes it. It reports whether that was
+// enough. Each packing takes most of a second of a core for thousands of members, so there are two at most. Changes that
+// come later are not sent.
 //
 //workflowcheck:ignore
 func (in *ClusterInput) PackShort() (fits bool) {
@@ -340,6 +343,7 @@ func (in *ClusterInput) PackShort() (fits bool) {
 	}
 	in.State.Shorten()
 	in.State.ForgetReplaced()
+	in.IdleFailovers = nil
 	return in.pack()
 }
 

@@ -169,6 +169,8 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 			var back ClusterInput
 			require.NoError(t, json.Unmarshal(packed, &back))
 			require.Equal(t, in.State.Members, back.State.Members)
+			in.IdleFailovers = idleFailovers(c)
+			require.True(t, in.PackShort(), "they take room that there may not be")
 
 			directive := Directive{Cluster: "c", Standbys: c.Standbys, Slots: map[string]int{}}
 			for i := range c.Members {
@@ -186,6 +188,21 @@ func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 			require.Equal(t, directive, *answer.Directive)
 		})
 	}
+}
+
+// idleFailovers are as many as may wait, of agents that tell at length how they end.
+func idleFailovers(c *fleet.Cluster) (list []FailoverInput) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for i := range MaxIdleFailovers {
+		m, reason := &c.Members[i%len(c.Members)], make([]rune, 64)
+		for i := range reason {
+			reason[i] = rune(0x10000 + random.IntN(0x10000)) // four bytes
+		}
+		list = append(list, FailoverInput{Cluster: "c", FailedAgent: m.AgentID, Epoch: random.Int64(), Hub: m.Hub,
+			Trigger: fleet.TriggerLost, Reason: string(reason), Evidence: fleet.EvidenceClosed,
+			NoticedAt: m.JoinedAt.Add(time.Duration(random.Int64N(1e12))), NoticedAfter: fleet.Duration(random.Int64())})
+	}
+	return list
 }
 
 // Agents that end tell how, and people say why agents are to do less: nobody ends a cluster with that.
@@ -233,13 +250,7 @@ func TestNotesOfManyMembersFitIntoAMessage(t *testing.T) {
 		require.True(t, Fits(ClusterView{Cluster: state.View()}), name)
 		require.Equal(t, before, state.Members[0].StatusReason, "a view changes nothing")
 		in := ClusterInput{Config: state.Config, State: state, Events: &fleet.EventLog{}}
-		for i := range MaxIdleFailovers {
-			m := &state.Members[i%len(state.Members)]
-			in.IdleFailovers = append(in.IdleFailovers, FailoverInput{Cluster: "c", FailedAgent: m.AgentID,
-				Epoch: random.Int64(), Hub: m.Hub, Trigger: fleet.TriggerLost, Reason: fmt.Sprintf(
-					"its connection closed and it did not come back in %d ms", random.IntN(9999)),
-				Evidence: fleet.EvidenceClosed, NoticedAt: now, NoticedAfter: fleet.Duration(random.Int64())})
-		}
+		in.IdleFailovers = idleFailovers(state)
 		require.True(t, in.PackShort(), name)
 		t.Logf("%s: %d members, %d KiB", name, len(state.Members), len(in.packed)>>10)
 	}

@@ -99,6 +99,8 @@ type Member struct {
 	Mistakes int `json:"given_up_wrongly,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
+
+	counted memberSizes // see sizes
 }
 
 // Serving reports whether the member may get work.

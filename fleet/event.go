@@ -295,48 +295,63 @@ type memberSnapshot struct {
 
 // Snapshot copies the state for Changes.
 func (c *Cluster) Snapshot() *ClusterSnapshot {
-	s := &ClusterSnapshot{
-		members: make(
-			[]memberSnapshot,
-			len(c.Members),
-		), leader: c.Leader, last: c.LastLeader, shards: make([]string, len(c.Shards)),
-		pauses: slices.Clone(c.Pauses), brakes: slices.Clone(c.BrakeHolds), revision: c.Config.Revision(),
-		targets: make(map[string]string, len(c.Targets)), reduced: make(map[string]int, len(c.Reductions)),
-	}
-	for i := range c.Members {
-		m := &c.Members[i]
-		s.members[i] = memberSnapshot{m.AgentID, m.Instance, m.Hub, m.Epoch, m.Status, m.HealthLevel()}
-	}
-	for i := range c.Shards {
-		s.shards[i] = c.Shards[i].Owner
-	}
-	for i := range c.Targets {
-		s.targets[c.Targets[i].ID] = c.Targets[i].Agent
-	}
-	for i := range c.Reductions {
-		s.reduced[c.Reductions[i].AgentID] = c.Reductions[i].Slots
-	}
+	s := &ClusterSnapshot{targets: map[string]string{}, reduced: map[string]int{}}
+	s.takeMembers(c)
+	s.takeOthers(c)
 	return s
 }
 
-// Changes returns the events that lead from a snapshot to the present state, and a snapshot of that. Two changes of one
-// thing make one event, so call it after every step.
-func (c *Cluster) Changes(was *ClusterSnapshot, now time.Time) ([]Event, *ClusterSnapshot) {
-	d, is := clusterChanges{cluster: c, was: was, now: now}, c.Snapshot()
-	d.members()
+func (m *Member) snapshot() memberSnapshot {
+	return memberSnapshot{m.AgentID, m.Instance, m.Hub, m.Epoch, m.Status, m.HealthLevel()}
+}
+
+func (s *ClusterSnapshot) takeMembers(c *Cluster) {
+	s.members = slices.Grow(s.members[:0], len(c.Members))
+	for i := range c.Members {
+		s.members = append(s.members, c.Members[i].snapshot())
+	}
+}
+
+func (s *ClusterSnapshot) takeOthers(c *Cluster) {
+	s.leader, s.last, s.revision = c.Leader, c.LastLeader, c.Config.Revision()
+	s.shards = s.shards[:0]
+	for i := range c.Shards {
+		s.shards = append(s.shards, c.Shards[i].Owner)
+	}
+	clear(s.targets)
+	for i := range c.Targets {
+		s.targets[c.Targets[i].ID] = c.Targets[i].Agent
+	}
+	clear(s.reduced)
+	for i := range c.Reductions {
+		s.reduced[c.Reductions[i].AgentID] = c.Reductions[i].Slots
+	}
+	s.pauses, s.brakes = append(s.pauses[:0], c.Pauses...), append(s.brakes[:0], c.BrakeHolds...)
+}
+
+// Changes returns the events that lead from a snapshot to the present state, and brings the snapshot up to date. Two
+// changes of one thing make one event, so call it after every step. Most steps change no member, and there may be
+// thousands, so their part is written only where it differs.
+func (c *Cluster) Changes(since *ClusterSnapshot, now time.Time) []Event {
+	d, revision := clusterChanges{cluster: c, was: since, now: now}, since.revision
+	differ := d.members()
 	d.leader()
 	d.shards()
 	d.targets()
 	d.reductions()
 	d.pauses()
 	d.brakes()
-	if is.revision != was.revision {
+	if differ {
+		since.takeMembers(c)
+	}
+	since.takeOthers(c)
+	if since.revision != revision {
 		d.add(EventClusterConfigured, EventData{})
 	}
 	if c.Scaling != nil {
 		d.events, c.Scaling.events = append(d.events, c.Scaling.events...), nil
 	}
-	return d.events, is
+	return d.events
 }
 
 type clusterChanges struct {
@@ -353,11 +368,16 @@ func (d *clusterChanges) addAt(t EventType, at time.Time, data EventData) {
 	d.events = append(d.events, Event{Type: t, Time: at.UTC(), EventData: data})
 }
 
-// members walks both sorted lists of members.
-func (d *clusterChanges) members() {
+// members walks both sorted lists of members, and reports whether they differ.
+func (d *clusterChanges) members() (differ bool) {
 	old := d.was.members
 	for i := range d.cluster.Members {
 		m := &d.cluster.Members[i]
+		if len(old) > 0 && old[0] == m.snapshot() {
+			old = old[1:]
+			continue
+		}
+		differ = true
 		for len(old) > 0 && old[0].agent < m.AgentID {
 			d.gone(&old[0])
 			old = old[1:]
@@ -372,6 +392,7 @@ func (d *clusterChanges) members() {
 	for i := range old {
 		d.gone(&old[i])
 	}
+	return differ || len(old) > 0
 }
 
 func of(m *Member) EventData {
@@ -547,7 +568,7 @@ func (d *clusterChanges) reductions() {
 			d.add(EventLoadReduced, EventData{AgentID: r.AgentID, Count: r.Slots, Reason: r.Reason})
 		}
 	}
-	for i := range d.cluster.Members {
+	for i := 0; i < len(d.cluster.Members) && len(d.was.reduced) > 0; i++ {
 		agent := d.cluster.Members[i].AgentID
 		if _, was := d.was.reduced[agent]; was && !slices.ContainsFunc(d.cluster.Reductions,
 			func(r LoadReduction) bool { return r.AgentID == agent }) {

@@ -32,6 +32,19 @@ type TokenUses struct {
 	ID        string    `json:"id"`
 	Agents    []string  `json:"agents"` // sorted
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+
+	counted, bytes int // of so many agents; see size
+}
+
+// size is about how long the ids are as JSON, in bytes. They become more and never others.
+func (u *TokenUses) size() int {
+	if u.counted != len(u.Agents) {
+		u.counted, u.bytes = len(u.Agents), 0
+		for _, agent := range u.Agents {
+			u.bytes += JSONSize(agent)
+		}
+	}
+	return u.bytes
 }
 
 // RevokedToken is a token that no agent can join with any more.
@@ -121,7 +134,9 @@ func (l *TokenLedger) countUse(t JoinToken, agentID string, now time.Time) {
 		u = &l.TokenUses[len(l.TokenUses)-1]
 	}
 	if i, counted := slices.BinarySearch(u.Agents, agentID); !counted {
+		bytes := u.size() + JSONSize(agentID)
 		u.Agents = slices.Insert(u.Agents, i, agentID)
+		u.counted, u.bytes = len(u.Agents), bytes
 	}
 }
 

@@ -209,6 +209,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	answer.Epoch, answer.Mistakes, m.Health = m.Epoch, m.Mistakes, nil // its hub reports its health again
 	m.Hub, m.HubLostAt, m.AwaitedUntil, m.AgentProfile = hub, time.Time{}, time.Time{}, j.AgentProfile
 	m.Capabilities, m.TaskTypes = SortedSet(j.Capabilities), SortedSet(j.TaskTypes)
+	m.counted = memberSizes{}
 	if c.Cordons.Of(m.AgentID) == nil || m.Status == AgentOffline {
 		m.setStatus(AgentOnline, "", now)
 	}

@@ -91,7 +91,7 @@ func TestForget(t *testing.T) {
 	require.NoError(t, c.Forget("a", noon))
 	require.Nil(t, c.Member("a"))
 	require.Nil(t, c.Cordons.Of("a"))
-	events, _ := c.Changes(was, noon)
+	events := c.Changes(was, noon)
 	require.Len(t, events, 1)
 	require.Equal(t, EventAgentLeft, events[0].Type)
 	require.Equal(t, "a person forgot it", events[0].Reason)

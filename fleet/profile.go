@@ -66,7 +66,7 @@ func (p *AgentProfile) Validate() error {
 func (c *Cluster) ProfilesSize() int {
 	total := 0
 	for i := range c.Members {
-		total += c.Members[i].Size()
+		total += c.Members[i].sizes().profile
 	}
 	return total
 }
@@ -79,7 +79,7 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 	}
 	size, others := j.Size(), *total
 	if m := c.Member(j.AgentID); m != nil {
-		others -= m.Size()
+		others -= m.sizes().profile
 	}
 	if size > smallProfile && others+size > maxProfiles ||
 		len(c.Members) >= fewMembers && others+size > maxSmallProfiles {
@@ -93,13 +93,10 @@ func (c *Cluster) RefuseProfile(j *Join, total *int) string {
 func (c *Cluster) TextsSize() int {
 	total := 0
 	for i := range c.Members {
-		m := &c.Members[i]
-		total += m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
+		total += c.Members[i].sizes().texts
 	}
-	for _, u := range c.TokenUses {
-		for _, agent := range u.Agents {
-			total += JSONSize(agent)
-		}
+	for i := range c.TokenUses {
+		total += c.TokenUses[i].size()
 	}
 	return total
 }
@@ -110,7 +107,7 @@ func (c *Cluster) TextsSize() int {
 func (c *Cluster) Crowded(j *Join, total *int) bool {
 	more := j.Size() + JSONSize(j.AgentID) + JSONSize(j.Instance)
 	if m := c.Member(j.AgentID); m != nil {
-		more -= m.Size() + JSONSize(m.AgentID) + JSONSize(m.Instance)
+		more -= m.sizes().texts
 	}
 	if u := c.usesOf(j.Token.ID); j.Token.MaxUses > 0 && (u == nil || !slices.Contains(u.Agents, j.AgentID)) {
 		more += JSONSize(j.AgentID)
@@ -125,7 +122,19 @@ func (c *Cluster) Crowded(j *Join, total *int) bool {
 // Grows reports whether an agent would tell more of itself than it does as a member.
 func (c *Cluster) Grows(j *Join) bool {
 	m := c.Member(j.AgentID)
-	return m == nil || j.Size() > m.Size()
+	return m == nil || j.Size() > m.sizes().profile
+}
+
+// memberSizes are about how long a member's profile, and all texts that it has chosen, are as JSON, in bytes.
+type memberSizes struct{ profile, texts int }
+
+// sizes counts them once after each join: a join asks for those of all members.
+func (m *Member) sizes() memberSizes {
+	if m.counted == (memberSizes{}) {
+		m.counted.profile = m.Size()
+		m.counted.texts = m.counted.profile + JSONSize(m.AgentID) + JSONSize(m.Instance)
+	}
+	return m.counted
 }
 
 // Size is about how long the profile's texts are as JSON, in bytes.

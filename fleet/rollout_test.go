@@ -284,7 +284,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 				}
 				require.Equal(t, []int{tt.former, tt.fresh, len(c.Members)}, []int{former, fresh, former + fresh})
 				require.Equal(t, tt.kept, kept == 4)
-				events, _ := c.Changes(was, now)
+				events := c.Changes(was, now)
 				var types []EventType
 				for _, e := range events {
 					if e.Cluster == "c" && len(e.ID) > 2 && e.ID[:2] == "c:" {
@@ -292,7 +292,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 					}
 				}
 				require.Equal(t, tt.events, types)
-				again, _ := c.Changes(c.Snapshot(), now)
+				again := c.Changes(c.Snapshot(), now)
 				require.Empty(t, again)
 			})
 		}

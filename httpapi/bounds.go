@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -34,6 +35,7 @@ type bounds struct {
 	levels   []level
 	unknown  []protocol.ProblemField
 	begun    bool    // the outermost object or array has begun
+	ended    bool    // the outermost value has, or is text, a number or a word
 	read     int     // bytes before this piece
 	element  element // the newest that has a bound
 }
@@ -54,7 +56,12 @@ type level struct {
 	member *huma.Schema // its schema; nil: anything
 }
 
-// Write takes the next piece of the text. Its error is a problem to answer with.
+// trailing is the error for what follows the outermost value, with the offset of its first byte.
+type trailing int
+
+func (trailing) Error() string { return "there is more than one JSON value" }
+
+// Write takes the next piece of the text. Its error is a problem to answer with, or trailing.
 func (b *bounds) Write(piece []byte) (int, error) {
 	if err := b.outline.Read(piece, b.mark); err != nil {
 		return 0, err
@@ -74,6 +81,12 @@ func (b *bounds) measure(bytes int) error {
 
 func (b *bounds) mark(m fleet.JSONMark) error {
 	ends := m.What == '}' || m.What == ']'
+	if m.Depth == 0 {
+		if b.ended {
+			return trailing(m.Offset)
+		}
+		b.ended = ends || m.What == 'v'
+	}
 	if m.Depth > b.element.depth || m.Depth == b.element.depth && ends {
 		if err := b.measure(m.Offset + 1); err != nil {
 			return err
@@ -116,11 +129,17 @@ func (b *bounds) next() *huma.Schema {
 	return follow(b.registry, schema)
 }
 
-// follow follows references. It returns nil for a schema that takes anything.
-func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
+// referred follows references.
+func referred(registry huma.Registry, schema *huma.Schema) *huma.Schema {
 	for schema != nil && schema.Ref != "" {
 		schema = registry.SchemaFromRef(schema.Ref)
 	}
+	return schema
+}
+
+// follow follows references. It returns nil for a schema that takes anything.
+func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
+	schema = referred(registry, schema)
 	if schema == nil || schema.Type == "" && len(schema.Enum) == 0 {
 		return nil
 	}
@@ -145,7 +164,7 @@ func (b *bounds) beginValue(m fleet.JSONMark) error {
 	}
 	in := &b.levels[len(b.levels)-1]
 	in.count++
-	if most := bytesOf(in.schema); most > 0 {
+	if most := b.bytesOf(in.schema); most > 0 {
 		b.element = element{most: most, end: m.Offset + most, depth: m.Depth}
 	}
 	if in.schema == nil || in.schema.MaxItems == nil || in.count <= *in.schema.MaxItems {
@@ -155,11 +174,11 @@ func (b *bounds) beginValue(m fleet.JSONMark) error {
 }
 
 // bytesOf is how many bytes an element of an array may have; 0: any number.
-func bytesOf(array *huma.Schema) int {
+func (b *bounds) bytesOf(array *huma.Schema) int {
 	if array == nil || array.Items == nil {
 		return 0
 	}
-	most, _ := array.Items.Extensions[MaxBytes].(int)
+	most, _ := referred(b.registry, array.Items).Extensions[MaxBytes].(int)
 	return most
 }
 
@@ -261,12 +280,17 @@ type boundedReader struct {
 	context *boundedBody
 }
 
-// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer.
+// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer. Of what
+// follows the outermost value the first byte is passed on, so that whoever reads the text says where it is.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
-	if _, refused := r.context.bounds.Write(p[:n]); refused != nil {
-		r.context.SetHeader("Connection", "close")
-		return 0, refused
+	_, refused := r.context.bounds.Write(p[:n])
+	if refused == nil {
+		return n, err
 	}
-	return n, err
+	r.context.SetHeader("Connection", "close")
+	if at, ok := errors.AsType[trailing](refused); ok {
+		return int(at) - r.context.bounds.read + 1, io.EOF
+	}
+	return 0, refused
 }

@@ -343,8 +343,8 @@ func TestFailoversOfIdleAgentsAreLeftToTheNextRun(t *testing.T) {
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, run.GetWorkflowError(), &next)
 	left := continuedInput(t, next).IdleFailovers
-	require.Len(t, left, contract.MaxIdleFailovers)
-	require.Len(t, run.failovers, 1200-len(left))
+	require.NotEmpty(t, left)
+	require.Len(t, run.failovers, 5+contract.MaxIdleFailovers-len(left), "those beyond have none")
 
 	again := newCluster(t)
 	again.at(time.Hour, func() { again.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true}) })
@@ -354,7 +354,7 @@ func TestFailoversOfIdleAgentsAreLeftToTheNextRun(t *testing.T) {
 	for _, in := range append(run.failovers, again.failovers...) {
 		agents[in.FailedAgent] = true
 	}
-	require.Len(t, agents, 1200, "each agent has its failover")
+	require.Len(t, agents, 5+contract.MaxIdleFailovers, "each agent that waited has its failover")
 	require.Len(t, again.failovers, len(left), "once")
 }
 

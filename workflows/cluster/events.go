@@ -62,11 +62,9 @@ func (l *eventLog) settle(ctx workflow.Context) {
 
 // record publishes the events that led to the present state. It is called after every step.
 func (l *eventLog) record(ctx workflow.Context) {
-	events, now := l.run.state.Changes(l.recorded, workflow.Now(ctx))
-	for _, e := range events {
+	for _, e := range l.run.state.Changes(l.recorded, workflow.Now(ctx)) {
 		l.kept.Add(e, fleet.MaxEventsKept)
 	}
-	l.recorded = now
 }
 
 // publish publishes an event that the state does not show.

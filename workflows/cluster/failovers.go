@@ -31,10 +31,10 @@ const (
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
 	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
-	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of thousands
-	// more are under way at once: one at a time takes more of the history. When that is long, up to idleMost are under
-	// way, so that the next run can begin the others.
-	idleUnder, idlePart, idleMost = 4, 25, 300
+	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of many, more
+	// are under way at once: one at a time takes more of the history. idleAtOnce bounds how many of them one turn
+	// begins, which holds up all else.
+	idleUnder, idlePart, idleAtOnce = 4, 25, 10
 )
 
 // planned is a failover with what its target must have.
@@ -131,7 +131,8 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// next is how many of the queue one turn begins. Those that move something come first.
+// next is how many of the queue one turn begins. Those that move something come first. Of the others, at most
+// MaxIdleFailovers wait: the newest beyond that have no record, and the event of their loss alone tells of them.
 func (f *failovers) next(ctx workflow.Context) int {
 	n := f.fits(failoversUnder)
 	if n < len(f.queue) &&
@@ -143,16 +144,16 @@ func (f *failovers) next(ctx workflow.Context) int {
 		return n
 	}
 	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
-	most := max(idleUnder, len(f.queue)/idlePart)
-	if f.run.longEnough(ctx) {
-		most = max(most, min(f.idle+len(f.queue)-contract.MaxIdleFailovers, idleMost))
+	idle := slices.IndexFunc(f.queue, func(p planned) bool { return p.Idle() })
+	if most := idle + contract.MaxIdleFailovers; idle >= 0 && len(f.queue) > most {
+		f.queue = slices.Delete(f.queue, most, len(f.queue))
 	}
-	return f.fits(most)
+	return f.fits(min(max(idleUnder, len(f.queue)/idlePart)-f.idle, idleAtOnce))
 }
 
 // canBeLeft reports whether the next run can begin what is in the queue.
 func (f *failovers) canBeLeft() bool {
-	return len(f.queue) == 0 || f.waits && !f.run.deleted && len(f.queue) <= contract.MaxIdleFailovers &&
+	return len(f.queue) == 0 || f.waits && !f.run.deleted &&
 		!slices.ContainsFunc(f.queue, func(p planned) bool { return !p.Idle() })
 }
 
@@ -172,15 +173,15 @@ func number(is bool) int {
 	return 0
 }
 
-// fits is how many of the queue may begin at once if so many that move nothing may be under way.
+// fits is how many of the queue may begin at once, and at most so many that move nothing.
 func (f *failovers) fits(idle int) int {
-	n, bytes, free := 0, 0, idle-f.idle
+	n, bytes := 0, 0
 	for ; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {
 		if f.queue[n].Idle() {
-			free--
+			idle--
 		}
 		bytes += 2<<10 + 200*len(f.queue[n].Attempts)
-		if free < 0 || bytes > failoverBytes && n > 0 {
+		if idle < 0 || bytes > failoverBytes && n > 0 {
 			break
 		}
 	}
