@@ -280,8 +280,8 @@ type boundedReader struct {
 	context *boundedBody
 }
 
-// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer. Of what
-// follows the outermost value the first byte is passed on, so that whoever reads the text says where it is.
+// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer. The
+// first byte that follows the outermost value is passed on, so that whoever reads the text says where it is.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	_, refused := r.context.bounds.Write(p[:n])

@@ -31,9 +31,9 @@ const (
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
 	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
-	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of many, more
-	// are under way at once: one at a time takes more of the history. idleAtOnce bounds how many of them one turn
-	// begins, which holds up all else.
+	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of many more
+	// are under way: one at a time takes more of the history. idleAtOnce bounds how many of them one turn begins, which
+	// holds up all else.
 	idleUnder, idlePart, idleAtOnce = 4, 25, 10
 )
 
