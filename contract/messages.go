@@ -330,8 +330,8 @@ func (in ClusterInput) MarshalJSON() ([]byte, error) {
 const muchText = 768 << 10
 
 // PackShort packs the input and drops of it what has to go so that Temporal takes it. It reports whether that was
-// enough. Each packing takes most of a second of a core for thousands of members, so there are two at most. What changes
-// later is not sent.
+// enough. Each packing takes most of a second of a core for thousands of members, so there are two at most. What
+// changes later is not sent.
 //
 //workflowcheck:ignore
 func (in *ClusterInput) PackShort() (fits bool) {
