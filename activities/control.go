@@ -36,6 +36,7 @@ type Control struct {
 	Cycles *HealingMetrics
 
 	looks looks
+	views views
 	pages turns // of bulk operations
 	pins  store.Pins
 }

@@ -143,7 +143,7 @@ func (d *Dispatcher) isFor(ctx context.Context, cluster, tenant string) bool {
 	if fleet.ValidateID("cluster", cluster) != nil {
 		return false
 	}
-	view, err := d.places.views.get(ctx, cluster, d.places.Control.view)
+	view, err := d.places.view(ctx, cluster)
 	return err == nil && view.Config.IsFor(tenant)
 }
 
@@ -189,7 +189,7 @@ func (d *Dispatcher) run(
 			s.Task = &task
 		}
 	}
-	cluster, err := d.places.views.get(ctx, plan.Cluster, d.places.Control.view)
+	cluster, err := d.places.view(ctx, plan.Cluster)
 	if store.KindOf(err) == store.NotFound {
 		return nil, errors.New("there is no cluster " + plan.Cluster)
 	} else if err != nil {

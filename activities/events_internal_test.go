@@ -43,7 +43,8 @@ func TestProblemsOfEventsAreShort(t *testing.T) {
 // placesIn are those of a cluster c.
 func placesIn(config fleet.ClusterConfig) *ClusterPlaces {
 	view := contract.ClusterView{Cluster: fleet.Cluster{Config: config}}
-	return &ClusterPlaces{views: viewCache{views: map[string]cachedView{"c": {view, time.Now().Add(time.Hour)}}}}
+	return &ClusterPlaces{views: views{of: map[string]*sharedView{"c": {view: view, began: time.Now().Add(time.Hour),
+		turn: make(chan struct{}, 1)}}}}
 }
 
 // A dispatch by REST has this bound too.

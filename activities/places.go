@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
@@ -12,17 +11,24 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// settingsKnown is how long a change of a cluster's settings may be unknown to the steps of runs.
+const settingsKnown = 2 * time.Second
+
 // ClusterPlaces asks clusters where tasks go. It keeps their answers for a moment.
 type ClusterPlaces struct {
 	Control *Control
-	views   viewCache
+	views   views
+}
+
+func (p *ClusterPlaces) view(ctx context.Context, cluster string) (contract.ClusterView, error) {
+	return p.views.since(ctx, cluster, time.Now().Add(-settingsKnown), p.Control.view)
 }
 
 // Place says where a step's task goes; see Places.
 func (p *ClusterPlaces) Place(
 	ctx context.Context, id string, spec fleet.TaskSpec,
 ) (place contract.TaskPlace, problem string, err error) {
-	view, err := p.views.get(ctx, spec.Cluster, p.Control.view)
+	view, err := p.view(ctx, spec.Cluster)
 	switch {
 	case store.KindOf(err) == store.NotFound, err == nil && !view.Config.IsFor(spec.Tenant):
 		return place, "there is no cluster " + spec.Cluster, nil
@@ -60,40 +66,4 @@ func (p *ClusterPlaces) Results(ctx context.Context, id string) (map[int]json.Ra
 		}
 	}
 	return found, "", nil
-}
-
-// viewCache keeps clusters for a moment, so that the steps of runs do not ask for each task.
-type viewCache struct {
-	mu    sync.Mutex
-	views map[string]cachedView
-}
-
-type cachedView struct {
-	cluster contract.ClusterView
-	until   time.Time
-}
-
-// viewKept is how long a change of a cluster's settings may be unknown to the steps of runs.
-const viewKept = 2 * time.Second
-
-func (c *viewCache) get(
-	ctx context.Context, name string, read func(context.Context, string) (contract.ClusterView, error),
-) (contract.ClusterView, error) {
-	c.mu.Lock()
-	kept, now := c.views[name], time.Now()
-	c.mu.Unlock()
-	if now.Before(kept.until) {
-		return kept.cluster, nil
-	}
-	cluster, err := read(ctx, name)
-	if err != nil {
-		return cluster, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.views == nil || len(c.views) > 1000 {
-		c.views = map[string]cachedView{}
-	}
-	c.views[name] = cachedView{cluster, now.Add(viewKept)}
-	return cluster, nil
 }

@@ -23,7 +23,7 @@ func (a *Control) AwaitTransfers(
 	ctx context.Context, in contract.AwaitTransfersInput,
 ) (contract.AwaitTransfersResult, error) {
 	deadline := time.Now().Add(in.Timeout.Or(fleet.DefaultTransferTimeout))
-	w := watch{Control: a, in: in, transfers: make([]fleet.Transfer, len(in.Attempts)),
+	w := watch{Control: a, in: in, looked: time.Now(), transfers: make([]fleet.Transfer, len(in.Attempts)),
 		moved: make([]bool, len(in.Attempts))}
 	err := watchUntil(ctx, watchMost, func() (bool, error) {
 		missing, err := w.look(ctx)
@@ -44,6 +44,7 @@ func (a *Control) AwaitTransfers(
 type watch struct {
 	*Control
 	in        contract.AwaitTransfersInput
+	looked    time.Time // at the roles, or when the watch began
 	transfers []fleet.Transfer
 	moved     []bool
 	ledAt     time.Time // when the new leader was elected
@@ -76,10 +77,11 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	view, err := w.view(ctx, w.in.Cluster)
+	view, err := w.views.since(ctx, w.in.Cluster, w.looked, w.view)
 	if err != nil {
 		return "", err
 	}
+	w.looked = time.Now()
 	if w.in.WasLeader {
 		if view.Leader == "" || view.LeaderEpoch <= w.in.Epoch {
 			missing = "the cluster has no new leader"
@@ -95,6 +97,10 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 		}
 		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent,
 			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
+	}
+	if missing != "" && len(w.in.Attempts) == 0 && !w.in.WasLeader && view.ServingCount() == 0 {
+		w.result.NoTarget = true
+		return "", nil
 	}
 	return missing, nil
 }

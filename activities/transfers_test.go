@@ -3,10 +3,13 @@ package activities_test
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -92,6 +95,77 @@ func TestAwaitTransfers(t *testing.T) {
 				require.Len(t, result.Transfers, 1)
 				require.Equal(t, c.retries, result.Transfers[0].RetryCount)
 				require.Equal(t, c.missing == "", result.Transfers[0].To == "b")
+			})
+		})
+	}
+}
+
+// rolesOf is a Temporal with one cluster, whose only shard gets an owner after a time. Each look at it takes a while.
+type rolesOf struct {
+	client.Client
+	view  contract.ClusterView
+	owned time.Time // zero: never
+	looks atomic.Int32
+}
+
+func (f *rolesOf) QueryWorkflowWithOptions(
+	context.Context, *client.QueryWorkflowWithOptionsRequest,
+) (*client.QueryWorkflowWithOptionsResponse, error) {
+	f.looks.Add(1)
+	time.Sleep(300 * time.Millisecond)
+	view := f.view
+	view.Shards = fleet.Shards{{}}
+	if !f.owned.IsZero() && time.Now().After(f.owned) {
+		view.Shards[0].Owner = "b"
+	}
+	payloads, err := converter.GetDefaultDataConverter().ToPayloads(view)
+	return &client.QueryWorkflowWithOptionsResponse{QueryResult: client.NewValue(payloads)}, err
+}
+
+// Hundreds of agents with shards may be lost at once, and each look at a large cluster costs much.
+func TestWatchesOfAClusterShareTheirLooks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status fleet.AgentStatus // of the agent that may take over
+		owned  time.Duration
+		takes  time.Duration // at most
+		looks  int32         // at most: 0.3 s each, and three times as long between them
+		want   contract.AwaitTransfersResult
+	}{
+		"they move": {fleet.AgentOnline, 12 * time.Second, 16 * time.Second, 14, contract.AwaitTransfersResult{
+			Shards: []fleet.ShardMove{{From: "a", To: "b"}}}},
+		"they do not": {fleet.AgentOnline, 0, 63 * time.Second, 53, contract.AwaitTransfersResult{
+			Incomplete: "not every shard has a new owner"}},
+		"nobody is online": {fleet.AgentOffline, 0, time.Second, 1, contract.AwaitTransfersResult{NoTarget: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began, cluster := time.Now(), &rolesOf{}
+				cluster.view.Members = []fleet.Member{{AgentID: "b", Status: c.status}}
+				if c.owned > 0 {
+					cluster.owned = began.Add(c.owned)
+				}
+				a := &activities.Control{Client: cluster}
+				var watches sync.WaitGroup
+				for range 50 {
+					watches.Go(func() {
+						var suite sdktestsuite.WorkflowTestSuite
+						env := suite.NewTestActivityEnvironment()
+						env.RegisterActivity(a.AwaitTransfers)
+						value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{Cluster: "c",
+							FailedAgent: "a", Shards: []int{0}, Timeout: fleet.Duration(time.Minute)})
+						if !assert.NoError(t, err) {
+							return
+						}
+						var result contract.AwaitTransfersResult
+						assert.NoError(t, value.Get(&result))
+						assert.Equal(t, c.want, result)
+						assert.LessOrEqual(t, time.Since(began), c.takes)
+					})
+				}
+				watches.Wait()
+				assert.LessOrEqual(t, cluster.looks.Load(), c.looks)
 			})
 		})
 	}

@@ -20,7 +20,7 @@ type ClusterInput struct {
 	// are told with the next one, though they may have no members. Carried with State.
 	Sent       int64    `json:"sent,omitempty"`
 	FormerHubs []string `json:"former_hubs,omitempty"`
-	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost with nothing to move. They are
+	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost without work. They are
 	// dropped where the state leaves them no room.
 	IdleFailovers []FailoverInput `json:"idle_failovers,omitempty"`
 

@@ -60,9 +60,10 @@ type FailoverInput struct {
 	StateKept bool `json:"state_kept,omitempty"`
 }
 
-// Idle says that the agent was lost with nothing that must move.
+// Idle says that the agent was lost without work, and did not lead. If it had shards, the cluster gives them to others
+// in any case.
 func (f *FailoverInput) Idle() bool {
-	return f.Trigger != fleet.TriggerManual && len(f.Attempts) == 0 && !f.WasLeader && len(f.Shards) == 0
+	return f.Trigger != fleet.TriggerManual && len(f.Attempts) == 0 && !f.WasLeader
 }
 
 // Messages of failovers.
@@ -136,6 +137,8 @@ type AwaitTransfersResult struct {
 	ResumedAt *time.Time `json:"resumed_at,omitempty"`
 	// Incomplete says what had not moved when the time was over.
 	Incomplete string `json:"incomplete,omitempty"`
+	// NoTarget says that shards wait, since no agent is online any more.
+	NoTarget bool `json:"no_target,omitempty"`
 }
 
 // FailoverID names a failover in the REST API: "<cluster>:<agent>:<epoch>".

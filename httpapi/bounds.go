@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -36,6 +37,7 @@ type bounds struct {
 	unknown  []protocol.ProblemField
 	begun    bool    // the outermost object or array has begun
 	ended    bool    // the outermost value has, or is text, a number or a word
+	end      int     // the offset behind the outermost object or array; 0: it has not ended
 	read     int     // bytes before this piece
 	element  element // the newest that has a bound
 }
@@ -66,6 +68,12 @@ func (b *bounds) Write(piece []byte) (int, error) {
 	if err := b.outline.Read(piece, b.mark); err != nil {
 		return 0, err
 	}
+	if b.end > 0 {
+		after := piece[max(0, b.end-b.read):]
+		if left := bytes.TrimLeft(after, " \t\r\n"); len(left) > 0 {
+			return 0, trailing(b.read + len(piece) - len(left))
+		}
+	}
 	b.read += len(piece)
 	return len(piece), b.measure(b.read)
 }
@@ -86,6 +94,9 @@ func (b *bounds) mark(m fleet.JSONMark) error {
 			return trailing(m.Offset)
 		}
 		b.ended = ends || m.What == 'v'
+		if ends {
+			b.end = m.Offset + 1
+		}
 	}
 	if m.Depth > b.element.depth || m.Depth == b.element.depth && ends {
 		if err := b.measure(m.Offset + 1); err != nil {

@@ -101,6 +101,7 @@ func TestWhatFollowsTheBodyIsNotRead(t *testing.T) {
 		"text":             {`[]"` + strings.Repeat("x", 16<<20), "line 1, column 3"},
 		"after a word":     {"true " + many, "line 1, column 6"},
 		"ends that differ": {"[}" + many, "line 1, column 2"},
+		"commas":           {"[]\n" + strings.Repeat(",", 16<<20), "line 2, column 1"},
 		"many ends":        {"[" + strings.Repeat("]", 16<<20), "line 1, column 3"},
 		"after a mark":     {"\ufeff{\"tasks\":" + many + "}", "line 1, column 1"},
 		"an end first":     {"]" + many, "line 1, column 1"},

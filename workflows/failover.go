@@ -56,6 +56,8 @@ func publish(ctx workflow.Context, record fleet.FailoverRecord) {
 	}
 }
 
+const noTarget = "no other agent can take over; the work waits in its lanes"
+
 // failOver carries out the failover and returns its outcome.
 func failOver(
 	ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord,
@@ -64,7 +66,7 @@ func failOver(
 		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
 	if in.Target == "" && !in.AnyTarget {
-		return fleet.FailoverNoTarget, "no other agent can take over; the work waits in its lanes"
+		return fleet.FailoverNoTarget, noTarget
 	}
 	if in.Trigger == fleet.TriggerManual {
 		evacuated, err := evacuate(ctx, in)
@@ -83,6 +85,9 @@ func failOver(
 	}
 	if err != nil {
 		return fleet.FailoverFailed, "not all work was seen to move in time: " + err.Error()
+	}
+	if moved.NoTarget {
+		return fleet.FailoverNoTarget, noTarget
 	}
 	return fleet.FailoverSucceeded, ""
 }

@@ -34,6 +34,9 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 		"no agent": {contract.FailoverInput{Attempts: held}, "",
 			fleet.EventData{Outcome: "no_target_available",
 				Reason: "no other agent can take over; the work waits in its lanes"}},
+		"no agent any more": {contract.FailoverInput{AnyTarget: true, Shards: []int{3}}, "",
+			fleet.EventData{Outcome: "no_target_available",
+				Reason: "no other agent can take over; the work waits in its lanes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,8 +47,11 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 				activity.RegisterOptions{Name: contract.CountFailoverActivity.Name})
 			env.RegisterActivityWithOptions(
 				func(_ context.Context, in contract.AwaitTransfersInput) (contract.AwaitTransfersResult, error) {
-					require.Equal(t, held, in.Attempts)
 					require.Equal(t, fleet.Duration(42*time.Second), in.Timeout)
+					if len(in.Shards) > 0 {
+						return contract.AwaitTransfersResult{NoTarget: true, ResumedAt: &resumed}, nil
+					}
+					require.Equal(t, held, in.Attempts)
 					return contract.AwaitTransfersResult{ResumedAt: &resumed, Incomplete: tc.late,
 						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2"}}}, nil
 				}, activity.RegisterOptions{Name: contract.AwaitTransfersActivity.Name})

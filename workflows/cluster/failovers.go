@@ -19,8 +19,8 @@ type failovers struct {
 	run       *run
 	queue     []planned // decided, not begun
 	under     int       // under way
-	idle      int       // of these, with nothing to move
-	waits     bool      // those with nothing to move wait for each other; older runs begin them at once
+	idle      int       // of these, of idle agents
+	waits     bool      // those of idle agents wait for each other; older runs begin them at once
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
 }
@@ -30,11 +30,9 @@ const (
 	failoversAtOnce, failoverBytes = 200, 1 << 20
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
-	// idleUnder and idlePart bound those under way that move nothing: so many, and one for so many that wait. Hundreds
-	// of idle agents may vanish at once, and the work of other clusters would wait for Temporal meanwhile. Of many more
-	// are under way: one at a time takes more of the history. idleAtOnce bounds how many of them one turn begins, which
-	// holds up all else.
-	idleUnder, idlePart, idleAtOnce = 4, 25, 10
+	// idleUnder bounds those of idle agents under way. Hundreds of these may vanish at once, and the work of other
+	// clusters would wait for Temporal meanwhile.
+	idleUnder = 10
 )
 
 // planned is a failover with what its target must have.
@@ -131,8 +129,7 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 	}
 }
 
-// next is how many of the queue one turn begins. Those that move something come first. Of the others, at most
-// MaxIdleFailovers wait: the newest beyond that have no record, and the event of their loss alone tells of them.
+// next is how many of the queue one turn begins.
 func (f *failovers) next(ctx workflow.Context) int {
 	n := f.fits(failoversUnder)
 	if n < len(f.queue) &&
@@ -143,12 +140,18 @@ func (f *failovers) next(ctx workflow.Context) int {
 	if !f.waits {
 		return n
 	}
+	f.order()
+	return f.fits(idleUnder - f.idle)
+}
+
+// order has those of idle agents come last. At most MaxIdleFailovers wait: the newest beyond that have no record, and
+// the event of their loss alone tells of them.
+func (f *failovers) order() {
 	slices.SortStableFunc(f.queue, func(a, b planned) int { return number(a.Idle()) - number(b.Idle()) })
 	idle := slices.IndexFunc(f.queue, func(p planned) bool { return p.Idle() })
 	if most := idle + contract.MaxIdleFailovers; idle >= 0 && len(f.queue) > most {
 		f.queue = slices.Delete(f.queue, most, len(f.queue))
 	}
-	return f.fits(min(max(idleUnder, len(f.queue)/idlePart)-f.idle, idleAtOnce))
 }
 
 // canBeLeft reports whether the next run can begin what is in the queue.
@@ -159,6 +162,7 @@ func (f *failovers) canBeLeft() bool {
 
 // left is the queue for the next run.
 func (f *failovers) left() (left []contract.FailoverInput) {
+	f.order()
 	for _, p := range f.queue {
 		p.Instance = "" // no record has it
 		left = append(left, p.FailoverInput)
@@ -173,7 +177,7 @@ func number(is bool) int {
 	return 0
 }
 
-// fits is how many of the queue may begin at once, and at most so many that move nothing.
+// fits is how many of the queue may begin at once, with at most so many of idle agents.
 func (f *failovers) fits(idle int) int {
 	n, bytes := 0, 0
 	for ; n < min(len(f.queue), failoversAtOnce, failoversUnder-f.under); n++ {
@@ -195,7 +199,7 @@ func (f *failovers) start(ctx workflow.Context) {
 	queue := f.queue[:n]
 	f.queue = f.queue[n:]
 	byStrategy := f.run.byStrategy(ctx)
-	var loads map[string]int // nobody takes over from those that move nothing
+	var loads map[string]int // no single agent takes over from an idle one
 	if !byStrategy || !f.waits || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
 		loads = f.run.readLoads(ctx)
 	}

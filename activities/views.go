@@ -1,0 +1,80 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mainstay.dev/mainstay/contract"
+)
+
+const (
+	// viewRest is how many times as long as it took a look at a cluster is followed by none.
+	viewRest = 3
+	// viewKept is how long the newest is kept.
+	viewKept = 10 * time.Second
+)
+
+// views are looks at clusters that are shared: for each, a cluster writes all of its state.
+type views struct {
+	mu sync.Mutex
+	of map[string]*sharedView
+}
+
+type sharedView struct {
+	turn  chan struct{} // holds an element while somebody looks, or reads the rest
+	view  contract.ClusterView
+	err   error
+	began time.Time // the look
+	until time.Time // there is no other before
+}
+
+// since returns a view of a cluster that somebody asked for since a time.
+func (v *views) since(
+	ctx context.Context, cluster string, at time.Time,
+	look func(context.Context, string) (contract.ClusterView, error),
+) (contract.ClusterView, error) {
+	s := v.shared(cluster)
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return contract.ClusterView{}, ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	if !s.began.Before(at) && (s.err == nil || time.Now().Before(s.until)) {
+		return s.view, s.err
+	}
+	select {
+	case <-time.After(time.Until(s.until)):
+	case <-ctx.Done():
+		return contract.ClusterView{}, ctx.Err()
+	}
+	began := time.Now()
+	view, err := look(ctx, cluster)
+	if ctx.Err() == nil {
+		s.view, s.err, s.began = view, err, began
+		s.until = time.Now().Add(max(watchFirst, viewRest*time.Since(began)))
+	}
+	return view, err
+}
+
+func (v *views) shared(cluster string) *sharedView {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.of[cluster]
+	if s == nil {
+		if v.of == nil {
+			v.of = map[string]*sharedView{}
+		}
+		s = &sharedView{turn: make(chan struct{}, 1)}
+		v.of[cluster] = s
+		time.AfterFunc(viewKept, func() { v.forget(cluster) })
+	}
+	return s
+}
+
+func (v *views) forget(cluster string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.of, cluster)
+}
