@@ -325,8 +325,8 @@ func TestFailoversOfIdleAgentsWait(t *testing.T) {
 	run.loseMany(200, 30)
 	require.NoError(t, run.GetWorkflowError())
 	require.Len(t, run.failovers, 200)
-	require.Equal(t, 10, most)
-	for n, in := range run.failovers[30+10:] {
+	require.Equal(t, 4, most)
+	for n, in := range run.failovers[30+4:] {
 		require.True(t, in.Idle(), n)
 	}
 }

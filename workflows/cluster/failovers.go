@@ -32,7 +32,7 @@ const (
 	failoversUnder = 1500
 	// idleUnder bounds those of idle agents under way. Hundreds of these may vanish at once, and the work of other
 	// clusters would wait for Temporal meanwhile.
-	idleUnder = 10
+	idleUnder = 4
 )
 
 // planned is a failover with what its target must have.
