@@ -112,7 +112,7 @@ func (f *rolesOf) QueryWorkflowWithOptions(
 	context.Context, *client.QueryWorkflowWithOptionsRequest,
 ) (*client.QueryWorkflowWithOptionsResponse, error) {
 	f.looks.Add(1)
-	time.Sleep(300 * time.Millisecond)
+	<-time.After(300 * time.Millisecond)
 	view := f.view
 	view.Shards = fleet.Shards{{}}
 	if !f.owned.IsZero() && time.Now().After(f.owned) {
