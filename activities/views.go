@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// viewRest is how many times as long as it took a look at a cluster is followed by none.
+	// viewRest is how many times as long as it took a look at a cluster is followed by none, from watchFirst to
+	// watchMost.
 	viewRest = 3
 	// viewKept is how long the newest is kept.
 	viewKept = 10 * time.Second
@@ -53,7 +54,7 @@ func (v *views) since(
 	view, err := look(ctx, cluster)
 	if ctx.Err() == nil {
 		s.view, s.err, s.began = view, err, began
-		s.until = time.Now().Add(max(watchFirst, viewRest*time.Since(began)))
+		s.until = time.Now().Add(min(max(watchFirst, viewRest*time.Since(began)), watchMost))
 	}
 	return view, err
 }
