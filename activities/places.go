@@ -21,7 +21,7 @@ type ClusterPlaces struct {
 }
 
 func (p *ClusterPlaces) view(ctx context.Context, cluster string) (contract.ClusterView, error) {
-	return p.views.since(ctx, cluster, time.Now().Add(-settingsKnown), p.Control.view)
+	return p.views.since(ctx, cluster, time.Now().Add(-settingsKnown), 0, p.Control.view)
 }
 
 // Place says where a step's task goes; see Places.

@@ -15,6 +15,8 @@ import (
 const (
 	watchFirst = 100 * time.Millisecond
 	watchMost  = 2 * time.Second
+	// watchRest is how many times as long as it took a look at a cluster is followed by none.
+	watchRest = 3
 )
 
 // AwaitTransfers looks at the failed agent's tasks and roles until all have moved, or the time is over. It changes
@@ -77,7 +79,7 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 }
 
 func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
-	view, err := w.views.since(ctx, w.in.Cluster, w.looked, w.view)
+	view, err := w.views.since(ctx, w.in.Cluster, w.looked, watchRest, w.view)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +100,7 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent,
 			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
 	}
-	if missing != "" && len(w.in.Attempts) == 0 && !w.in.WasLeader && view.ServingCount() == 0 {
+	if missing != "" && len(w.in.Attempts) == 0 && view.ServingCount() == 0 {
 		w.result.NoTarget = true
 		return "", nil
 	}

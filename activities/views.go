@@ -8,13 +8,8 @@ import (
 	"mainstay.dev/mainstay/contract"
 )
 
-const (
-	// viewRest is how many times as long as it took a look at a cluster is followed by none, from watchFirst to
-	// watchMost.
-	viewRest = 3
-	// viewKept is how long the newest is kept.
-	viewKept = 10 * time.Second
-)
+// viewKept is how long the newest view of a cluster is kept.
+const viewKept = 10 * time.Second
 
 // views are looks at clusters that are shared: for each, a cluster writes all of its state.
 type views struct {
@@ -30,9 +25,10 @@ type sharedView struct {
 	until time.Time // there is no other before
 }
 
-// since returns a view of a cluster that somebody asked for since a time.
+// since returns a view of a cluster that somebody asked for since a time. A look is followed by none for rest times as
+// long as it took, and at least watchFirst and at most watchMost; rest 0: for no time.
 func (v *views) since(
-	ctx context.Context, cluster string, at time.Time,
+	ctx context.Context, cluster string, at time.Time, rest time.Duration,
 	look func(context.Context, string) (contract.ClusterView, error),
 ) (contract.ClusterView, error) {
 	s := v.shared(cluster)
@@ -53,8 +49,10 @@ func (v *views) since(
 	began := time.Now()
 	view, err := look(ctx, cluster)
 	if ctx.Err() == nil {
-		s.view, s.err, s.began = view, err, began
-		s.until = time.Now().Add(min(max(watchFirst, viewRest*time.Since(began)), watchMost))
+		s.view, s.err, s.began, s.until = view, err, began, time.Now()
+		if rest > 0 {
+			s.until = s.until.Add(min(max(watchFirst, rest*time.Since(began)), watchMost))
+		}
 	}
 	return view, err
 }

@@ -30,8 +30,8 @@ const (
 	failoversAtOnce, failoverBytes = 200, 1 << 20
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
-	// idleUnder bounds those of idle agents under way. Hundreds of these may vanish at once, and the work of other
-	// clusters would wait for Temporal meanwhile.
+	// idleUnder bounds those of idle agents that a run has under way. Hundreds of these may vanish at once, and the
+	// work of other clusters would wait for Temporal meanwhile. Another number needs a version, as Idle does.
 	idleUnder = 4
 )
 
@@ -242,8 +242,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 	switch {
 	case in.WasLeader && s.Leader != "" && s.Leader != in.FailedAgent:
 		in.Target = s.Leader // its lease had run out: it was replaced at once
-	case in.WasLeader && !byHand:
-		in.Target, _ = s.ChooseSuccessor(strategy, loads)
+	case in.WasLeader && !byHand && f.succeeds(in, loads):
 	case byHand && (in.WasLeader || mode == fleet.ActiveActive):
 		if named := s.Member(in.Target); named == nil || !named.HandlesAny(p.need.TaskTypes) ||
 			!fleet.HasAll(named.Capabilities, p.need.RequiredCapabilities) {
@@ -255,6 +254,12 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 			return m.Status == fleet.AgentOnline && m.AgentID != in.FailedAgent
 		})
 	}
+}
+
+// succeeds has the next leader take over, if anybody can.
+func (f *failovers) succeeds(in *contract.FailoverInput, loads map[string]int) (found bool) {
+	in.Target, found = f.run.state.ChooseSuccessor(f.run.state.Config.Selection, loads)
+	return found
 }
 
 // follow publishes a failover's beginning. Its workflow announces its end; a run of an older version publishes it.

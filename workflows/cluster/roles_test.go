@@ -99,6 +99,20 @@ func TestClusterElectsByStrategy(t *testing.T) {
 	}
 }
 
+// Nobody succeeds a leader that was the last agent, which is not its own target.
+func TestTheLastLeaderHasNoTarget(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+	run.at(2*time.Second, func() { run.gone("a", 1, 0, false) })
+	run.deleteAt(7 * time.Second)
+	run.start(fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})
+	require.NoError(t, run.GetWorkflowError())
+	require.True(t, run.failovers[0].WasLeader)
+	require.Empty(t, run.failovers[0].Target)
+	require.False(t, run.failovers[0].AnyTarget)
+}
+
 // A lost agent without a role names no target: its tasks go to whichever agents serve their lanes.
 func TestClusterNamesNoTargetWithoutARole(t *testing.T) {
 	t.Parallel()
