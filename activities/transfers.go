@@ -100,7 +100,7 @@ func (w *watch) lookAtRoles(ctx context.Context) (missing string, err error) {
 		w.result.Shards = append(w.result.Shards, fleet.ShardMove{Shard: shard, From: w.in.FailedAgent,
 			To: view.Shards[shard].Owner, Epoch: view.Shards[shard].Epoch})
 	}
-	if missing != "" && len(w.in.Attempts) == 0 && view.ServingCount() == 0 {
+	if missing != "" && len(w.in.Attempts) == 0 && !w.in.WasLeader && view.ServingCount() == 0 {
 		w.result.NoTarget = true
 		return "", nil
 	}

@@ -21,7 +21,8 @@ type sharedView struct {
 	turn  chan struct{} // holds an element while somebody looks, or reads the rest
 	view  contract.ClusterView
 	err   error
-	began time.Time // the look
+	began time.Time // the newest look
+	ended time.Time
 	until time.Time // there is no other before
 }
 
@@ -31,14 +32,14 @@ func (v *views) since(
 	ctx context.Context, cluster string, at time.Time, rest time.Duration,
 	look func(context.Context, string) (contract.ClusterView, error),
 ) (contract.ClusterView, error) {
-	s := v.shared(cluster)
+	s, asked := v.shared(cluster), time.Now()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return contract.ClusterView{}, ctx.Err()
 	}
 	defer func() { <-s.turn }()
-	if !s.began.Before(at) && (s.err == nil || time.Now().Before(s.until)) {
+	if !s.began.Before(at) && (s.err == nil || !asked.After(s.ended)) { // an error is for those who waited for it
 		return s.view, s.err
 	}
 	select {
@@ -49,9 +50,9 @@ func (v *views) since(
 	began := time.Now()
 	view, err := look(ctx, cluster)
 	if ctx.Err() == nil {
-		s.view, s.err, s.began, s.until = view, err, began, time.Now()
+		s.view, s.err, s.began, s.ended, s.until = view, err, began, time.Now(), time.Time{}
 		if rest > 0 {
-			s.until = s.until.Add(min(max(watchFirst, rest*time.Since(began)), watchMost))
+			s.until = s.ended.Add(min(max(watchFirst, rest*s.ended.Sub(began)), watchMost))
 		}
 	}
 	return view, err

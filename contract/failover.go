@@ -137,7 +137,7 @@ type AwaitTransfersResult struct {
 	ResumedAt *time.Time `json:"resumed_at,omitempty"`
 	// Incomplete says what had not moved when the time was over.
 	Incomplete string `json:"incomplete,omitempty"`
-	// NoTarget says that the roles wait, since no agent is online any more.
+	// NoTarget says that shards wait, since no agent is online any more.
 	NoTarget bool `json:"no_target,omitempty"`
 }
 

@@ -239,27 +239,27 @@ func (f *failovers) start(ctx workflow.Context) {
 func (f *failovers) aim(p *planned, loads map[string]int) {
 	s, in := &f.run.state, &p.FailoverInput
 	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == fleet.TriggerManual
+	anyOther := func() bool {
+		return slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
+			return m.Status == fleet.AgentOnline && m.AgentID != in.FailedAgent
+		})
+	}
 	switch {
 	case in.WasLeader && s.Leader != "" && s.Leader != in.FailedAgent:
 		in.Target = s.Leader // its lease had run out: it was replaced at once
-	case in.WasLeader && !byHand && f.succeeds(in, loads):
+	case in.WasLeader && !byHand:
+		next, found := s.ChooseSuccessor(strategy, loads)
+		if in.Target = next; !found {
+			in.Target, in.AnyTarget = "", anyOther()
+		}
 	case byHand && (in.WasLeader || mode == fleet.ActiveActive):
 		if named := s.Member(in.Target); named == nil || !named.HandlesAny(p.need.TaskTypes) ||
 			!fleet.HasAll(named.Capabilities, p.need.RequiredCapabilities) {
 			in.Target, _ = s.SelectTarget(strategy, p.need, loads)
 		}
 	default:
-		in.Target = ""
-		in.AnyTarget = slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
-			return m.Status == fleet.AgentOnline && m.AgentID != in.FailedAgent
-		})
+		in.Target, in.AnyTarget = "", anyOther()
 	}
-}
-
-// succeeds has the next leader take over, if anybody can.
-func (f *failovers) succeeds(in *contract.FailoverInput, loads map[string]int) (found bool) {
-	in.Target, found = f.run.state.ChooseSuccessor(f.run.state.Config.Selection, loads)
-	return found
 }
 
 // follow publishes a failover's beginning. Its workflow announces its end; a run of an older version publishes it.
