@@ -28,6 +28,9 @@ const (
 	// again by themselves.
 	announceTries = 10
 	announceAgain = 2 * time.Second
+	// proveLimit bounds giving a cluster the proof of a death, publishLimit the event of it.
+	proveLimit   = 2 * time.Second
+	publishLimit = time.Minute
 	// noticeMargin is how long before its end an agent stops what it has not finished.
 	noticeMargin = 15 * time.Second
 	// describeLimit bounds asking the platform how it is.
@@ -146,7 +149,7 @@ func (h *Host) tellClusters(ctx context.Context) error {
 	return nil
 }
 
-// ended keeps how an agent ended, and publishes it as an event of its cluster. Losing an event changes nothing.
+// ended keeps how an agent ended, and tells its cluster, which it does not wait for: many may end at a time.
 func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 	if end.Notice {
 		h.tasks.Go(func() {
@@ -158,21 +161,33 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 	h.ends = slices.Insert(h.ends, 0, end)
 	h.ends = h.ends[:min(len(h.ends), endsKept)]
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, announceAgain)
-	defer cancel()
 	if end.Gone {
-		proof := fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, Spawner: h.o.Name,
-			By: "spawner " + h.o.Name, Proof: end.Reason}
-		_, err := contract.DeadUpdate.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
-		if err != nil { // its hub notices too
-			h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "error", err)
-		}
+		h.tasks.Go(func() { h.prove(ctx, &end) })
 	}
+	h.tasks.Go(func() { h.publish(ctx, &end) })
+}
+
+// prove gives a cluster the proof of an agent's death. Where it is not taken, the agent's hub notices the death too.
+func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
+	ctx, cancel := context.WithTimeout(ctx, proveLimit)
+	defer cancel()
+	proof := fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, Spawner: h.o.Name,
+		By: "spawner " + h.o.Name, Proof: end.Reason}
+	_, err := contract.DeadUpdate.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
+	if err != nil {
+		h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "error", err)
+	}
+}
+
+// publish has a cluster keep an event of how an agent ended. The client tries again while Temporal is busy.
+func (h *Host) publish(ctx context.Context, end *fleet.SpawnEnd) {
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
 	event := fleet.Event{Type: fleet.EventAgentEnded, Time: end.At.UTC(),
 		EventData: fleet.EventData{AgentID: end.AgentID, Reason: end.Reason}}
 	if err := contract.AnnounceSignal.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster),
 		contract.Announcement{Events: []fleet.Event{event}}); err != nil {
-		h.o.Logger.Sugar().Infow("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
+		h.o.Logger.Sugar().Warnw("The end of an agent did not reach its cluster", "agent", end.AgentID, "error", err)
 	}
 }
 

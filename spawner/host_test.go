@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
+	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -49,4 +51,32 @@ func TestOnlyItsOwnClusterEndsAnAgent(t *testing.T) {
 			require.Equal(t, c.asked, e.asked)
 		})
 	}
+}
+
+// busy is a Temporal whose updates take longer than anybody waits for them.
+type busy struct {
+	client.Client
+	published chan error // what a signal's context said when it was sent
+}
+
+func (b busy) UpdateWorkflow(ctx context.Context, _ client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (b busy) SignalWorkflow(ctx context.Context, _, _, _ string, _ any) error {
+	b.published <- ctx.Err()
+	return nil
+}
+
+// The event had what the proof of the death left of two seconds: nothing, where the cluster was busy.
+func TestAnEndIsPublishedWhileItsProofWaits(t *testing.T) {
+	t.Parallel()
+	b := busy{published: make(chan error, 1)}
+	h := &Host{o: HostOptions{Name: "s", Client: b, Logger: zap.NewNop()}}
+	ctx, cancel := context.WithCancel(t.Context())
+	h.ended(ctx, fleet.SpawnEnd{AgentID: "web-1", Cluster: "web", Gone: true})
+	require.NoError(t, <-b.published)
+	cancel()
+	h.tasks.Wait()
 }

@@ -76,7 +76,7 @@ func (e *engine) start(t *testing.T, path string) {
 	ran := e.process != nil
 	e.process = launch(t, nil, path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root",
 		filepath.Join(e.dir, "exec"), "--pidfile", filepath.Join(e.dir, "pid"), "-H", e.address(),
-		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
+		"--log-level", "warn", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 	for {
 		_, err := e.Ping(t.Context(), moby.PingOptions{})
 		if err == nil {
@@ -161,7 +161,8 @@ func (y *yard) scale(t *testing.T, to int) {
 	}, patience, tick)
 }
 
-// has waits until so many agents are online in so many running containers or pods.
+// has waits until so many agents are online in so many running containers or pods, and no start is under way: the end
+// of a container while it is being started is the failure of the start, not the end of an agent.
 func (y *yard) has(t *testing.T, want int) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -169,18 +170,21 @@ func (y *yard) has(t *testing.T, want int) {
 		assert.NoError(c, err)
 		assert.Len(c, agents, want)
 		assert.Equal(c, want, y.count(c))
+		actions, err := y.api.Scalings.List(y.name).Take(t.Context(), 0)
+		assert.NoError(c, err)
+		assert.False(c, slices.ContainsFunc(actions, func(r fleet.ScalingRecord) bool {
+			return r.Status == fleet.ScalingRunning
+		}))
 	}, patience, 100*time.Millisecond)
 }
 
-// running is the oldest container and its agent. The end of a younger one may be the failure of a start that is still
-// under way, not the end of an agent.
+// running is a container and its agent.
 func (y *yard) running(t *testing.T) (id, agent string) {
 	t.Helper()
 	list, err := y.ContainerList(t.Context(), moby.ContainerListOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, list.Items)
-	oldest := list.Items[len(list.Items)-1] // the engine lists the newest first
-	return oldest.ID, oldest.Labels["dev.mainstay.spawn-id"]
+	return list.Items[0].ID, list.Items[0].Labels["dev.mainstay.spawn-id"]
 }
 
 // endOf waits until the spawner shows how an agent ended, and returns that.
