@@ -51,10 +51,10 @@ MEASURES := ^TestBench\w+InSmall$$$$
 # then waits for its own timeouts.
 WHOLE := ./testsuite/process ./testsuite/browser ./testsuite/chaos
 
-# One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure; the rest waits for timers
-# much of its time.
+# One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure. Tests wait for timers much
+# of their time, so more of them run at a time than two cores would have.
 test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m ./testsuite/e2e
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -parallel 4 ./testsuite/e2e
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m -parallel 1 -run '$(MEASURES)' ./testsuite/process
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 4 $$($(GO) list ./... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$')
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 1 -skip '$(PLANTS)|$(MEASURES)' $(WHOLE)
