@@ -76,7 +76,8 @@ func (e *engine) start(t *testing.T, path string) {
 	ran := e.process != nil
 	e.process = launch(t, nil, path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root",
 		filepath.Join(e.dir, "exec"), "--pidfile", filepath.Join(e.dir, "pid"), "-H", e.address(),
-		"--log-level", "warn", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
+		"--log-level", "warn", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+		"--ip-masq=false")
 	for {
 		_, err := e.Ping(t.Context(), moby.PingOptions{})
 		if err == nil {
