@@ -2,7 +2,11 @@ package hub
 
 import (
 	"fmt"
+	"net"
+	"net/http"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +65,41 @@ func TestLostSessions(t *testing.T) {
 				require.InDelta(t, c.after, changed[0].NoticedAfter.Std(), float64(3*detectEvery))
 				require.Equal(t, 1.0, b.counted("mainstay_hub_agents_given_up_total"))
 				require.Equal(t, []fleet.HeldAttempt{{TaskID: "t1", Attempt: 1}}, changed[0].Attempts)
+			})
+		})
+	}
+}
+
+// brokenConn is a connection that ended with an error.
+type brokenConn struct {
+	net.Conn
+	err error
+}
+
+func (c brokenConn) RemoteAddr() net.Addr     { return &net.TCPAddr{} }
+func (c brokenConn) Read([]byte) (int, error) { return 0, &net.OpError{Op: "read", Err: c.err} }
+
+// The kernel probes an agent's connection: what it finds is why the agent is lost.
+func TestHostThatIsGone(t *testing.T) {
+	for broken, evidence := range map[syscall.Errno]fleet.Evidence{
+		syscall.ETIMEDOUT:    fleet.EvidenceUnreachable,
+		syscall.EHOSTUNREACH: fleet.EvidenceUnreachable,
+		syscall.ENETUNREACH:  fleet.EvidenceUnreachable,
+		syscall.ECONNRESET:   fleet.EvidenceClosed,
+	} {
+		t.Run(broken.Error(), func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				conn := &watchedConn{Conn: brokenConn{err: os.NewSyscallError("read", broken)}}
+				a.conn, _ = b.ConnContext(t.Context(), conn).Value(connectionKey{}).(*connection)
+				<-a.poll()
+				_, err := conn.Read(nil)
+				require.ErrorIs(t, err, broken)
+				b.ConnState(conn, http.StateClosed)
+				b.pass(testTiming.DisconnectGrace + 3*detectEvery)
+				require.Nil(t, a.session())
+				require.Len(t, b.changed(), 1)
+				require.Equal(t, evidence, b.changed()[0].Evidence)
 			})
 		})
 	}

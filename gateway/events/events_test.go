@@ -800,6 +800,27 @@ func TestPastOfTooManyMarksHasAGap(t *testing.T) {
 	}
 }
 
+// More tasks of one kind changed than are read: a listener learns that it was not told of all.
+func TestPastOfTooManyChangesHasAGap(t *testing.T) {
+	for tasks, gaps := range map[int]int{900: 0, 1100: 1} {
+		t.Run(fmt.Sprint(tasks), func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+				for i := range tasks {
+					f.task(fmt.Sprint("t-", i), enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+				}
+				l := follow(t, h, "since=1h&follow=false", "")
+				<-l.ended
+				told := l.told()
+				have := slices.DeleteFunc(slices.Clone(told), func(line string) bool {
+					return line != "gap more tasks changed than can be told: the list of tasks has them all"
+				})
+				require.Len(t, have, gaps, "of %d lines", len(told))
+				require.GreaterOrEqual(t, len(told), 900)
+			})
+		})
+	}
+}
+
 // The past of a tenant costs what its own tasks cost.
 func TestPastOfATenantReadsItsOwnTasks(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {

@@ -74,7 +74,8 @@ func TestServeRunsAFleet(t *testing.T) {
 	}
 }
 
-// TestKilledControlPlaneComesBack kills hub, gateway and worker while a task runs: it goes on and is not run again.
+// TestKilledControlPlaneComesBack kills hub, gateway and worker while a task runs: it goes on and is not run again. What
+// is submitted meanwhile waits for the control plane.
 func TestKilledControlPlaneComesBack(t *testing.T) {
 	t.Parallel()
 	server, err := temporal()
@@ -92,11 +93,17 @@ func TestKilledControlPlaneComesBack(t *testing.T) {
 
 	first.signal(t, syscall.SIGKILL)
 	require.Equal(t, -1, first.exit(t))
+	later := start(t, []string{"MAINSTAY_SERVER=" + url}, "task", "submit", "--cluster", c, "--id", "later", "--patience",
+		patience.String(), "--", "sh", "-c", `echo begun >> "$0/later"`, dir)
+	later.says(t, "Trying again for up to "+patience.String())
 	servedAt(t, start(t, env, args...))
+	require.Equal(t, 0, later.exit(t), "%s", &later.stderr)
 	require.NoError(t, touch(dir+"/go"))
 	done := completed(t, url, id, patience)
 	require.Len(t, done.Attempts, 1, "%+v", done.Attempts)
 	require.Len(t, lines(dir+"/ledger"), 1, "it ran again")
+	completed(t, url, "later", patience)
+	require.Len(t, lines(dir+"/later"), 1)
 }
 
 // TestInsecureServeLeavesSecuredInstallationsAlone makes a token in the Temporal of a secured `dev`, which nobody may

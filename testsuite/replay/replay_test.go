@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -46,17 +48,73 @@ func TestReplay(t *testing.T) {
 			for _, file := range files {
 				t.Run(filepath.Base(file), func(t *testing.T) {
 					t.Parallel()
-					replayer := sdkworker.NewWorkflowReplayer()
-					worker.RegisterWorkflows(replayer)
 					history := readHistory(t, file)
+					asked := &versions{recorded: versionsOf(t, history)}
+					replayer, err := sdkworker.NewWorkflowReplayerWithOptions(
+						sdkworker.WorkflowReplayerOptions{Interceptors: []interceptor.WorkerInterceptor{asked}})
+					require.NoError(t, err)
+					worker.RegisterWorkflows(replayer)
 					begun := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
 					require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(quiet{}, history,
 						sdkworker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{
 							ID: begun.GetWorkflowId(), RunID: begun.GetOriginalExecutionRunId()}}))
+					require.Empty(t, asked.differ, "the code asks for these versions at another place than the history, "+
+						"and so goes another way than it went; Temporal does not notice that")
 				})
 			}
 		})
 	}
+}
+
+// versions compares the versions that the code gets with those that a history has.
+type versions struct {
+	interceptor.WorkerInterceptorBase
+	recorded map[string]workflow.Version // by change
+	differ   []string                    // changes
+}
+
+func (v *versions) InterceptWorkflow(
+	ctx workflow.Context, next interceptor.WorkflowInboundInterceptor,
+) interceptor.WorkflowInboundInterceptor {
+	return &inbound{v.WorkerInterceptorBase.InterceptWorkflow(ctx, next), v}
+}
+
+type inbound struct {
+	interceptor.WorkflowInboundInterceptor
+	versions *versions
+}
+
+func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	return i.WorkflowInboundInterceptor.Init(&outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.versions})
+}
+
+type outbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	versions *versions
+}
+
+func (o *outbound) GetVersion(ctx workflow.Context, change string, lowest, highest workflow.Version) workflow.Version {
+	got := o.Next.GetVersion(ctx, change, lowest, highest)
+	if recorded, has := o.versions.recorded[change]; has && got != recorded {
+		o.versions.differ = append(o.versions.differ, change)
+	}
+	return got
+}
+
+func versionsOf(t *testing.T, history *historypb.History) map[string]workflow.Version {
+	t.Helper()
+	found := map[string]workflow.Version{}
+	for _, e := range history.GetEvents() {
+		if m := e.GetMarkerRecordedEventAttributes(); m.GetMarkerName() == "Version" {
+			var change string
+			var version workflow.Version
+			from := converter.GetDefaultDataConverter().FromPayloads
+			require.NoError(t, from(m.GetDetails()["change-id"], &change))
+			require.NoError(t, from(m.GetDetails()["version"], &version))
+			found[change] = version
+		}
+	}
+	return found
 }
 
 // readHistory reads a recorded history; long ones are compressed.

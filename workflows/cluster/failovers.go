@@ -198,10 +198,13 @@ func (f *failovers) start(ctx workflow.Context) {
 	n := f.next(ctx)
 	queue := f.queue[:n]
 	f.queue = f.queue[n:]
-	byStrategy := f.run.byStrategy(ctx)
-	var loads map[string]int // no single agent takes over from an idle one
-	if !byStrategy || !f.waits || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
+	var loads map[string]int
+	if !f.waits { // as such runs have it in their histories: asked before, a change that they have would count as missing
 		loads = f.run.readLoads(ctx)
+	}
+	byStrategy := f.run.byStrategy(ctx)
+	if f.waits && (!byStrategy || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() })) {
+		loads = f.run.readLoads(ctx) // no single agent takes over from an idle one
 	}
 	var started []workflow.ChildWorkflowFuture
 	for i := range queue {
