@@ -17,7 +17,6 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/mesh"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -160,7 +159,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 	}
 	defer done()
 	answer := api.InboundBatch{Events: make([]api.InboundItem, len(events))}
-	parallel.Each(len(events), store.BatchFanOut(), func(i int) {
+	h.EachElement(len(events), func(i int) {
 		one, err := h.take(ctx, &events[i])
 		if err == nil {
 			answer.Events[i] = api.InboundItem{ID: one.ID, Status: one.Status, Duplicate: one.Duplicate}

@@ -2,10 +2,12 @@ package rest
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -35,5 +37,25 @@ func TestBatchesOfATenantAreTakenOneAfterAnother(t *testing.T) {
 		time.AfterFunc(time.Second, done)
 		_, err = turn(one)
 		require.NoError(t, err)
+	})
+}
+
+// Four batches of four tenants had everybody wait for a minute: each had as many elements started as one alone may.
+func TestElementsOfAllBatchesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(store.Store{}, nil, nil)
+		var underWay atomic.Int32
+		start := func(int) {
+			assert.LessOrEqual(t, underWay.Add(1), int32(cap(c.elements))) //nolint:gosec // at most 16
+			<-time.After(time.Second)
+			underWay.Add(-1)
+		}
+		begun := time.Now()
+		go c.EachElement(1000, start)
+		synctest.Wait()
+		c.EachElement(10, start)
+		require.LessOrEqual(t, time.Since(begun), 30*time.Second, "it waited for the other batch")
+		<-time.After(time.Hour)
 	})
 }

@@ -37,7 +37,8 @@ type Core struct {
 	opening    sync.Map                     // by cluster and tenant, an opener of lanes
 	ends       endPolls
 	pins       store.Pins
-	batches    sync.Map // by tenant or token, a channel that holds one element while a batch is taken
+	batches    sync.Map      // by tenant or token, a channel that holds one element while a batch is taken
+	elements   chan struct{} // of batches, that are being started
 }
 
 // New makes a core. It calls nothing until it is asked. key is the installation's; empty: there is none.
@@ -45,7 +46,7 @@ func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
 		Store: s, Logger: logger, PageTokens: key,
 		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
-		ends: endPolls{of: map[string]*endPoll{}},
+		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}
 }
 

@@ -15,9 +15,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/store"
 )
 
 const (
@@ -105,7 +103,7 @@ func (h *Handlers) registerBatch(routes huma.API) {
 func (h *Handlers) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []api.BatchItem {
 	answers := make([]api.BatchItem, len(items))
 	var away atomic.Bool
-	parallel.Each(len(items), store.BatchFanOut(), func(i int) {
+	h.EachElement(len(items), func(i int) {
 		request, err := schema.read(items[i].raw)
 		var task api.Task
 		switch {
