@@ -37,15 +37,9 @@ func (p BrakePolicy) Validate() error {
 	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
 }
 
-// DefaultBrakeStanding is how long an agent must have been online for its loss to count for the brake, unless it had
-// work.
-const DefaultBrakeStanding = 2 * time.Minute
-
-// CountsForBrake reports whether the loss of an agent tells something of the network: one that came a moment ago and
-// never had work may be made up, to keep failovers from happening. standing is DefaultBrakeStanding but in tests.
-func CountsForBrake(online time.Duration, worked bool, standing time.Duration) bool {
-	return worked || online >= standing
-}
+// brakeStanding is how long an agent without work must have been online to count as lost with its hub. A lost hub is
+// nobody's doing, so those that are made up, and do not come back, cannot choose when they count.
+const brakeStanding = 2 * time.Minute
 
 // AgentLoss is one agent that vanished and is not back.
 type AgentLoss struct {
@@ -177,7 +171,7 @@ func (c *Cluster) Miss(hub string, agents []string, now time.Time) {
 func (c *Cluster) MissHub(hub string, worked func(agent string) bool, at, now time.Time) (held bool) {
 	for i := range c.Members {
 		m := &c.Members[i]
-		counts := CountsForBrake(at.Sub(m.JoinedAt), worked(m.AgentID), DefaultBrakeStanding)
+		counts := worked(m.AgentID) || at.Sub(m.JoinedAt) >= brakeStanding
 		if m.Hub == hub && m.Serving() && counts && c.Deaths.Of(m.AgentID, m.Instance) == nil {
 			c.Vanished.Lost(m.AgentID, at)
 		}

@@ -47,20 +47,16 @@ func (d detector) settleBrakesLocked(now time.Time) {
 	}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
-		stood := s.lastContact.Sub(s.openedAt) // an agent that is held grows no older
-		counts := fleet.CountsForBrake(stood, s.worked, h.config.BrakeStanding)
 		missed := false
 		switch judged := h.judgeLocked(s, now); judged {
 		case fleet.Suspect, fleet.Lost:
-			if counts && !s.poisoned() {
+			if s.worked && !s.poisoned() { // others may be made up, to hold failovers back; nothing is lost with them
 				b.Lost(s.agent, now)
 				missed = judged == fleet.Lost || !s.brieflyAway(now)
 			}
 		default:
 			b.Back(s.agent)
-			if counts {
-				online[s.cluster]++
-			}
+			online[s.cluster]++
 		}
 		if missed {
 			b.missing = append(b.missing, s.agent)

@@ -349,14 +349,14 @@ func TestClusterJudgesLosses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Config{BrakeStanding: time.Nanosecond}, func(t *testing.T, b *bench) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
 				rules := contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
 				b.temporal.direct["c"] = rules
 				var peers []*peer
 				for _, id := range []string{"a", "b", "d", "e"} {
 					p := b.register(id, 1, promises)
-					b.pass(time.Millisecond)
 					p.poll()
+					p.hasWorked()
 					peers = append(peers, p)
 				}
 				b.temporal.mu.Lock()
@@ -415,7 +415,8 @@ func TestProofsOfDeathReleaseTheBrake(t *testing.T) {
 	})
 }
 
-// TestFakesDoNotEngageTheBrake has agents that register and fall silent at once, beside one that works.
+// TestFakesDoNotEngageTheBrake has agents that register, poll for an hour without work and fall silent, beside one that
+// works.
 func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		real := b.register("real", 1)
@@ -423,9 +424,18 @@ func TestFakesDoNotEngageTheBrake(t *testing.T) {
 		given := (<-real.poll()).Assignments
 		require.Len(t, given, 1)
 		real.poll(lists(given[0]))
+		var fakes []*peer
 		for i := range 12 {
-			fake := b.register(fmt.Sprintf("fake-%d", i), 1)
-			fake.poll()
+			fakes = append(fakes, b.register(fmt.Sprintf("fake-%d", i), 1))
+		}
+		pause := b.config.Timing.FailureThreshold / 3
+		for begun := time.Now(); time.Since(begun) < time.Hour; b.pass(pause) {
+			real.poll(lists(given[0]))
+			for _, fake := range fakes {
+				fake.poll()
+			}
+		}
+		for _, fake := range fakes {
 			fake.hangUp()
 		}
 		real.hangUp()
@@ -447,7 +457,7 @@ func TestFakesWithTasksDoNotEngageTheBrake(t *testing.T) {
 			fake.hangUp()
 		}
 		for range 20 {
-			b.pass(fleet.DefaultBrakeStanding / 10)
+			b.pass(10 * time.Second)
 			require.Nil(t, b.brakeTold())
 		}
 	})
@@ -481,12 +491,12 @@ func TestAnAgentIDRegistersSeldom(t *testing.T) {
 }
 
 func TestBrakeIsReleasedByHand(t *testing.T) {
-	inBubble(t, Config{BrakeStanding: time.Nanosecond}, func(t *testing.T, b *bench) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		var peers []*peer
 		for _, id := range []string{"a", "b", "d"} {
 			p := b.register(id, 1)
-			b.pass(time.Millisecond)
 			p.poll()
+			p.hasWorked()
 			peers = append(peers, p)
 		}
 		for _, p := range peers {

@@ -47,9 +47,6 @@ type Config struct {
 	// StateSpacing is the least time between two signals to a cluster about its agents' states, so that a leader that
 	// writes constantly does not fill the cluster's history. Default 5 s.
 	StateSpacing time.Duration
-	// BrakeStanding is how long an agent without work must have been online for its loss to count for the mass-loss
-	// brake. Default fleet.DefaultBrakeStanding.
-	BrakeStanding time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -59,7 +56,6 @@ func (c Config) withDefaults() Config {
 	c.HealthInterval = cmp.Or(c.HealthInterval, time.Second)
 	c.LanePollers = cmp.Or(c.LanePollers, 16)
 	c.StateSpacing = cmp.Or(c.StateSpacing, 5*time.Second)
-	c.BrakeStanding = cmp.Or(c.BrakeStanding, fleet.DefaultBrakeStanding)
 	return c
 }
 

@@ -593,6 +593,13 @@ func (p *peer) give(in contract.RunTaskInput) protocol.Assignment {
 	return got.Assignments[0]
 }
 
+// hasWorked makes it an agent that has had work, so that its loss counts for the brake.
+func (p *peer) hasWorked() {
+	p.b.mu.Lock()
+	p.b.sessions[p.claims.Agent].worked = true
+	p.b.mu.Unlock()
+}
+
 // counted is the sum of a counter's values.
 func (b *bench) counted(name string) (sum float64) {
 	b.t.Helper()

@@ -479,10 +479,10 @@ func TestMassLossBrakeKnowsAllHubs(t *testing.T) {
 			id := plane.UniqueID("a")
 			_, wire := b.agent(t, id)
 			wires[i] = append(wires[i], wire)
+			task := b.submit(t, map[string]any{"agent": id}) // the loss of an agent without work does not count
+			b.waitBegins(t, task, 1)
 			if i == 1 {
-				agents = append(agents, id)
-				tasks = append(tasks, b.submit(t, map[string]any{"agent": id}))
-				b.waitBegins(t, tasks[len(tasks)-1], 1)
+				agents, tasks = append(agents, id), append(tasks, task)
 			}
 		}
 	}
@@ -523,8 +523,10 @@ func TestMassLossBrakeIsReleasedByHand(t *testing.T) {
 	b := newBench(t, fleet.ClusterConfig{})
 	var wires []*network
 	for range 3 {
-		_, wire := b.agent(t, plane.UniqueID("a"))
+		agent := plane.UniqueID("a")
+		_, wire := b.agent(t, agent)
 		wires = append(wires, wire)
+		b.waitBegins(t, b.submit(t, map[string]any{"agent": agent}), 1)
 	}
 	id := b.submit(t, nil)
 	b.waitBegins(t, id, 1)

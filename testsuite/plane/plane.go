@@ -196,7 +196,6 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 	if o.Config.Timing == (fleet.Timing{}) {
 		o.Config.Timing = QuickTiming()
 	}
-	o.Config.BrakeStanding = cmp.Or(o.Config.BrakeStanding, time.Nanosecond) // agents of tests are young
 	o.Config.StateSpacing = cmp.Or(o.Config.StateSpacing, 250*time.Millisecond)
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	n := &Node{Registry: prometheus.NewRegistry()}
