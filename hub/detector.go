@@ -180,6 +180,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 	h.slotsChangedLocked(s)
 	h.serveLocked(s)
 	s.wake.Send()
+	if e.left {
+		h.leftLocked(s)
+	}
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held

@@ -242,6 +242,27 @@ func TestGoodbyeNeedsNoWaiting(t *testing.T) {
 	})
 }
 
+// Until the cluster hears of a goodbye it admits the process again, and then removes it: a session that was opened in
+// between took tasks, and was in no list.
+func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		_, err := b.goodbye(t.Context(),
+			&goodbyeInput{Authorized: Authorized{ID: "a", Authorization: "Bearer " + b.seal.session(a.claims)}})
+		require.NoError(t, err)
+		again := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
+		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
+		requireCode(t, protocol.CodeConflict, err)
+		require.Nil(t, a.session())
+		again.InstanceID = "another"
+		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, false)
+		require.NoError(t, err, "a new process has an epoch of its own")
+		b.pass(goodbyeKept + time.Second)
+		require.Empty(t, b.Hub.goodbyes)
+	})
+}
+
 func TestNotAcceptedInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		safety    fleet.RetrySafety

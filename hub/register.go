@@ -14,6 +14,9 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
+// goodbyeKept is how long a hub remembers a goodbye: longer than a cluster takes to hear of it.
+const goodbyeKept = time.Minute
+
 // Registrations of one agent id: so many a second, and so many at once.
 const (
 	registerRate  = 1.0
@@ -210,6 +213,9 @@ func (h *Hub) admitLocked(
 	if directive.Ended(token) {
 		return nil, revokedProblem() // it was revoked meanwhile
 	}
+	if epoch <= h.goodbyes[reg.Cluster+"/"+reg.AgentID] {
+		return nil, httpapi.Problem(protocol.CodeConflict, "the agent says goodbye at this moment: register again later")
+	}
 	if s != nil && s.instance != reg.InstanceID {
 		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
 			lease: h.leaseLeftLocked(s, now), at: now})
@@ -256,6 +262,20 @@ func (h *Hub) admitLocked(
 	h.sendRoleLocked(s)
 	h.registry.Changed(s.agent)
 	return s, nil
+}
+
+// leftLocked remembers a goodbye. The cluster removes the member when it hears of it: a session that is opened for the
+// same epoch meanwhile would be no member's, seen by nobody.
+func (h *Hub) leftLocked(s *session) {
+	id := s.cluster + "/" + s.agent
+	h.goodbyes[id] = max(h.goodbyes[id], s.epoch)
+	time.AfterFunc(goodbyeKept, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.goodbyes[id] == s.epoch {
+			delete(h.goodbyes, id)
+		}
+	})
 }
 
 // reattachLocked takes over an attempt that the agent still runs, as after a restart of the hub.
