@@ -199,7 +199,7 @@ func (f *failovers) start(ctx workflow.Context) {
 	queue := f.queue[:n]
 	f.queue = f.queue[n:]
 	var loads map[string]int
-	if !f.waits { // as such runs have it in their histories: asked before, a change that they have would count as missing
+	if !f.waits { // before the version is asked for, as in the histories of such runs
 		loads = f.run.readLoads(ctx)
 	}
 	byStrategy := f.run.byStrategy(ctx)
