@@ -37,9 +37,12 @@ func (p BrakePolicy) Validate() error {
 	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
 }
 
-// brakeStanding is how long an agent without work must have been online to count as lost with its hub. A lost hub is
-// nobody's doing, so those that are made up, and do not come back, cannot choose when they count.
+// brakeStanding is how long an agent must have been online to count for the brake, unless it had work.
 const brakeStanding = 2 * time.Minute
+
+// CountsForBrake reports whether an agent counts for the brake: one that came a moment ago and never had work may be made
+// up.
+func CountsForBrake(online time.Duration, worked bool) bool { return worked || online >= brakeStanding }
 
 // AgentLoss is one agent that vanished and is not back.
 type AgentLoss struct {
@@ -171,7 +174,7 @@ func (c *Cluster) Miss(hub string, agents []string, now time.Time) {
 func (c *Cluster) MissHub(hub string, worked func(agent string) bool, at, now time.Time) (held bool) {
 	for i := range c.Members {
 		m := &c.Members[i]
-		counts := worked(m.AgentID) || at.Sub(m.JoinedAt) >= brakeStanding
+		counts := CountsForBrake(at.Sub(m.JoinedAt), worked(m.AgentID))
 		if m.Hub == hub && m.Serving() && counts && c.Deaths.Of(m.AgentID, m.Instance) == nil {
 			c.Vanished.Lost(m.AgentID, at)
 		}

@@ -41,22 +41,33 @@ type brake struct {
 // that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online, unheard := map[string]int{}, map[string]bool{}
+	online, unheard, workers := map[string]int{}, map[string]bool{}, map[string]int{}
 	for _, b := range h.brakes {
 		b.missing = nil
 	}
 	for _, s := range h.sessions {
+		if judged := h.judgeLocked(s, now); s.worked && !s.poisoned() && (judged == fleet.Suspect || judged == fleet.Lost) {
+			workers[s.cluster]++
+		}
+	}
+	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
 		missed := false
+		stood := s.lastContact.Sub(s.openedAt) // an agent that is held grows no older
+		counts := fleet.CountsForBrake(stood, s.worked)
 		switch judged := h.judgeLocked(s, now); judged {
 		case fleet.Suspect, fleet.Lost:
-			if s.worked && !s.poisoned() { // others may be made up, to hold failovers back; nothing is lost with them
+			// Agents without work may be made up, to hold failovers back. So they count beside workers alone.
+			counts = s.worked || counts && workers[s.cluster] >= b.Policy.WithDefaults().MinLost
+			if counts && !s.poisoned() {
 				b.Lost(s.agent, now)
 				missed = judged == fleet.Lost || !s.brieflyAway(now)
 			}
 		default:
 			b.Back(s.agent)
-			online[s.cluster]++
+			if counts {
+				online[s.cluster]++
+			}
 		}
 		if missed {
 			b.missing = append(b.missing, s.agent)

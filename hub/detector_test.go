@@ -253,7 +253,7 @@ func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
 		again := protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
 			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
 		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
-		requireCode(t, protocol.CodeConflict, err)
+		requireCode(t, protocol.CodeRateLimited, err)
 		require.Nil(t, a.session())
 		again.InstanceID = "another"
 		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, false)
@@ -465,6 +465,49 @@ func TestFakesDoNotEngageTheBrake(t *testing.T) {
 		require.Len(t, b.reported(), 1, "its work moves")
 		require.Nil(t, b.brakeTold())
 	})
+}
+
+// Agents that stood long without work count beside those that had some, and so does work from before the hub's restart.
+func TestWhoCountsForTheBrake(t *testing.T) {
+	for name, c := range map[string]struct {
+		workers, idle, lost int // the workers are lost first
+		held                bool
+	}{
+		"some have worked": {3, 7, 7, true},
+		"few have worked":  {2, 8, 7, false},
+		"all have worked":  {4, 0, 4, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				var peers []*peer
+				for i := range c.workers + c.idle {
+					id := fmt.Sprintf("a-%d", i)
+					peers = append(peers, b.register(id, 1, func(r *protocol.Register) {
+						if i < c.workers { // since before the hub was restarted
+							token := b.seal.attempt(attemptClaims{Task: "of-" + id, Attempt: 1, Agent: id, Instance: id + "-instance",
+								Lane: "lane/c"})
+							r.Running = []protocol.RunningAttempt{{TaskID: "of-" + id, Attempt: 1, Token: token}}
+						}
+					}))
+				}
+				for begun := time.Now(); time.Since(begun) < 3*time.Minute; b.pass(b.config.Timing.FailureThreshold / 3) {
+					for i, p := range peers {
+						var running []protocol.Assignment
+						if i < c.workers {
+							running = []protocol.Assignment{{TaskID: fmt.Sprintf("of-a-%d", i), Attempt: 1}}
+						}
+						p.poll(lists(running...))
+					}
+				}
+				for _, p := range peers[:c.lost] {
+					p.hangUp()
+				}
+				b.pass(3 * b.config.Timing.DisconnectGrace)
+				require.Equal(t, c.held, peers[0].session() != nil)
+				require.Equal(t, c.held, b.brakeTold() != nil)
+			})
+		})
+	}
 }
 
 // TestFakesWithTasksDoNotEngageTheBrake has agents that take a task, report nothing, and stay held for long.

@@ -113,7 +113,7 @@ type Hub struct {
 	// registering counts, by agent, registrations under way: the cluster may count the agent on this hub before it has
 	// a session.
 	registering map[string]int
-	goodbyes    map[string]int64 // the newest session's epoch, by cluster and agent, of those who left a moment ago
+	goodbyes    map[string]*session // of those who left a moment ago, by cluster and agent
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
 	// offers spaces the tasks of each tenant that no agent takes.
@@ -160,7 +160,7 @@ func New(o Options) (*Hub, error) {
 		sessions:    map[string]*session{},
 		away:        map[*session]struct{}{},
 		registering: map[string]int{},
-		goodbyes:    map[string]int64{},
+		goodbyes:    map[string]*session{},
 
 		registrations: ratelimit.New(registerRate, registerBurst),
 		offers:        ratelimit.New(float64(offersPerSecond()), offersAtOnce),

@@ -213,8 +213,9 @@ func (h *Hub) admitLocked(
 	if directive.Ended(token) {
 		return nil, revokedProblem() // it was revoked meanwhile
 	}
-	if epoch <= h.goodbyes[reg.Cluster+"/"+reg.AgentID] {
-		return nil, httpapi.Problem(protocol.CodeConflict, "the agent says goodbye at this moment: register again later")
+	if left := h.goodbyes[reg.Cluster+"/"+reg.AgentID]; left != nil && left.instance == reg.InstanceID &&
+		left.epoch == epoch && (reg.Registration == 0 || reg.Registration <= left.registration.Registration) {
+		return nil, httpapi.RetryAfter(time.Second, "this process has said goodbye a moment ago")
 	}
 	if s != nil && s.instance != reg.InstanceID {
 		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
@@ -268,11 +269,11 @@ func (h *Hub) admitLocked(
 // same epoch meanwhile would be no member's, seen by nobody.
 func (h *Hub) leftLocked(s *session) {
 	id := s.cluster + "/" + s.agent
-	h.goodbyes[id] = max(h.goodbyes[id], s.epoch)
+	h.goodbyes[id] = s
 	time.AfterFunc(goodbyeKept, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.goodbyes[id] == s.epoch {
+		if h.goodbyes[id] == s {
 			delete(h.goodbyes, id)
 		}
 	})
@@ -293,7 +294,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
 			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
 			allocation: claims.Allocation, logLimit: claims.logLimit()}
-		s.attempts[key] = a
+		s.attempts[key], s.worked = a, true
 		s.reallocated(a.allocation)
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()

@@ -28,9 +28,11 @@ const (
 	// again by themselves.
 	announceTries = 10
 	announceAgain = 2 * time.Second
-	// proveLimit bounds giving a cluster the proof of a death, publishLimit the event of it.
+	// proveLimit bounds one try to give a cluster the proof of a death, publishLimit all of them, and the event of it.
 	proveLimit   = 2 * time.Second
 	publishLimit = time.Minute
+	// proofsAtOnce is how many proofs are under way: Temporal takes ten updates of a workflow at a time, and hubs have some.
+	proofsAtOnce = 4
 	// noticeMargin is how long before its end an agent stops what it has not finished.
 	noticeMargin = 15 * time.Second
 	// describeLimit bounds asking the platform how it is.
@@ -57,6 +59,7 @@ type Host struct {
 	workers []sdkworker.Worker
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
+	proofs  chan struct{} // of deaths, that are under way
 
 	mu       sync.Mutex
 	starting map[string]bool  // by id; List may not know them yet
@@ -69,7 +72,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
-	h := &Host{o: o, starting: map[string]bool{}}
+	h := &Host{o: o, starting: map[string]bool{}, proofs: make(chan struct{}, proofsAtOnce)}
 	own, shared := contract.SpawnerQueue(o.Name), contract.SpawnersQueue(o.Spawner.Platform())
 	for _, queue := range []string{own, shared, contract.PresenceQueue} {
 		w := sdkworker.New(o.Client, queue, sdkworker.Options{
@@ -167,15 +170,31 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 	h.tasks.Go(func() { h.publish(ctx, &end) })
 }
 
-// prove gives a cluster the proof of an agent's death. Where it is not taken, the agent's hub notices the death too.
+// prove gives a cluster the proof of an agent's death. Without it the agent's hub notices the death by itself, but may
+// take many for a broken network.
 func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
-	ctx, cancel := context.WithTimeout(ctx, proveLimit)
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
+	select {
+	case h.proofs <- struct{}{}:
+		defer func() { <-h.proofs }()
+	case <-ctx.Done():
+		return
+	}
 	proof := fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, Spawner: h.o.Name,
 		By: "spawner " + h.o.Name, Proof: end.Reason}
-	_, err := contract.DeadUpdate.Send(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
-	if err != nil {
+	for ctx.Err() == nil {
+		try, done := context.WithTimeout(ctx, proveLimit)
+		_, err := contract.DeadUpdate.Send(try, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
+		done()
+		if err == nil {
+			return
+		}
 		h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "error", err)
+		if store.KindOf(err) != store.Unavailable {
+			return
+		}
+		_ = Pause(ctx, time.Second)
 	}
 }
 

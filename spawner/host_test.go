@@ -73,7 +73,7 @@ func (b busy) SignalWorkflow(ctx context.Context, _, _, _ string, _ any) error {
 func TestAnEndIsPublishedWhileItsProofWaits(t *testing.T) {
 	t.Parallel()
 	b := busy{published: make(chan error, 1)}
-	h := &Host{o: HostOptions{Name: "s", Client: b, Logger: zap.NewNop()}}
+	h := &Host{o: HostOptions{Name: "s", Client: b, Logger: zap.NewNop()}, proofs: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	h.ended(ctx, fleet.SpawnEnd{AgentID: "web-1", Cluster: "web", Gone: true})
 	require.NoError(t, <-b.published)

@@ -153,13 +153,15 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 		}
 		return &rest.StatusOutput[any]{Status: status, Body: one}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, rest.BatchLimit)
+	defer cancel()
 	done, err := h.BatchTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	answer := api.InboundBatch{Events: make([]api.InboundItem, len(events))}
-	h.EachElement(len(events), func(i int) {
+	h.EachElement(ctx, len(events), func(ctx context.Context, i int) {
 		one, err := h.take(ctx, &events[i])
 		if err == nil {
 			answer.Events[i] = api.InboundItem{ID: one.ID, Status: one.Status, Duplicate: one.Duplicate}
@@ -187,6 +189,11 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": trace,
 			"tracestate": e.Attr(mesh.AttrTraceState)})
 	}
+	done, err := h.StartTurn(ctx)
+	if err != nil {
+		return one, err
+	}
+	defer done()
 	one.InboundEvent, err = h.Store.StartInbound(ctx, e, digest)
 	if store.KindOf(err) != store.Exists {
 		return one, h.Answer(err, "start the workflow of an event", protocol.CodeInternal)

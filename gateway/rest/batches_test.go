@@ -46,15 +46,18 @@ func TestElementsOfAllBatchesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(store.Store{}, nil, nil)
 		var underWay atomic.Int32
-		start := func(int) {
+		start := func(ctx context.Context, _ int) {
+			done, err := c.StartTurn(ctx)
+			assert.NoError(t, err)
+			defer done()
 			assert.LessOrEqual(t, underWay.Add(1), int32(cap(c.elements))) //nolint:gosec // at most 16
 			<-time.After(time.Second)
 			underWay.Add(-1)
 		}
 		begun := time.Now()
-		go c.EachElement(1000, start)
+		go c.EachElement(t.Context(), 1000, start)
 		synctest.Wait()
-		c.EachElement(10, start)
+		c.EachElement(t.Context(), 10, start)
 		require.LessOrEqual(t, time.Since(begun), 30*time.Second, "it waited for the other batch")
 		<-time.After(time.Hour)
 	})

@@ -21,7 +21,6 @@ import (
 const (
 	maxBatchBody    = 32 << 20
 	batchReadLimit  = time.Minute
-	batchWorkLimit  = 90 * time.Second
 	taskSchemaTitle = "TaskRequest"
 )
 
@@ -71,7 +70,7 @@ func (h *Handlers) registerBatch(routes huma.API) {
 			return nil, rest.Invalid("header.Idempotency-Key",
 				errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
 		}
-		limited, cancel := context.WithTimeout(ctx, batchWorkLimit)
+		limited, cancel := context.WithTimeout(ctx, rest.BatchLimit)
 		defer cancel()
 		done, err := h.BatchTurn(limited)
 		if err != nil {
@@ -103,7 +102,7 @@ func (h *Handlers) registerBatch(routes huma.API) {
 func (h *Handlers) submitBatch(ctx context.Context, schema *itemSchema, items []batchItem) []api.BatchItem {
 	answers := make([]api.BatchItem, len(items))
 	var away atomic.Bool
-	h.EachElement(len(items), func(i int) {
+	h.EachElement(ctx, len(items), func(ctx context.Context, i int) {
 		request, err := schema.read(items[i].raw)
 		var task api.Task
 		switch {

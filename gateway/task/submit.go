@@ -121,6 +121,11 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	input := place.Input(id, spec)
 	input.By = rest.Who(ctx)
 	access.Touch(ctx, "task", id)
+	done, err := h.StartTurn(ctx)
+	if err != nil {
+		return api.Task{}, err
+	}
+	defer done()
 	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
 		TaskInput: input,
 		Digest:    digest,
