@@ -40,8 +40,8 @@ func (p BrakePolicy) Validate() error {
 // brakeStanding is how long an agent must have been online to count for the brake, unless it had work.
 const brakeStanding = 2 * time.Minute
 
-// CountsForBrake reports whether an agent counts for the brake: one that came a moment ago and never had work may be made
-// up.
+// CountsForBrake reports whether an agent counts for the brake: one that came a moment ago and never had work may be
+// made up.
 func CountsForBrake(online time.Duration, worked bool) bool { return worked || online >= brakeStanding }
 
 // AgentLoss is one agent that vanished and is not back.

@@ -46,7 +46,8 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		b.missing = nil
 	}
 	for _, s := range h.sessions {
-		if judged := h.judgeLocked(s, now); s.worked && !s.poisoned() && (judged == fleet.Suspect || judged == fleet.Lost) {
+		judged := h.judgeLocked(s, now)
+		if (judged == fleet.Suspect || judged == fleet.Lost) && s.worked && !s.poisoned() {
 			workers[s.cluster]++
 		}
 	}

@@ -31,7 +31,8 @@ const (
 	// proveLimit bounds one try to give a cluster the proof of a death, publishLimit all of them, and the event of it.
 	proveLimit   = 2 * time.Second
 	publishLimit = time.Minute
-	// proofsAtOnce is how many proofs are under way: Temporal takes ten updates of a workflow at a time, and hubs have some.
+	// proofsAtOnce is how many proofs are under way. Temporal takes ten updates of a workflow at a time, and hubs have
+	// some.
 	proofsAtOnce = 4
 	// noticeMargin is how long before its end an agent stops what it has not finished.
 	noticeMargin = 15 * time.Second
