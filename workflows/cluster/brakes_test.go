@@ -17,9 +17,9 @@ import (
 func TestClusterJudgesLossesOverHubs(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
-	var released []string
+	var released workflowtest.Sent[string] // both hubs are told at once
 	run.RegisterActivityWithOptions(func(_ context.Context, r contract.ReleaseBrakeRequest) error {
-		released = append(released, r.Cluster)
+		released.Add(r.Cluster)
 		return nil
 	}, activity.RegisterOptions{Name: contract.ReleaseBrakeActivity.Name})
 	var first, second *workflowtest.Answer
@@ -42,7 +42,7 @@ func TestClusterJudgesLossesOverHubs(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 	require.False(t, first.Value.(contract.Directive).Braked, "two of six")
 	require.True(t, second.Value.(contract.Directive).Braked, "four of six")
-	require.Equal(t, []string{"default", "default"}, released)
+	require.Equal(t, []string{"default", "default"}, released.All())
 	var judges, braked []bool
 	for _, d := range run.directives() {
 		judges, braked = append(judges, d.JudgesLosses), append(braked, d.Braked)

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Sent collects what a workflow under test sends to others. The test environment answers each signal in a goroutine of
-// its own: two signals may be answered at once, and one that the workflow does not await after the workflow's end.
+// Sent collects what a workflow under test sends to others. The test environment answers each signal, and runs each
+// activity, in a goroutine of its own: two may run at once, and a signal that the workflow does not await may be
+// answered after the workflow's end.
 type Sent[T any] struct {
 	mu  sync.Mutex
 	all []T
