@@ -258,6 +258,7 @@ type MembersChanged struct {
 type Missing struct {
 	Hub    string   `json:"hub"`
 	Agents []string `json:"agents"`
+	Idle   []string `json:"idle,omitempty"` // those of them that never had work
 }
 
 // PauseRequest holds a lane back or lets it go on, or the whole cluster when it names none.

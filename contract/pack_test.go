@@ -121,7 +121,7 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	for i := range c.Members {
 		m := &c.Members[random.IntN(i+1)]
 		c.Standbys = append(c.Standbys, m.AgentID)
-		c.Vanished.Lost(c.Members[i].AgentID, now)
+		c.Vanished.Lost(fleet.AgentLoss{AgentID: c.Members[i].AgentID, At: now})
 	}
 	return c
 }

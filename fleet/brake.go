@@ -9,10 +9,10 @@ import (
 
 // BrakePolicy decides when so many agents have vanished at once that the network is the likelier cause.
 type BrakePolicy struct {
-	// Share is the share of the agents, above 0 and up to 1, of which more must vanish. 1 turns the brake off. Default
-	// 0.5.
-	Share float64 `json:"share,omitempty" yaml:"share" minimum:"0" maximum:"1" doc:"Of the cluster's agents, more than this share must vanish. 1 turns the brake off. Default 0.5."`
-	// MinLost is the least number of agents that must vanish, so that small clusters fail over as usual. Default 3.
+	// Share is the share of the agents that are online or lost, above 0 and up to 1, of which more must be lost. 1
+	// turns the brake off. Default 0.5.
+	Share float64 `json:"share,omitempty" yaml:"share" minimum:"0" maximum:"1" doc:"Of the agents that are online or lost, more than this share must be lost: they have had work and vanished. 1 turns the brake off. Default 0.5."`
+	// MinLost is the least number of agents that must be lost, so that small clusters fail over as usual. Default 3.
 	MinLost int `json:"min_lost,omitempty" yaml:"min_lost" minimum:"0" maximum:"5000" doc:"And at least so many. Default 3."`
 	// Window is the time within which they must vanish. Default 10 s.
 	Window Duration `json:"window,omitempty" yaml:"window" doc:"Within this time. Default 10s."`
@@ -37,17 +37,13 @@ func (p BrakePolicy) Validate() error {
 	return ValidateDuration("window", p.Window, time.Second, 10*time.Minute)
 }
 
-// brakeStanding is how long an agent must have been online to count for the brake, unless it had work.
-const brakeStanding = 2 * time.Minute
-
-// CountsForBrake reports whether an agent counts for the brake: one that came a moment ago and never had work may be
-// made up.
-func CountsForBrake(online time.Duration, worked bool) bool { return worked || online >= brakeStanding }
-
 // AgentLoss is one agent that vanished and is not back.
 type AgentLoss struct {
-	AgentID string    `json:"agent_id"`
-	At      time.Time `json:"at"`
+	AgentID string `json:"agent_id"`
+	// Idle: it never had work. It may be made up to hold failovers back, so it counts neither as lost nor as online.
+	Idle bool `json:"idle,omitempty"`
+	// At is when the cluster learned of it, on the same clock as Settle's now.
+	At time.Time `json:"at"`
 }
 
 // Brake stops automatic failover while a cluster has lost too many agents at once. Report losses and returns, then call
@@ -67,10 +63,10 @@ const poisonLosses = 2
 // of a broken network. The brake leaves that agent out.
 func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }
 
-// Lost records that an agent vanished. at is when the cluster learned of it, on the same clock as Settle's now.
-func (b *Brake) Lost(agentID string, at time.Time) {
-	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == agentID }) {
-		b.Losses = append(b.Losses, AgentLoss{agentID, at})
+// Lost records that an agent vanished, unless that is recorded.
+func (b *Brake) Lost(loss AgentLoss) {
+	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == loss.AgentID }) {
+		b.Losses = append(b.Losses, loss)
 	}
 }
 
@@ -86,7 +82,7 @@ func (b *Brake) Settle(online int, now time.Time) bool {
 	policy := b.Policy.WithDefaults()
 	if b.EngagedAt.IsZero() {
 		b.forget(now.Add(-policy.Window.Std()))
-		if len(b.Losses) >= policy.MinLost && b.tooMany(policy, online) {
+		if b.Count() >= policy.MinLost && b.tooMany(policy, online) {
 			b.EngagedAt = now
 		}
 	} else if !b.tooMany(policy, online) {
@@ -113,9 +109,13 @@ func (b *Brake) Release() []string {
 	return given
 }
 
+// Count is how many agents count as lost.
+func (b *Brake) Count() int { return count(b.Losses, func(l *AgentLoss) bool { return !l.Idle }) }
+
 // tooMany compares the losses with the agents online before them: those online now, and the lost.
 func (b *Brake) tooMany(policy BrakePolicy, online int) bool {
-	return float64(len(b.Losses)) > policy.Share*float64(online+len(b.Losses))
+	lost := float64(b.Count())
+	return lost > policy.Share*(float64(online)+lost)
 }
 
 func (b *Brake) forget(before time.Time) {
@@ -153,8 +153,8 @@ type Brakes struct {
 }
 
 // Miss records which agents a hub misses now: their connections are closed, or they are silent, and the hub has not
-// given them up. It settles the brake over all hubs.
-func (c *Cluster) Miss(hub string, agents []string, now time.Time) {
+// given them up. idle are those of them that never had work. It settles the brake over all hubs.
+func (c *Cluster) Miss(hub string, agents, idle []string, now time.Time) {
 	for _, l := range slices.Clone(c.Vanished.Losses) {
 		if m := c.Member(l.AgentID); m != nil && m.Hub == hub && m.Connected() && !slices.Contains(agents, l.AgentID) {
 			c.Vanished.Back(l.AgentID)
@@ -162,21 +162,23 @@ func (c *Cluster) Miss(hub string, agents []string, now time.Time) {
 	}
 	for _, id := range agents {
 		if m := c.Member(id); m != nil && m.Hub == hub && m.Serving() && c.Deaths.Of(id, m.Instance) == nil {
-			c.Vanished.Lost(id, now)
+			c.Vanished.Lost(AgentLoss{AgentID: id, Idle: slices.Contains(idle, id), At: now})
 		}
 	}
 	c.SettleBrake(now)
 }
 
 // MissHub records that a hub was lost at some time and that its agents did not go to another. It settles the brake over
-// all hubs as of that time, and reports whether it is engaged: then it holds these agents. worked reports whether an
-// agent had work.
-func (c *Cluster) MissHub(hub string, worked func(agent string) bool, at, now time.Time) (held bool) {
+// all hubs as of that time, and reports whether it is engaged: then it holds these agents. lossOf is the loss of one of
+// them, or nil if it counts as online.
+func (c *Cluster) MissHub(hub string, lossOf func(*Member) *AgentLoss, at, now time.Time) (held bool) {
 	for i := range c.Members {
 		m := &c.Members[i]
-		counts := CountsForBrake(at.Sub(m.JoinedAt), worked(m.AgentID))
-		if m.Hub == hub && m.Serving() && counts && c.Deaths.Of(m.AgentID, m.Instance) == nil {
-			c.Vanished.Lost(m.AgentID, at)
+		if m.Hub != hub || !m.Serving() || c.Deaths.Of(m.AgentID, m.Instance) != nil {
+			continue
+		}
+		if loss := lossOf(m); loss != nil {
+			c.Vanished.Lost(*loss)
 		}
 	}
 	if !c.SettleBrake(at) {
@@ -207,7 +209,7 @@ func (c *Cluster) SettleBrake(now time.Time) bool {
 		c.SetBrake("", nil)
 		return false
 	}
-	c.SetBrake("", &BrakeHold{Since: b.EngagedAt, Lost: len(b.Losses)})
+	c.SetBrake("", &BrakeHold{Since: b.EngagedAt, Lost: b.Count()})
 	return true
 }
 

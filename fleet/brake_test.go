@@ -16,7 +16,7 @@ func lose(b *Brake, n int, gap time.Duration) time.Time {
 	at := noon
 	for i := range n {
 		at = noon.Add(time.Duration(i) * gap)
-		b.Lost(fmt.Sprintf("agent-%d", i), at)
+		b.Lost(AgentLoss{AgentID: fmt.Sprintf("agent-%d", i), At: at})
 	}
 	return at
 }
@@ -63,7 +63,7 @@ func TestBrakeCountsAgentsOnce(t *testing.T) {
 	t.Parallel()
 	var b Brake
 	for range 5 {
-		b.Lost("a", noon)
+		b.Lost(AgentLoss{AgentID: "a", At: noon})
 	}
 	require.Len(t, b.Losses, 1)
 	require.False(t, b.Settle(0, noon))
@@ -81,7 +81,7 @@ func TestBrakeHoldsUntilClear(t *testing.T) {
 
 	b := engaged()
 	require.True(t, b.Settle(4, later), "time alone clears nothing")
-	b.Lost("agent-7", later)
+	b.Lost(AgentLoss{AgentID: "agent-7", At: later})
 	require.True(t, b.Settle(3, later))
 	require.Len(t, b.Losses, 7, "later losses add to it")
 
@@ -97,7 +97,7 @@ func TestBrakeHoldsUntilClear(t *testing.T) {
 
 	b = engaged()
 	b.Back("agent-0")
-	b.Lost("agent-0", later)
+	b.Lost(AgentLoss{AgentID: "agent-0", At: later})
 	require.True(t, b.Settle(4, later), "back and lost again between two looks")
 }
 
@@ -118,10 +118,10 @@ func TestBrakeRelease(t *testing.T) {
 	require.True(t, b.Settle(4, now))
 	require.Equal(t, []string{"agent-0", "agent-1", "agent-2", "agent-3", "agent-4", "agent-5"}, b.Release())
 	require.False(t, b.Settle(4, now), "the known losses are given up")
-	b.Lost("x", now)
-	b.Lost("y", now)
+	b.Lost(AgentLoss{AgentID: "x", At: now})
+	b.Lost(AgentLoss{AgentID: "y", At: now})
 	require.False(t, b.Settle(2, now), "two more are too few")
-	b.Lost("z", now)
+	b.Lost(AgentLoss{AgentID: "z", At: now})
 	require.True(t, b.Settle(1, now), "but new ones count")
 	require.Empty(t, (&Brake{}).Release())
 }
@@ -179,7 +179,7 @@ func TestBrakeModel(t *testing.T) {
 				if online[id] {
 					delete(online, id)
 					lostAt[id] = now
-					b.Lost(id, now)
+					b.Lost(AgentLoss{AgentID: id, At: now})
 				}
 			case "back":
 				online[id] = true
@@ -222,54 +222,56 @@ func TestBrakeModel(t *testing.T) {
 // TestBrakeOverHubs has a cluster with the agents a, b and d at the hub h1 and e, f and g at h2.
 func TestBrakeOverHubs(t *testing.T) {
 	t.Parallel()
-	idle := func(string) bool { return false }
 	type cluster = *Cluster
 	tests := map[string]struct {
 		do      func(c cluster)
 		after   time.Duration // when two more agents of h2 are missed
 		engaged bool
 	}{
-		"two at each of two hubs": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, noon) }, 0, true},
-		"one and two":             {func(c cluster) { c.Miss("h1", []string{"a"}, noon) }, 0, false},
+		"two at each of two hubs": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, nil, noon) }, 0, true},
+		"one and two":             {func(c cluster) { c.Miss("h1", []string{"a"}, nil, noon) }, 0, false},
 		"of one hub alone":        {func(cluster) {}, 0, false},
 		"back in time": {func(c cluster) {
-			c.Miss("h1", []string{"a", "b"}, noon)
-			c.Miss("h1", nil, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
+			c.Miss("h1", nil, nil, noon)
 		}, 0, false},
 		"given up before": {func(c cluster) {
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 			for _, id := range []string{"a", "b"} {
 				m := c.Member(id)
 				require.True(t, c.Apply(Transition{AgentID: id, Instance: m.Instance, Epoch: m.Epoch, Status: AgentOffline},
 					"h1"))
 			}
-			c.Miss("h1", nil, noon)
+			c.Miss("h1", nil, nil, noon)
 		}, 0, true},
-		"long before": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, noon) }, 11 * time.Second, false},
+		"long before": {func(c cluster) { c.Miss("h1", []string{"a", "b"}, nil, noon) }, 11 * time.Second, false},
 		"gone to the other hub": {func(c cluster) {
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 			c.Join(Join{AgentID: "a", Instance: "a"}, "h2", noon)
 			c.Join(Join{AgentID: "b", Instance: "b"}, "h2", noon)
 		}, 0, false},
-		"missed where they are not": {func(c cluster) { c.Miss("h2", []string{"a", "b"}, noon) }, 0, false},
+		"missed where they are not": {func(c cluster) { c.Miss("h2", []string{"a", "b"}, nil, noon) }, 0, false},
 		"with a whole hub": {func(c cluster) {
-			require.False(t, c.MissHub("h1", idle, noon, noon), "three of six are not more than half")
+			require.False(t, c.MissHub("h1", asWorker, noon, noon), "three of six are not more than half")
 		}, 0, true},
+		"beside idle ones of a hub": {func(c cluster) { c.Miss("h1", []string{"a", "b", "d"}, []string{"d"}, noon) }, 0, true},
+		"beside a hub of idle ones": {func(c cluster) { require.False(t, c.MissHub("h1", asIdle, noon, noon)) }, 0, false},
+		"idle ones":                 {func(c cluster) { c.Miss("h1", []string{"a", "b", "d"}, []string{"a", "b", "d"}, noon) }, 0, false},
 		"a larger fleet": {func(c cluster) {
 			for i := range 3 {
 				id := fmt.Sprintf("more-%d", i)
 				c.Join(Join{AgentID: id, Instance: id}, "h2", noon)
 			}
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 		}, 0, false},
 		"proven dead": {func(c cluster) {
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 			require.NoError(t, c.DeclareDead(DeathProof{AgentID: "a"}, noon))
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 		}, 0, false},
 		"turned off": {func(c cluster) {
 			c.Config.Brake.Share = 1
-			c.Miss("h1", []string{"a", "b"}, noon)
+			c.Miss("h1", []string{"a", "b"}, nil, noon)
 		}, 0, false},
 	}
 	for name, tt := range tests {
@@ -278,12 +280,16 @@ func TestBrakeOverHubs(t *testing.T) {
 			c := hubsOfThree()
 			tt.do(c)
 			require.False(t, c.Braked())
-			c.Miss("h2", []string{"e", "f"}, noon.Add(tt.after))
+			c.Miss("h2", []string{"e", "f"}, nil, noon.Add(tt.after))
 			require.Equal(t, tt.engaged, c.Braked())
 			require.Equal(t, tt.engaged, len(c.BrakeHolds) == 1)
 		})
 	}
 }
+
+func asWorker(m *Member) *AgentLoss { return &AgentLoss{AgentID: m.AgentID, At: noon} }
+
+func asIdle(m *Member) *AgentLoss { return &AgentLoss{AgentID: m.AgentID, Idle: true, At: noon} }
 
 // hubsOfThree is a cluster with three agents at each of two hubs, for long.
 func hubsOfThree() *Cluster {
@@ -299,8 +305,8 @@ func TestBrakeHoldsTheAgentsOfALostHub(t *testing.T) {
 	t.Parallel()
 	lose := func() *Cluster {
 		c := hubsOfThree()
-		c.Miss("h2", []string{"e"}, noon)
-		require.True(t, c.MissHub("h1", func(string) bool { return false }, noon, noon.Add(15*time.Second)))
+		c.Miss("h2", []string{"e"}, nil, noon)
+		require.True(t, c.MissHub("h1", asWorker, noon, noon.Add(15*time.Second)))
 		return c
 	}
 	c := lose()
@@ -321,11 +327,4 @@ func TestBrakeHoldsTheAgentsOfALostHub(t *testing.T) {
 	require.Empty(t, c.BrakeHolds)
 	over, _ = c.HeldHubs(noon.Add(20 * time.Second))
 	require.Equal(t, []string{"h1"}, over, "a person releases them")
-
-	young := newCluster(0)
-	for i, id := range []string{"a", "b", "d"} {
-		young.Join(Join{AgentID: id, Instance: id}, fmt.Sprintf("h%d", 1+i/3), noon)
-	}
-	require.False(t, young.MissHub("h1", func(string) bool { return false }, noon, noon), "they may be made up")
-	require.True(t, young.MissHub("h1", func(string) bool { return true }, noon, noon), "but for those with work")
 }

@@ -18,8 +18,10 @@ type DeathProof struct {
 	Host     string `json:"host,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 	Spawner  string `json:"spawner,omitempty"` // that started it
-	By       string `json:"by"`                // who says so
-	Proof    string `json:"proof"`             // how it ended, or how that is known
+	// EndedAt is when it ended; zero: unknown. A process that began later is another.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	By      string    `json:"by"`    // who says so
+	Proof   string    `json:"proof"` // how it ended, or how that is known
 }
 
 // Death is a proof of death that a cluster has accepted.
@@ -54,7 +56,8 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 	case m == nil:
 		return errors.New("the agent is not a member of the cluster")
 	case p.Instance != "" && p.Instance != m.Instance, p.PID != 0 && p.PID != m.PID, p.Host != "" && p.Host != m.Host,
-		p.Spawner != "" && p.Spawner != m.Metadata[MetadataSpawner]:
+		p.Spawner != "" && p.Spawner != m.Metadata[MetadataSpawner],
+		!p.EndedAt.IsZero() && p.EndedAt.Before(m.StartedAt):
 		return errors.New("the agent's newest process is another one than the proof is about")
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
 		return nil

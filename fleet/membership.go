@@ -30,10 +30,10 @@ func searchMember(members []Member, agentID string) (int, bool) {
 // ServingCount is the number of members that may get work.
 func (c *Cluster) ServingCount() int { return count(c.Members, (*Member).Serving) }
 
-func count(members []Member, pass func(*Member) bool) int {
+func count[T any](all []T, pass func(*T) bool) int {
 	n := 0
-	for i := range members {
-		if pass(&members[i]) {
+	for i := range all {
+		if pass(&all[i]) {
 			n++
 		}
 	}

@@ -285,7 +285,7 @@ func TestDeclareDead(t *testing.T) {
 	t.Parallel()
 	joined := func() *Cluster {
 		c := newCluster(5)
-		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h",
+		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon,
 			Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
 		return c
 	}
@@ -298,6 +298,8 @@ func TestDeclareDead(t *testing.T) {
 		"another process":    {DeathProof{Instance: "a0"}, "another one"},
 		"a wrapper's end":    {DeathProof{Spawner: "s", PID: 8, Host: "h"}, "another one"},
 		"another spawner":    {DeathProof{Spawner: "z"}, "another one"},
+		"after it began":     {DeathProof{Spawner: "s", EndedAt: noon.Add(time.Second)}, ""},
+		"before it began":    {DeathProof{Spawner: "s", EndedAt: noon.Add(-time.Second)}, "another one"},
 		"no member":          {DeathProof{AgentID: "z"}, "not a member"},
 	} {
 		c := joined()

@@ -150,6 +150,8 @@ func (b beater) send(ctx context.Context, d dueBeat) {
 		h.log.Debug("A heartbeat was not taken", zap.Error(err))
 	case answer.GetCancelRequested():
 		h.cancelAttemptLocked(d.attempt)
+	default:
+		d.attempt.session.worked = d.attempt.session.worked || d.attempt.accepted
 	}
 }
 

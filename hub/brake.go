@@ -32,7 +32,8 @@ type brake struct {
 	fleet.Brake            // over this hub's agents
 	engaged      bool      // lost agents are held: by this hub's judgement, or by the cluster's
 	askCluster   bool      // the cluster judges, over all hubs
-	missing      []string  // agents of this hub whose loss counts
+	missing      []string  // agents of this hub that vanished
+	idle         []string  // those of them that never had work
 	unheardSince time.Time // since when the cluster does not know these; zero: it does
 	reporting    bool      // it is being told
 }
@@ -41,37 +42,28 @@ type brake struct {
 // that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online, unheard, workers := map[string]int{}, map[string]bool{}, map[string]int{}
+	online, unheard := map[string]int{}, map[string]bool{}
 	for _, b := range h.brakes {
-		b.missing = nil
-	}
-	for _, s := range h.sessions {
-		judged := h.judgeLocked(s, now)
-		if (judged == fleet.Suspect || judged == fleet.Lost) && s.worked && !s.poisoned() {
-			workers[s.cluster]++
-		}
+		b.missing, b.idle = nil, nil
 	}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
 		missed := false
-		stood := s.lastContact.Sub(s.openedAt) // an agent that is held grows no older
-		counts := fleet.CountsForBrake(stood, s.worked)
 		switch judged := h.judgeLocked(s, now); judged {
 		case fleet.Suspect, fleet.Lost:
-			// Agents without work may be made up, to hold failovers back. So they count beside workers alone.
-			counts = s.worked || counts && workers[s.cluster] >= b.Policy.WithDefaults().MinLost
-			if counts && !s.poisoned() {
-				b.Lost(s.agent, now)
+			if !s.poisoned() {
+				b.Lost(fleet.AgentLoss{AgentID: s.agent, Idle: !s.worked, At: now})
 				missed = judged == fleet.Lost || !s.brieflyAway(now)
 			}
 		default:
 			b.Back(s.agent)
-			if counts {
-				online[s.cluster]++
-			}
+			online[s.cluster]++
 		}
 		if missed {
 			b.missing = append(b.missing, s.agent)
+			if !s.worked {
+				b.idle = append(b.idle, s.agent)
+			}
 		}
 		unheard[s.cluster] = unheard[s.cluster] || missed != s.missed
 		s.unjudged = missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
@@ -91,7 +83,7 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		if was != b.engaged {
 			h.notices.Notify(cluster)
 			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", b.engaged),
-				zap.Bool("over_all_hubs", b.askCluster), zap.Int("lost", len(b.Losses)),
+				zap.Bool("over_all_hubs", b.askCluster), zap.Int("lost", b.Count()),
 				zap.Int("online", online[cluster]))
 		}
 	}
@@ -109,7 +101,7 @@ func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, no
 	}
 	if !b.reporting {
 		b.reporting = true
-		missing := contract.Missing{Hub: d.hub.id, Agents: b.missing}
+		missing := contract.Missing{Hub: d.hub.id, Agents: b.missing, Idle: b.idle}
 		slices.Sort(missing.Agents)
 		d.hub.wg.Go(func() { d.reportMissing(cluster, b, missing) })
 	}
@@ -183,7 +175,7 @@ func (d detector) holdLocked(s *session, now time.Time) {
 	b := h.brakeLocked(s.cluster)
 	vanished := "too many agents of all hubs"
 	if !b.askCluster {
-		vanished = fleet.Count(len(b.Losses), "agent")
+		vanished = fleet.Count(b.Count(), "agent")
 	}
 	why := fmt.Sprintf("held by the mass-loss brake: %s vanished at once; its %d attempts wait for it", vanished,
 		len(s.attempts))

@@ -183,6 +183,9 @@ func (h *Hub) endLocked(s *session, e ending) {
 	if e.left {
 		h.leftLocked(s)
 	}
+	if e.evidence == "" { // it said goodbye, or somebody ended it
+		h.brakeLocked(s.cluster).Back(s.agent)
+	}
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
 		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held

@@ -14,6 +14,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -254,6 +255,9 @@ func TestASessionIsNotOpenedAgainWhileItsGoodbyeIsUnderWay(t *testing.T) {
 			AgentProfile: fleet.AgentProfile{MaxTasks: 1}}
 		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
 		requireCode(t, protocol.CodeRateLimited, err)
+		again.Registration = 5 // the goodbye has no number, so it counts nevertheless
+		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, true)
+		requireCode(t, protocol.CodeRateLimited, err)
 		require.Nil(t, a.session())
 		again.InstanceID = "another"
 		_, err = b.openSession(t.Context(), again, fleet.JoinToken{}, false)
@@ -467,18 +471,23 @@ func TestFakesDoNotEngageTheBrake(t *testing.T) {
 	})
 }
 
-// Agents that stood long without work count beside those that had some, and so does work from before the hub's restart.
+// Agents that never had work count neither as lost nor, once they vanish, as online. Work from before the hub's restart
+// counts.
 func TestWhoCountsForTheBrake(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers, idle, lost int // the workers are lost first
 		held                bool
 	}{
-		"some have worked": {3, 7, 7, true},
-		"few have worked":  {2, 8, 7, false},
-		"all have worked":  {4, 0, 4, true},
+		"all have worked":                {4, 0, 4, true},
+		"all vanish and some worked":     {4, 6, 10, true},
+		"all vanish and few worked":      {2, 8, 10, false},
+		"workers vanish from the idle":   {4, 6, 4, false},
+		"as many worked as are left":     {3, 7, 7, false},
+		"more have worked than are left": {4, 6, 8, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.start(beater{b.Hub})
 				var peers []*peer
 				for i := range c.workers + c.idle {
 					id := fmt.Sprintf("a-%d", i)
@@ -508,6 +517,88 @@ func TestWhoCountsForTheBrake(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A held agent whose session a person ends, or that says goodbye, has not vanished: the brake does not wait for it.
+func TestEndedSessionsReleaseTheBrake(t *testing.T) {
+	for name, end := range map[string]func(b *bench, p *peer) error{
+		"by a goodbye": func(b *bench, p *peer) error {
+			_, err := b.goodbye(b.t.Context(), &goodbyeInput{Authorized: Authorized{ID: p.claims.Agent,
+				Authorization: "Bearer " + b.seal.session(p.claims)}})
+			return err
+		},
+		"by a revocation": func(b *bench, _ *peer) error {
+			return b.direct(b.t.Context(), contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive,
+				EndedTokens: []string{someToken}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				revoked, _ := b.joinWith("a", access.Identity{Kind: access.KindJoin, ID: someToken, Joins: true})
+				peers := []*peer{revoked}
+				for _, id := range []string{"b", "d", "e", "f", "g", "h"} {
+					peers = append(peers, b.register(id, 1))
+				}
+				work := map[*peer]protocol.Assignment{}
+				for _, p := range peers {
+					work[p] = p.give(task("of-" + p.claims.Agent))
+				}
+				for _, p := range peers[:4] {
+					p.hangUp()
+				}
+				b.pass(2 * b.config.Timing.DisconnectGrace)
+				require.NotNil(t, b.brakeTold(), "four of seven")
+				require.NoError(t, end(b, revoked))
+				b.pass(2 * detectEvery)
+				require.Nil(t, b.brakeTold(), "three of six are not more than half")
+				for _, p := range peers[4:] {
+					p.poll(lists(work[p]))
+				}
+				b.pass(reprieveGraces * b.config.Timing.DisconnectGrace)
+				require.Nil(t, peers[1].session(), "the others are given up")
+			})
+		})
+	}
+}
+
+// Agents that never had work and are away again and again do not keep the failovers of others back.
+func TestFakesThatFlapDoNotEngageTheBrake(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var workers, fakes []*peer
+		work := map[*peer]protocol.Assignment{}
+		for i := range 6 {
+			p := b.register(fmt.Sprintf("w-%d", i), 1)
+			work[p] = p.give(task("of-" + p.claims.Agent))
+			workers = append(workers, p)
+		}
+		for i := range 25 {
+			fakes = append(fakes, b.register(fmt.Sprintf("fake-%d", i), 1))
+		}
+		flap := func(alive []*peer) {
+			for _, p := range fakes {
+				p.poll()
+			}
+			b.pass(detectEvery)
+			for _, p := range alive {
+				p.poll(lists(work[p]))
+			}
+			for _, p := range fakes {
+				p.hangUp()
+			}
+			b.pass(b.config.Timing.DisconnectGrace / 2)
+		}
+		for begun := time.Now(); time.Since(begun) < 3*time.Minute; {
+			flap(workers)
+		}
+		for _, p := range workers[:3] {
+			p.hangUp()
+		}
+		for range 6 {
+			flap(workers[3:])
+		}
+		require.Nil(t, b.brakeTold())
+		require.Len(t, b.reported(), 3, "their work moves")
+	})
 }
 
 // TestFakesWithTasksDoNotEngageTheBrake has agents that take a task, report nothing, and stay held for long.

@@ -144,7 +144,7 @@ func (f facts) brake(cluster string) *fleet.BrakeHold {
 	if b == nil || b.EngagedAt.IsZero() || b.askCluster {
 		return nil
 	}
-	return &fleet.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: len(b.Losses)}
+	return &fleet.BrakeHold{Hub: f.hub.id, Process: f.hub.instance, Since: b.EngagedAt.UTC(), Lost: b.Count()}
 }
 
 // cancel cancels the attempt with this Temporal token.
@@ -204,7 +204,7 @@ func (f facts) giveUpMissing(l *look, view *contract.ClusterView, held store.Hel
 	brake, present := fleet.Brake{Policy: view.Config.Brake}, 0
 	for i := range view.Members {
 		if m := &view.Members[i]; h.missingLocked(name, m) {
-			brake.Lost(m.AgentID, now)
+			brake.Lost(fleet.AgentLoss{AgentID: m.AgentID, At: now})
 		} else if m.Serving() {
 			present++
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
@@ -214,7 +215,8 @@ func (h *Hub) admitLocked(
 		return nil, revokedProblem() // it was revoked meanwhile
 	}
 	if left := h.goodbyes[reg.Cluster+"/"+reg.AgentID]; left != nil && left.instance == reg.InstanceID &&
-		left.epoch == epoch && (reg.Registration == 0 || reg.Registration <= left.registration.Registration) {
+		left.epoch == epoch && (reg.Registration <= left.registration.Registration ||
+		left.registration.Registration == 0) { // its goodbye counts whatever registered since
 		return nil, httpapi.RetryAfter(time.Second, "this process has said goodbye a moment ago")
 	}
 	if s != nil && s.instance != reg.InstanceID {
@@ -285,8 +287,9 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 	a := s.attempts[key]
 	if a == nil {
 		claims, err := h.seal.openAttempt(r.Token)
+		cluster, _, _ := contract.LaneOfQueue(claims.Lane)
 		if err != nil || claims.Agent != s.agent || claims.Instance != s.instance || claims.Task != r.TaskID ||
-			claims.Attempt != r.Attempt {
+			claims.Attempt != r.Attempt || cluster != "" && cluster != s.cluster {
 			s.drop(key, "its token is not this session's")
 			return
 		}
@@ -294,7 +297,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(),
 			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
 			allocation: claims.Allocation, logLimit: claims.logLimit()}
-		s.attempts[key], s.worked = a, true
+		s.attempts[key] = a
 		s.reallocated(a.allocation)
 		h.fresh = append(h.fresh, a)
 		h.metrics.reattached.Inc()

@@ -31,8 +31,8 @@ const (
 	// proveLimit bounds one try to give a cluster the proof of a death, publishLimit all of them, and the event of it.
 	proveLimit   = 2 * time.Second
 	publishLimit = time.Minute
-	// proofsAtOnce is how many proofs are under way. Temporal takes ten updates of a workflow at a time, and hubs have
-	// some.
+	// proofsAtOnce is how many proofs are under way to a cluster. Temporal takes ten updates of a workflow at a time,
+	// and hubs have some.
 	proofsAtOnce = 4
 	// noticeMargin is how long before its end an agent stops what it has not finished.
 	noticeMargin = 15 * time.Second
@@ -60,7 +60,7 @@ type Host struct {
 	workers []sdkworker.Worker
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
-	proofs  chan struct{} // of deaths, that are under way
+	proofs  sync.Map // of deaths, that are under way: a chan struct{} by cluster
 
 	mu       sync.Mutex
 	starting map[string]bool  // by id; List may not know them yet
@@ -73,7 +73,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
-	h := &Host{o: o, starting: map[string]bool{}, proofs: make(chan struct{}, proofsAtOnce)}
+	h := &Host{o: o, starting: map[string]bool{}}
 	own, shared := contract.SpawnerQueue(o.Name), contract.SpawnersQueue(o.Spawner.Platform())
 	for _, queue := range []string{own, shared, contract.PresenceQueue} {
 		w := sdkworker.New(o.Client, queue, sdkworker.Options{
@@ -176,27 +176,39 @@ func (h *Host) ended(ctx context.Context, end fleet.SpawnEnd) {
 func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	select {
-	case h.proofs <- struct{}{}:
-		defer func() { <-h.proofs }()
-	case <-ctx.Done():
-		return
-	}
-	proof := fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, Spawner: h.o.Name,
-		By: "spawner " + h.o.Name, Proof: end.Reason}
-	for ctx.Err() == nil {
-		try, done := context.WithTimeout(ctx, proveLimit)
-		_, err := contract.DeadUpdate.Send(try, h.o.Client, contract.ClusterWorkflowID(end.Cluster), proof)
-		done()
+	for {
+		err := h.tryProof(ctx, end)
 		if err == nil {
 			return
 		}
-		h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "error", err)
-		if store.KindOf(err) != store.Unavailable {
+		kind := store.KindOf(err)
+		again := (kind == store.Unavailable || kind == store.Full) && ctx.Err() == nil
+		h.o.Logger.Sugar().Infow("The proof of an agent's death was not taken", "agent", end.AgentID, "again", again,
+			"error", err)
+		if !again {
 			return
 		}
 		_ = Pause(ctx, time.Second)
 	}
+}
+
+// tryProof gives a cluster the proof when few others are under way there.
+func (h *Host) tryProof(ctx context.Context, end *fleet.SpawnEnd) error {
+	kept, _ := h.proofs.LoadOrStore(end.Cluster, make(chan struct{}, proofsAtOnce))
+	underWay := kept.(chan struct{})
+	select {
+	case underWay <- struct{}{}:
+		defer func() { <-underWay }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, proveLimit)
+	defer cancel()
+	id := fmt.Sprintf("%s-%d", end.AgentID, end.At.UnixNano()) // so that tries are one update
+	_, err := contract.DeadUpdate.SendOnce(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), id,
+		fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, EndedAt: end.At.UTC(), Spawner: h.o.Name,
+			By: "spawner " + h.o.Name, Proof: end.Reason})
+	return err
 }
 
 // publish has a cluster keep an event of how an agent ended. The client tries again while Temporal is busy.

@@ -183,21 +183,19 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 		return one, rest.Invalid("body.data", err)
 	}
 	access.Touch(ctx, "event", e.InboundID())
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if trace := e.Attr(mesh.AttrTraceParent); trace != "" { // what the event starts is in its sender's trace
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": trace,
 			"tracestate": e.Attr(mesh.AttrTraceState)})
 	}
-	done, err := h.StartTurn(ctx)
-	if err != nil {
-		return one, err
-	}
-	defer done()
-	one.InboundEvent, err = h.Store.StartInbound(ctx, e, digest)
+	err = h.InTurn(ctx, func(ctx context.Context) (err error) {
+		one.InboundEvent, err = h.Store.StartInbound(ctx, e, digest)
+		return err
+	})
 	if store.KindOf(err) != store.Exists {
 		return one, h.Answer(err, "start the workflow of an event", protocol.CodeInternal)
 	}
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
 	first := ""
 	if one.InboundEvent, first, err = h.Store.FirstInbound(ctx, e.InboundID()); err != nil {
 		return one, h.Answer(err, "describe an event", protocol.CodeUnknownEvent)

@@ -15,7 +15,7 @@ import (
 const BatchLimit = 90 * time.Second
 
 // BatchTurn waits until no other batch of the caller's tenant, or token, is taken, until done is called: a batch starts
-// many workflows side by side, and others wait for Temporal meanwhile. While security is off nobody waits.
+// many workflows side by side, and others wait for Temporal meanwhile. While security is off all callers are one.
 func (c *Core) BatchTurn(ctx context.Context) (done func(), err error) {
 	id := access.From(ctx)
 	if !id.Known() {
@@ -34,24 +34,26 @@ func (c *Core) BatchTurn(ctx context.Context) (done func(), err error) {
 // batched marks the context of an element of a batch.
 type batched struct{}
 
-// EachElement calls start for the elements 0…n-1 of a batch, with a context for StartTurn.
+// EachElement calls start for the elements 0…n-1 of a batch, with a context for InTurn.
 func (c *Core) EachElement(ctx context.Context, n int, start func(ctx context.Context, i int)) {
 	ctx = context.WithValue(ctx, batched{}, true)
 	parallel.Each(n, store.BatchFanOut(), func(i int) { start(ctx, i) })
 }
 
-// StartTurn waits until an element of a batch may be started in Temporal, until done is called. One for each core is
-// started at a time, of all batches together, and they take turns: what is started faster than workers take it has
-// everybody wait behind it. With two for each batch, batches of four tenants had others wait for a minute. What is not
-// of a batch does not wait.
-func (c *Core) StartTurn(ctx context.Context) (done func(), err error) {
-	if ctx.Value(batched{}) == nil {
-		return func() {}, nil
+// InTurn calls start when an element of a batch may be started in Temporal. One for each core is started at a time, of
+// all batches together, and they take turns: what is started faster than workers take it has everybody wait behind it.
+// With two for each batch, batches of four tenants had others wait for a minute. What is not of a batch does not wait.
+// ctx bounds the wait, and CallTimeout the start. start should do nothing else, for others wait meanwhile.
+func (c *Core) InTurn(ctx context.Context, start func(ctx context.Context) error) error {
+	if ctx.Value(batched{}) != nil {
+		select {
+		case c.elements <- struct{}{}:
+			defer func() { <-c.elements }()
+		case <-ctx.Done():
+			return httpapi.Problem(protocol.CodeUnavailable, UnavailableDetail)
+		}
 	}
-	select {
-	case c.elements <- struct{}{}:
-		return func() { <-c.elements }, nil
-	case <-ctx.Done():
-		return nil, httpapi.Problem(protocol.CodeUnavailable, UnavailableDetail)
-	}
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	return start(ctx)
 }

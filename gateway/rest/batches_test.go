@@ -47,12 +47,14 @@ func TestElementsOfAllBatchesTakeTurns(t *testing.T) {
 		c := New(store.Store{}, nil, nil)
 		var underWay atomic.Int32
 		start := func(ctx context.Context, _ int) {
-			done, err := c.StartTurn(ctx)
-			assert.NoError(t, err)
-			defer done()
-			assert.LessOrEqual(t, underWay.Add(1), int32(cap(c.elements))) //nolint:gosec // at most 16
-			<-time.After(time.Second)
-			underWay.Add(-1)
+			assert.NoError(t, c.InTurn(ctx, func(ctx context.Context) error {
+				assert.LessOrEqual(t, underWay.Add(1), int32(cap(c.elements))) //nolint:gosec // at most 16
+				until, _ := ctx.Deadline()
+				assert.Equal(t, CallTimeout, time.Until(until), "however long it waited")
+				<-time.After(time.Second)
+				underWay.Add(-1)
+				return nil
+			}))
 		}
 		begun := time.Now()
 		go c.EachElement(t.Context(), 1000, start)

@@ -108,34 +108,39 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	cluster, err := h.KnownCluster(ctx, spec.Cluster)
+	place, err := h.place(ctx, spec, id)
 	if err != nil {
-		return api.Task{}, err
-	}
-	place := contract.PlaceOf(&cluster, spec, id)
-	if err := h.OpenLanes(ctx, &place, &spec); err != nil {
 		return api.Task{}, err
 	}
 	input := place.Input(id, spec)
 	input.By = rest.Who(ctx)
 	access.Touch(ctx, "task", id)
-	done, err := h.StartTurn(ctx)
-	if err != nil {
-		return api.Task{}, err
-	}
-	defer done()
-	started, err := h.Store.Tasks().Start(ctx, &store.Submission{
-		TaskInput: input,
-		Digest:    digest,
-		TraceID:   recordedTrace(ctx),
-		Weight:    place.TenantWeight,
+	var started store.Task
+	err = h.InTurn(ctx, func(ctx context.Context) (err error) {
+		started, err = h.Store.Tasks().Start(ctx, &store.Submission{
+			TaskInput: input,
+			Digest:    digest,
+			TraceID:   recordedTrace(ctx),
+			Weight:    place.TenantWeight,
+		})
+		return err
 	})
 	if store.KindOf(err) == store.Exists {
 		return h.duplicate(ctx, id, digest)
 	}
 	return started.Task, h.Answer(err, "start a task", protocol.CodeInternal)
+}
+
+// place is where the task goes, with lanes for it.
+func (h *Handlers) place(ctx context.Context, spec fleet.TaskSpec, id string) (contract.TaskPlace, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	cluster, err := h.KnownCluster(ctx, spec.Cluster)
+	if err != nil {
+		return contract.TaskPlace{}, err
+	}
+	place := contract.PlaceOf(&cluster, spec, id)
+	return place, h.OpenLanes(ctx, &place, &spec)
 }
 
 // recordedTrace is the id of the trace that a context is in, or "" if nobody records it.
@@ -148,6 +153,8 @@ func recordedTrace(ctx context.Context) string {
 
 // duplicate answers the task that was submitted before, unless that was with another body.
 func (h *Handlers) duplicate(ctx context.Context, id, digest string) (api.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
 	first, err := h.describeTask(ctx, id)
 	if err != nil {
 		return api.Task{}, err

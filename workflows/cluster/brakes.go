@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 )
 
@@ -15,12 +16,14 @@ type brakes struct {
 	quiet
 	run      *run
 	overHubs bool            // in older runs each hub judges alone
+	workers  bool            // in older runs agents without work count after a while, and revoked ones for ever
 	next     time.Time       // when the agents of a lost hub have been held long enough; zero: none are held
 	leaving  map[string]bool // lost hubs whose agents are being given up
 }
 
 func (b *brakes) open(ctx workflow.Context, _ contract.ClusterInput) {
 	b.overHubs = workflow.GetVersion(ctx, "brake-over-hubs", workflow.DefaultVersion, 1) == 1
+	b.workers = workflow.GetVersion(ctx, "brake-of-workers", workflow.DefaultVersion, 1) == 1
 	b.leaving = map[string]bool{}
 }
 
@@ -31,7 +34,7 @@ func (b *brakes) handle(ctx workflow.Context) error {
 }
 
 func (b *brakes) miss(ctx workflow.Context, missing contract.Missing) (contract.Directive, error) {
-	b.run.state.Miss(missing.Hub, missing.Agents, workflow.Now(ctx))
+	b.run.state.Miss(missing.Hub, missing.Agents, missing.Idle, workflow.Now(ctx))
 	b.run.hubs.takeTurn(ctx)
 	return b.run.hubs.directive(), nil
 }
@@ -41,6 +44,29 @@ func (b *brakes) release(_ workflow.Context, req contract.ReleaseBrakeRequest) e
 	req.Cluster = b.run.state.Config.Name
 	b.run.hubs.release = append(b.run.hubs.release, req)
 	return nil
+}
+
+// missHub reports whether the brake holds the members of a lost hub.
+func (b *brakes) missHub(lost *contract.HubLost, now time.Time) (held bool) {
+	const longOnline = 2 * time.Minute
+	at := lost.At.Add(-workflows.HubNotice)
+	return b.overHubs && !lost.Held && b.run.state.MissHub(lost.Hub, func(m *fleet.Member) *fleet.AgentLoss {
+		idle := len(lost.Attempts[m.AgentID]) == 0
+		if !b.workers {
+			if idle && at.Sub(m.JoinedAt) < longOnline {
+				return nil
+			}
+			idle = false
+		}
+		return &fleet.AgentLoss{AgentID: m.AgentID, Idle: idle, At: at}
+	}, at, now)
+}
+
+// ended takes a member whose session a person ended, or that said goodbye, out of what vanished.
+func (b *brakes) ended(t *fleet.Transition) {
+	if b.workers && t.Evidence == "" {
+		b.run.state.Vanished.Back(t.AgentID)
+	}
 }
 
 func (b *brakes) wake() (time.Time, string) {

@@ -52,15 +52,19 @@ func TestClusterJudgesLossesOverHubs(t *testing.T) {
 	require.False(t, braked[len(braked)-1])
 }
 
-// TestClusterHoldsTheAgentsOfALostHub has a hub lost with most of the cluster's agents: the brake holds them until
-// Temporal has ended their work.
+// TestClusterHoldsTheAgentsOfALostHub has a hub lost with most of the cluster's agents, which work: the brake holds them
+// until Temporal has ended their work.
 func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
 	var announced []contract.HubLost
+	work := map[string][]fleet.HeldAttempt{}
+	for _, agent := range []string{"a", "b", "d"} {
+		work[agent] = []fleet.HeldAttempt{{TaskID: "of-" + agent, Attempt: 1}}
+	}
 	run.RegisterActivityWithOptions(func(_ context.Context, lost contract.HubLost) error {
 		announced = append(announced, lost)
-		lost.Attempts = map[string][]fleet.HeldAttempt{"a": {{TaskID: "t", Attempt: 1}}}
+		lost.Attempts = work
 		run.SignalWorkflow(contract.HubLostSignal.Name, lost)
 		return nil
 	}, activity.RegisterOptions{Name: contract.AnnounceHubLostActivity.Name})
@@ -69,7 +73,7 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	var lostAt time.Time
 	run.at(time.Hour, func() {
 		lostAt = run.Now()
-		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()})
+		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now(), Attempts: work})
 	})
 	run.at(time.Hour+fleet.AttemptBackstop-time.Second, func() {
 		view := run.view(t)
@@ -91,10 +95,41 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	require.WithinDuration(t, lostAt.Add(fleet.AttemptBackstop), announced[0].At, time.Second)
 	require.Len(t, run.failovers, 3)
 	for _, f := range run.failovers { // side by side, so in any order
-		if f.FailedAgent == "a" {
-			require.Equal(t, []fleet.HeldAttempt{{TaskID: "t", Attempt: 1}}, f.Attempts)
-		} else {
-			require.Empty(t, f.Attempts)
-		}
+		require.Equal(t, work[f.FailedAgent], f.Attempts)
 	}
+}
+
+// Members without work are not held with their lost hub, and one whose session a person ended holds nobody back.
+func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "d")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "e", "f", "g")) })
+	run.at(time.Hour, func() {
+		run.SignalWorkflow(contract.HubLostSignal.Name, contract.HubLost{Hub: "h1", At: run.Now()})
+	})
+	run.at(time.Hour+time.Minute, func() {
+		view := run.view(t)
+		require.Empty(t, view.BrakeHolds)
+		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		run.update(contract.MissUpdate.Name, contract.Missing{Hub: "h2", Agents: []string{"e", "f", "g"}})
+	})
+	run.at(time.Hour+2*time.Minute, func() {
+		view := run.view(t)
+		require.Len(t, view.BrakeHolds, 1, "three of three")
+		var changes []fleet.Transition
+		for _, agent := range []string{"e", "f"} {
+			m := view.Member(agent)
+			changes = append(changes, fleet.Transition{AgentID: agent, Instance: m.Instance, Epoch: m.Epoch,
+				Status: fleet.AgentOffline, Reason: "its join token was revoked", At: run.Now()})
+		}
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h2", Changes: changes})
+		run.update(contract.JoinUpdate.Name, joins("h2", "i"))
+	})
+	run.at(time.Hour+3*time.Minute, func() {
+		require.Empty(t, run.view(t).BrakeHolds, "one of two is not more than half")
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
 }

@@ -129,6 +129,7 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left {
 			continue
 		}
+		r.brakes.ended(&t)
 		lease := r.state.Config.RoleLease.Std()
 		if t.LeaseRemaining != nil {
 			lease = t.LeaseRemaining.Std()
@@ -145,8 +146,7 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 // so their roles wait for a whole lease.
 func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	r, now := m.run, workflow.Now(ctx)
-	worked := func(agent string) bool { return len(lost.Attempts[agent]) > 0 }
-	if r.brakes.overHubs && !lost.Held && r.state.MissHub(lost.Hub, worked, lost.At.Add(-workflows.HubNotice), now) {
+	if r.brakes.missHub(&lost, now) {
 		return
 	}
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
