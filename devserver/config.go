@@ -2,9 +2,10 @@ package devserver
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/server/common/cluster"
@@ -103,13 +104,20 @@ func choosePorts(o *Options) (ports servicePorts, err error) {
 // connection between now and when Temporal listens on it, which ends the process.
 const lowPorts, lowPortsEnd = 20000, 32768
 
-// listen listens on a port, with 0 on a free one.
+// portsOfOne is how many ports a server takes, or a few more.
+const portsOfOne = 8
+
+// triedPorts counts the ports that this process has tried.
+var triedPorts atomic.Uint32
+
+// listen listens on a port, with 0 on a free one. Processes begin at different ones: two that start at once would else
+// choose the same now and then, and Temporal ends the process that comes second.
 func listen(host string, port int) (l net.Listener, err error) {
 	if port != 0 {
 		return net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	}
-	for range 100 {
-		port = lowPorts + rand.IntN(lowPortsEnd-lowPorts) //nolint:gosec // any will do
+	for range 1000 {
+		port = lowPorts + (os.Getpid()*portsOfOne+int(triedPorts.Add(1)))%(lowPortsEnd-lowPorts)
 		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
 			return l, nil
 		}

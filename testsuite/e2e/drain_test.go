@@ -214,5 +214,7 @@ func TestDrainOutlivesAHubRestart(t *testing.T) {
 	b.finish.Store(true)
 	record := b.drained(t, id, ended)
 	require.Equal(t, fleet.DrainCompleted, record.Status, "%+v", record)
+	attempts := waitTask(t, b.node.URL, old, fleet.TaskCompleted).Attempts
+	require.Len(t, attempts, 1, "%+v", attempts)
 	require.Len(t, b.begins(old), 1)
 }
