@@ -42,7 +42,7 @@ type brake struct {
 // that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online, unheard := map[string]int{}, map[string]bool{}
+	online, unheard, idle := map[string]int{}, map[string]bool{}, map[string]bool{}
 	for _, b := range h.brakes {
 		b.missing, b.idle = nil, nil
 	}
@@ -65,8 +65,9 @@ func (d detector) settleBrakesLocked(now time.Time) {
 				b.idle = append(b.idle, s.agent)
 			}
 		}
-		unheard[s.cluster] = unheard[s.cluster] || missed != s.missed
-		s.unjudged = missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
+		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed
+		idle[s.cluster] = idle[s.cluster] || missed != s.missed
+		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
 	}
 	for cluster, b := range h.brakes {
 		was, rules := b.engaged, h.directives[cluster]
@@ -74,7 +75,9 @@ func (d detector) settleBrakesLocked(now time.Time) {
 			b.Back(death.AgentID) // what is known to be dead has not vanished
 		}
 		b.engaged = b.Settle(online[cluster], now)
-		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, unheard[cluster], now); b.askCluster {
+		// Of agents without work it hears with others alone: such may come and go to keep it busy.
+		changed := unheard[cluster] || idle[cluster] && len(b.missing) > len(b.idle)
+		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, changed, now); b.askCluster {
 			b.engaged = rules.Braked
 		}
 		if was && !b.engaged {

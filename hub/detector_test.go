@@ -561,9 +561,17 @@ func TestEndedSessionsReleaseTheBrake(t *testing.T) {
 	}
 }
 
-// Agents that never had work and are away again and again do not keep the failovers of others back.
+// Agents that never had work and are away again and again do not keep the failovers of others back, nor their cluster
+// busy.
 func TestFakesThatFlapDoNotEngageTheBrake(t *testing.T) {
+	for _, judges := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the cluster judges %t", judges), func(t *testing.T) { fakesFlap(t, judges) })
+	}
+}
+
+func fakesFlap(t *testing.T, judges bool) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: judges}
 		var workers, fakes []*peer
 		work := map[*peer]protocol.Assignment{}
 		for i := range 6 {
@@ -590,6 +598,7 @@ func TestFakesThatFlapDoNotEngageTheBrake(t *testing.T) {
 		for begun := time.Now(); time.Since(begun) < 3*time.Minute; {
 			flap(workers)
 		}
+		require.Empty(t, b.temporal.missed)
 		for _, p := range workers[:3] {
 			p.hangUp()
 		}
