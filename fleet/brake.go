@@ -155,6 +155,10 @@ type Brakes struct {
 // Miss records which agents a hub misses now: their connections are closed, or they are silent, and the hub has not
 // given them up. idle are those of them that never had work. It settles the brake over all hubs.
 func (c *Cluster) Miss(hub string, agents, idle []string, now time.Time) {
+	without := map[string]bool{}
+	for _, id := range idle {
+		without[id] = true
+	}
 	for _, l := range slices.Clone(c.Vanished.Losses) {
 		if m := c.Member(l.AgentID); m != nil && m.Hub == hub && m.Connected() && !slices.Contains(agents, l.AgentID) {
 			c.Vanished.Back(l.AgentID)
@@ -162,7 +166,7 @@ func (c *Cluster) Miss(hub string, agents, idle []string, now time.Time) {
 	}
 	for _, id := range agents {
 		if m := c.Member(id); m != nil && m.Hub == hub && m.Serving() && c.Deaths.Of(id, m.Instance) == nil {
-			c.Vanished.Lost(AgentLoss{AgentID: id, Idle: slices.Contains(idle, id), At: now})
+			c.Vanished.Lost(AgentLoss{AgentID: id, Idle: without[id], At: now})
 		}
 	}
 	c.SettleBrake(now)
