@@ -63,10 +63,13 @@ const poisonLosses = 2
 // of a broken network. The brake leaves that agent out.
 func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }
 
-// Lost records that an agent vanished, unless that is recorded.
+// Lost records that an agent vanished. Of one that is recorded it adds that the agent had work.
 func (b *Brake) Lost(loss AgentLoss) {
-	if !slices.ContainsFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == loss.AgentID }) {
+	i := slices.IndexFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == loss.AgentID })
+	if i < 0 {
 		b.Losses = append(b.Losses, loss)
+	} else if !loss.Idle {
+		b.Losses[i].Idle = false
 	}
 }
 

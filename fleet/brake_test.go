@@ -69,6 +69,16 @@ func TestBrakeCountsAgentsOnce(t *testing.T) {
 	require.False(t, b.Settle(0, noon))
 }
 
+// One that counted as idle and worked since counts.
+func TestBrakeLearnsOfWork(t *testing.T) {
+	t.Parallel()
+	var b Brake
+	for want, idle := range []bool{true, false, true} {
+		b.Lost(AgentLoss{AgentID: "a", Idle: idle, At: noon})
+		require.Equal(t, min(want, 1), b.Count())
+	}
+}
+
 func TestBrakeHoldsUntilClear(t *testing.T) {
 	t.Parallel()
 	engaged := func() Brake {

@@ -57,7 +57,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 		return errors.New("the agent is not a member of the cluster")
 	case p.Instance != "" && p.Instance != m.Instance, p.PID != 0 && p.PID != m.PID, p.Host != "" && p.Host != m.Host,
 		p.Spawner != "" && p.Spawner != m.Metadata[MetadataSpawner],
-		!p.EndedAt.IsZero() && p.EndedAt.Before(m.StartedAt):
+		!p.EndedAt.IsZero() && p.EndedAt.Before(m.StartedAt.Truncate(time.Second)): // some platforms tell whole seconds
 		return errors.New("the agent's newest process is another one than the proof is about")
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
 		return nil

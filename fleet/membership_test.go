@@ -285,7 +285,7 @@ func TestDeclareDead(t *testing.T) {
 	t.Parallel()
 	joined := func() *Cluster {
 		c := newCluster(5)
-		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon,
+		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon.Add(time.Millisecond),
 			Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
 		return c
 	}
@@ -300,6 +300,7 @@ func TestDeclareDead(t *testing.T) {
 		"another spawner":    {DeathProof{Spawner: "z"}, "another one"},
 		"after it began":     {DeathProof{Spawner: "s", EndedAt: noon.Add(time.Second)}, ""},
 		"before it began":    {DeathProof{Spawner: "s", EndedAt: noon.Add(-time.Second)}, "another one"},
+		"in the same second": {DeathProof{Spawner: "s", EndedAt: noon}, ""},
 		"no member":          {DeathProof{AgentID: "z"}, "not a member"},
 	} {
 		c := joined()

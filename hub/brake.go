@@ -79,6 +79,9 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		changed := unheard[cluster] || idle[cluster] && len(b.missing) > len(b.idle)
 		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, changed, now); b.askCluster {
 			b.engaged = rules.Braked
+			if !b.engaged {
+				b.EngagedAt = time.Time{} // so that its own brake keeps no losses beyond the window
+			}
 		}
 		if was && !b.engaged {
 			d.reprieveLocked(cluster, now)

@@ -401,6 +401,10 @@ func TestClusterJudgesLosses(t *testing.T) {
 				require.Equal(t, !tt.held && !tt.unanswered, peers[0].session() == nil)
 				b.pass(judgeLimit)
 				require.Equal(t, !tt.held, peers[0].session() == nil)
+				b.mu.Lock()
+				own := b.brakes["c"].EngagedAt
+				b.mu.Unlock()
+				require.True(t, own.IsZero() || tt.held, "what the cluster let go counts no more")
 				if tt.braked {
 					require.Nil(t, b.brakeTold(), "the cluster knows its own brake")
 					peers[0].poll()
@@ -559,6 +563,35 @@ func TestEndedSessionsReleaseTheBrake(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whom a hub held when it was out of touch with Temporal is no longer its own: the reclaimer looks for those.
+func TestRejoiningReleasesTheBrake(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		var peers []*peer
+		for _, id := range []string{"a", "b", "d", "e", "f"} {
+			p := b.register(id, 1)
+			p.give(task("of-" + id))
+			peers = append(peers, p)
+		}
+		for _, p := range peers[:3] {
+			p.hangUp()
+		}
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		require.NotNil(t, b.brakeTold())
+		facts{b.Hub}.rejoin()
+		e := b.register("e", 1)
+		given := e.give(task("t1"))
+		f := b.register("f", 1)
+		f.give(task("t2"))
+		b.pass(2 * detectEvery)
+		require.Nil(t, b.brakeTold())
+		f.hangUp()
+		b.pass(2 * b.config.Timing.DisconnectGrace)
+		require.Nil(t, f.session())
+		e.poll(lists(given))
+		require.NotNil(t, e.session())
+	})
 }
 
 // Agents that never had work and are away again and again do not keep the failovers of others back, nor their cluster

@@ -173,6 +173,9 @@ func (f facts) rejoin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.log.Warn("The hub was out of touch with Temporal; its agents register again", zap.Int("agents", len(h.sessions)))
+	for _, b := range h.brakes {
+		b.Release() // the reclaimer gives up who does not come back
+	}
 	for agent, s := range h.sessions {
 		h.returnUndeliveredLocked(s, "the hub was out of touch with Temporal")
 		delete(h.sessions, agent)

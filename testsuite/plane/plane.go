@@ -252,13 +252,19 @@ func (n *Node) Stop() {
 	})
 }
 
-// EnsureCluster makes a cluster that is deleted with nobody's help: its id is the test's own.
+// EnsureCluster makes a cluster, whose id is the test's own unless config names it. It is terminated with the test:
+// every node looks at all clusters, so those of hundreds of tests would keep the machine busy.
 func (n *Node) EnsureCluster(t testing.TB, config fleet.ClusterConfig) string {
 	t.Helper()
 	if config.Name == "" {
 		config.Name = UniqueID("c")
 	}
 	require.NoError(t, n.gateway.EnsureClusters(t.Context(), []fleet.ClusterConfig{config}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = Temporal(t).TerminateWorkflow(ctx, contract.ClusterWorkflowID(config.Name), "", "the test is over")
+	})
 	return config.Name
 }
 

@@ -16,7 +16,7 @@ type brakes struct {
 	quiet
 	run      *run
 	overHubs bool            // in older runs each hub judges alone
-	workers  bool            // in older runs agents without work count after a while, and revoked ones for ever
+	workers  bool            // in older runs agents without work count, and whose sessions were ended do for ever
 	next     time.Time       // when the agents of a lost hub have been held long enough; zero: none are held
 	leaving  map[string]bool // lost hubs whose agents are being given up
 }
@@ -34,6 +34,9 @@ func (b *brakes) handle(ctx workflow.Context) error {
 }
 
 func (b *brakes) miss(ctx workflow.Context, missing contract.Missing) (contract.Directive, error) {
+	if !b.workers {
+		missing.Idle = nil
+	}
 	b.run.state.Miss(missing.Hub, missing.Agents, missing.Idle, workflow.Now(ctx))
 	b.run.hubs.takeTurn(ctx)
 	return b.run.hubs.directive(), nil
@@ -62,10 +65,10 @@ func (b *brakes) missHub(lost *contract.HubLost, now time.Time) (held bool) {
 	}, at, now)
 }
 
-// ended takes a member whose session a person ended, or that said goodbye, out of what vanished.
-func (b *brakes) ended(t *fleet.Transition) {
-	if b.workers && t.Evidence == "" {
-		b.run.state.Vanished.Back(t.AgentID)
+// over takes an agent out of what vanished.
+func (b *brakes) over(agent string) {
+	if b.workers {
+		b.run.state.Vanished.Back(agent)
 	}
 }
 

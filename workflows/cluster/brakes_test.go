@@ -85,6 +85,7 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	run.at(time.Hour+fleet.AttemptBackstop+time.Second, func() {
 		view := run.view(t)
 		require.Equal(t, fleet.AgentOffline, view.Member("a").Status)
+		require.Empty(t, view.BrakeHolds, "it holds nobody any more")
 		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	})
 	run.start(fleet.ClusterConfig{})
@@ -97,6 +98,27 @@ func TestClusterHoldsTheAgentsOfALostHub(t *testing.T) {
 	for _, f := range run.failovers { // side by side, so in any order
 		require.Equal(t, work[f.FailedAgent], f.Attempts)
 	}
+}
+
+// A goodbye of before the newest registration is ignored, also where the same process registered without a number since.
+func TestClusterIgnoresAGoodbyeOfBefore(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	for i, number := range []int64{1, 5, 0} {
+		join := joins("h1", "a")
+		join.Joins[0].Registration = number
+		run.at(time.Duration(i+1)*time.Second, func() { run.update(contract.JoinUpdate.Name, join) })
+	}
+	run.at(4*time.Second, func() {
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: []fleet.Transition{
+			{AgentID: "a", Instance: "a-1", Epoch: 1, Registration: 1, Status: fleet.AgentOffline, Left: true, At: run.Now()}}})
+	})
+	run.at(5*time.Second, func() {
+		require.Len(t, run.view(t).Members, 1)
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
 }
 
 // Members without work are not held with their lost hub, and one whose session a person ended holds nobody back.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -64,6 +65,10 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: fleet.RefusedProfiles})
 			continue
 		}
+		if was := r.state.Member(j.AgentID); was != nil && was.Instance == j.Instance && was.Registration > 0 &&
+			j.Registration == 0 && workflow.GetVersion(ctx, "registrations-stay", workflow.DefaultVersion, 1) == 1 {
+			j.Registration = was.Registration // else a goodbye of before the member's newest registration would count
+		}
 		joined := r.state.Join(j, req.Hub, now)
 		if hub := joined.ReplacedHub; hub != "" && (!slices.Contains(r.hubs.former, hub) ||
 			workflow.GetVersion(ctx, "former-hubs-once", workflow.DefaultVersion, 1) == workflow.DefaultVersion) {
@@ -102,6 +107,9 @@ func (m *members) revokeToken(
 // declareDead takes a proof of death. Hubs get it with the directive; the agent's hub then ends its session and reports
 // what it had.
 func (m *members) declareDead(ctx workflow.Context, proof fleet.DeathProof) error {
+	if !m.run.brakes.workers {
+		proof.EndedAt = time.Time{} // older runs do not look at it
+	}
 	if err := m.run.state.DeclareDead(proof, workflow.Now(ctx)); err != nil {
 		return workflows.Refuse("%s", err)
 	}
@@ -129,7 +137,9 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left {
 			continue
 		}
-		r.brakes.ended(&t)
+		if t.Evidence == "" { // it said goodbye, or a person ended its session
+			r.brakes.over(t.AgentID)
+		}
 		lease := r.state.Config.RoleLease.Std()
 		if t.LeaseRemaining != nil {
 			lease = t.LeaseRemaining.Std()
@@ -150,6 +160,9 @@ func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 		return
 	}
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
+		if lost.Held {
+			r.brakes.over(agent)
+		}
 		member, lease := r.state.Member(agent), r.state.Config.RoleLease.Std()
 		if r.state.Deaths.Of(agent, member.Instance) != nil {
 			lease = 0
