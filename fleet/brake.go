@@ -220,6 +220,14 @@ func (c *Cluster) SettleBrake(now time.Time) bool {
 	return true
 }
 
+// HoldsNobody reports whether no agent that vanished waits for the brake over all hubs: all were given up.
+func (c *Cluster) HoldsNobody() bool {
+	return !slices.ContainsFunc(c.Vanished.Losses, func(l AgentLoss) bool {
+		m := c.Member(l.AgentID)
+		return m != nil && m.Connected()
+	})
+}
+
 // Braked reports whether the brake over all hubs is engaged.
 func (c *Cluster) Braked() bool { return !c.Vanished.EngagedAt.IsZero() }
 

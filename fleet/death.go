@@ -48,6 +48,14 @@ func (d *Deaths) remove(agentID string) {
 	*d = slices.DeleteFunc(*d, func(d Death) bool { return d.AgentID == agentID })
 }
 
+// endedBefore reports whether the process ended before another began. Some platforms tell whole seconds.
+func (p DeathProof) endedBefore(began time.Time) bool {
+	if p.EndedAt.Nanosecond() == 0 {
+		began = began.Truncate(time.Second)
+	}
+	return p.EndedAt.Before(began)
+}
+
 // DeclareDead records that the newest process of a member has ended. Its hub ends its session then, and nothing waits
 // for its leases; of a member that was given up before, the roles are free at once.
 func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
@@ -57,7 +65,7 @@ func (c *Cluster) DeclareDead(p DeathProof, now time.Time) error {
 		return errors.New("the agent is not a member of the cluster")
 	case p.Instance != "" && p.Instance != m.Instance, p.PID != 0 && p.PID != m.PID, p.Host != "" && p.Host != m.Host,
 		p.Spawner != "" && p.Spawner != m.Metadata[MetadataSpawner],
-		!p.EndedAt.IsZero() && p.EndedAt.Before(m.StartedAt.Truncate(time.Second)): // some platforms tell whole seconds
+		!p.EndedAt.IsZero() && p.endedBefore(m.StartedAt):
 		return errors.New("the agent's newest process is another one than the proof is about")
 	case c.Deaths.Of(m.AgentID, m.Instance) != nil:
 		return nil

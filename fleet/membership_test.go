@@ -301,6 +301,7 @@ func TestDeclareDead(t *testing.T) {
 		"after it began":     {DeathProof{Spawner: "s", EndedAt: noon.Add(time.Second)}, ""},
 		"before it began":    {DeathProof{Spawner: "s", EndedAt: noon.Add(-time.Second)}, "another one"},
 		"in the same second": {DeathProof{Spawner: "s", EndedAt: noon}, ""},
+		"and exactly":        {DeathProof{Spawner: "s", EndedAt: noon.Add(time.Microsecond)}, "another one"},
 		"no member":          {DeathProof{AgentID: "z"}, "not a member"},
 	} {
 		c := joined()

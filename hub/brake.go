@@ -65,7 +65,7 @@ func (d detector) settleBrakesLocked(now time.Time) {
 				b.idle = append(b.idle, s.agent)
 			}
 		}
-		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed
+		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed || s.missed && !missed
 		idle[s.cluster] = idle[s.cluster] || missed != s.missed
 		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
 	}
@@ -75,7 +75,7 @@ func (d detector) settleBrakesLocked(now time.Time) {
 			b.Back(death.AgentID) // what is known to be dead has not vanished
 		}
 		b.engaged = b.Settle(online[cluster], now)
-		// Of agents without work it hears with others alone: such may come and go to keep it busy.
+		// That agents without work are missed it hears with others alone: such may come and go to keep it busy.
 		changed := unheard[cluster] || idle[cluster] && len(b.missing) > len(b.idle)
 		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, changed, now); b.askCluster {
 			b.engaged = rules.Braked

@@ -594,6 +594,27 @@ func TestRejoiningReleasesTheBrake(t *testing.T) {
 	})
 }
 
+// A cluster hears that agents without work are back also when those with work came first.
+func TestClusterHearsWhoIsBack(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true,
+			Braked: true}
+		worker := b.register("w", 1)
+		given := worker.give(task("t1"))
+		idle := b.register("i", 1)
+		idle.poll()
+		for _, p := range []*peer{worker, idle} {
+			p.hangUp()
+		}
+		b.pass(time.Second)
+		worker.poll(lists(given))
+		b.pass(time.Second)
+		idle.poll()
+		b.pass(time.Second)
+		require.Equal(t, [][]string{{"i", "w"}, {"i"}, nil}, b.temporal.missed)
+	})
+}
+
 // Agents that never had work and are away again and again do not keep the failovers of others back, nor their cluster
 // busy.
 func TestFakesThatFlapDoNotEngageTheBrake(t *testing.T) {

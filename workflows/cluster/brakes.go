@@ -16,7 +16,7 @@ type brakes struct {
 	quiet
 	run      *run
 	overHubs bool            // in older runs each hub judges alone
-	workers  bool            // in older runs agents without work count, and whose sessions were ended do for ever
+	workers  bool            // in older runs agents without work count, and some that are held no more
 	next     time.Time       // when the agents of a lost hub have been held long enough; zero: none are held
 	leaving  map[string]bool // lost hubs whose agents are being given up
 }
@@ -85,6 +85,9 @@ func (b *brakes) settle(ctx workflow.Context) {
 	r, now := b.run, workflow.Now(ctx)
 	if r.state.Braked() {
 		r.state.SettleBrake(now)
+	}
+	if b.workers && r.state.Braked() && r.state.HoldsNobody() {
+		r.state.ReleaseBrake()
 	}
 	var over []string
 	over, b.next = r.state.HeldHubs(now)

@@ -121,6 +121,33 @@ func TestClusterIgnoresAGoodbyeOfBefore(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 }
 
+// The brake lets go when nobody waits for it any more, whoever gave them up: here their hub's next process.
+func TestClusterReleasesABrakeThatHoldsNobody(t *testing.T) {
+	t.Parallel()
+	run := newCluster(t)
+	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a", "b", "d")) })
+	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "e", "f")) })
+	run.at(3*time.Second, func() {
+		run.update(contract.MissUpdate.Name, contract.Missing{Hub: "h1", Agents: []string{"a", "b", "d"}})
+	})
+	run.at(4*time.Second, func() {
+		view := run.view(t)
+		require.Len(t, view.BrakeHolds, 1)
+		var changes []fleet.Transition
+		for _, agent := range []string{"a", "b", "d"} {
+			changes = append(changes, fleet.Transition{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
+				Status: fleet.AgentOffline, Evidence: fleet.EvidenceHubLost, At: run.Now()})
+		}
+		run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1", Changes: changes})
+	})
+	run.at(5*time.Second, func() {
+		require.Empty(t, run.view(t).BrakeHolds)
+		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
+	})
+	run.start(fleet.ClusterConfig{})
+	require.NoError(t, run.GetWorkflowError())
+}
+
 // Members without work are not held with their lost hub, and one whose session a person ended holds nobody back.
 func TestClusterHoldsNoFailoversForOthers(t *testing.T) {
 	t.Parallel()
