@@ -220,11 +220,11 @@ func (c *Cluster) SettleBrake(now time.Time) bool {
 	return true
 }
 
-// HoldsNobody reports whether no agent that vanished waits for the brake over all hubs: all were given up.
+// HoldsNobody reports whether no lost agent waits for the brake over all hubs: all were given up.
 func (c *Cluster) HoldsNobody() bool {
 	return !slices.ContainsFunc(c.Vanished.Losses, func(l AgentLoss) bool {
 		m := c.Member(l.AgentID)
-		return m != nil && m.Connected()
+		return !l.Idle && m != nil && m.Connected()
 	})
 }
 

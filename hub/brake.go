@@ -25,6 +25,9 @@ const (
 	judgeRetry = time.Second
 	// judgeSettle is how long after that the cluster may still hear of other hubs' losses.
 	judgeSettle = 100 * time.Millisecond
+	// idleSpacing is the least time from a report to one that is only about agents without work. Such may come and go
+	// to keep the cluster busy.
+	idleSpacing = 250 * time.Millisecond
 )
 
 // brake is a cluster's mass-loss brake, as far as the hub knows it.
@@ -36,6 +39,7 @@ type brake struct {
 	idle         []string  // those of them that never had work
 	unheardSince time.Time // since when the cluster does not know these; zero: it does
 	reporting    bool      // it is being told
+	reportedAt   time.Time // when that began
 }
 
 // settleBrakesLocked brings every cluster's mass-loss brake up to date. Agents count as soon as they are suspect, so
@@ -65,8 +69,8 @@ func (d detector) settleBrakesLocked(now time.Time) {
 				b.idle = append(b.idle, s.agent)
 			}
 		}
-		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed || s.missed && !missed
-		idle[s.cluster] = idle[s.cluster] || missed != s.missed
+		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed
+		idle[s.cluster] = idle[s.cluster] || !s.worked && missed != s.missed
 		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
 	}
 	for cluster, b := range h.brakes {
@@ -75,9 +79,8 @@ func (d detector) settleBrakesLocked(now time.Time) {
 			b.Back(death.AgentID) // what is known to be dead has not vanished
 		}
 		b.engaged = b.Settle(online[cluster], now)
-		// That agents without work are missed it hears with others alone: such may come and go to keep it busy.
-		changed := unheard[cluster] || idle[cluster] && len(b.missing) > len(b.idle)
-		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, changed, now); b.askCluster {
+		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, unheard[cluster], now); b.askCluster {
+			d.reportIdleLocked(cluster, b, idle[cluster], now)
 			b.engaged = rules.Braked
 			if !b.engaged {
 				b.EngagedAt = time.Time{} // so that its own brake keeps no losses beyond the window
@@ -105,13 +108,40 @@ func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, no
 	if b.unheardSince.IsZero() {
 		b.unheardSince = now
 	}
-	if !b.reporting {
-		b.reporting = true
-		missing := contract.Missing{Hub: d.hub.id, Agents: b.missing, Idle: b.idle}
-		slices.Sort(missing.Agents)
-		d.hub.wg.Go(func() { d.reportMissing(cluster, b, missing) })
-	}
+	d.beginReportLocked(cluster, b, now)
 	return now.Sub(b.unheardSince) < judgeLimit
+}
+
+// reportIdleLocked reports a change of agents without work, for which no judgement waits. While no others are missed,
+// only who is back counts.
+func (d detector) reportIdleLocked(cluster string, b *brake, changed bool, now time.Time) {
+	if !changed || now.Sub(b.reportedAt) < idleSpacing {
+		return
+	}
+	if len(b.missing) == len(b.idle) {
+		known := 0
+		for _, s := range d.hub.sessions {
+			if s.cluster == cluster && s.missed {
+				known++
+			}
+		}
+		unknown := func(id string) bool { return !d.hub.sessions[id].missed }
+		b.missing, b.idle = slices.DeleteFunc(b.missing, unknown), slices.DeleteFunc(b.idle, unknown)
+		if len(b.missing) == known {
+			return
+		}
+	}
+	d.beginReportLocked(cluster, b, now)
+}
+
+func (d detector) beginReportLocked(cluster string, b *brake, now time.Time) {
+	if b.reporting {
+		return
+	}
+	b.reporting, b.reportedAt = true, now
+	missing := contract.Missing{Hub: d.hub.id, Agents: b.missing, Idle: b.idle}
+	slices.Sort(missing.Agents)
+	d.hub.wg.Go(func() { d.reportMissing(cluster, b, missing) })
 }
 
 func (d detector) reportMissing(cluster string, b *brake, missing contract.Missing) {

@@ -594,6 +594,43 @@ func TestRejoiningReleasesTheBrake(t *testing.T) {
 	})
 }
 
+// Agents without work of which always one goes and one comes delay no judgement, and make few reports.
+func TestFakesInTurnsDelayNoJudgement(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+		workers, work := []*peer{}, map[*peer]protocol.Assignment{}
+		for _, id := range []string{"w1", "w2"} {
+			p := b.register(id, 1)
+			work[p] = p.give(task("of-" + id))
+			workers = append(workers, p)
+		}
+		var fakes []*peer
+		for i := range 20 {
+			fakes = append(fakes, b.register(fmt.Sprintf("fake-%d", i), 1))
+			fakes[i].poll()
+		}
+		turn := 0
+		flip := func(duration time.Duration, alive []*peer) {
+			for begun := time.Now(); time.Since(begun) < duration; turn++ {
+				fakes[turn%20].hangUp()
+				fakes[(turn+10)%20].poll()
+				for _, p := range alive {
+					p.poll(lists(work[p]))
+				}
+				b.pass(detectEvery)
+			}
+		}
+		workers[0].hangUp() // for a moment, so that the cluster hears of the fakes
+		flip(300*time.Millisecond, workers[1:])
+		flip(time.Minute, workers)
+		require.Less(t, len(b.temporal.missed), 10, "in peace")
+		workers[0].hangUp()
+		flip(2*b.config.Timing.DisconnectGrace, workers[1:])
+		require.Nil(t, workers[0].session())
+		require.Len(t, b.reported(), 1)
+	})
+}
+
 // A cluster hears that agents without work are back also when those with work came first.
 func TestClusterHearsWhoIsBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {

@@ -129,6 +129,7 @@ func TestClusterReleasesABrakeThatHoldsNobody(t *testing.T) {
 	run.at(2*time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h2", "e", "f")) })
 	run.at(3*time.Second, func() {
 		run.update(contract.MissUpdate.Name, contract.Missing{Hub: "h1", Agents: []string{"a", "b", "d"}})
+		run.update(contract.MissUpdate.Name, contract.Missing{Hub: "h2", Agents: []string{"e"}, Idle: []string{"e"}})
 	})
 	run.at(4*time.Second, func() {
 		view := run.view(t)
