@@ -25,8 +25,8 @@ const (
 	judgeRetry = time.Second
 	// judgeSettle is how long after that the cluster may still hear of other hubs' losses.
 	judgeSettle = 100 * time.Millisecond
-	// idleSpacing is the least time from a report to one that is only about agents without work. Such may come and go
-	// to keep the cluster busy.
+	// idleSpacing is the least time from a report to one that is only about agents without work, unless the cluster is
+	// about to judge others. Such may come and go to keep it busy.
 	idleSpacing = 250 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ type brake struct {
 // that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online, unheard, idle := map[string]int{}, map[string]bool{}, map[string]bool{}
+	online, unheard, idle, unjudged := map[string]int{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, b := range h.brakes {
 		b.missing, b.idle = nil, nil
 	}
@@ -72,6 +72,7 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed
 		idle[s.cluster] = idle[s.cluster] || !s.worked && missed != s.missed
 		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
+		unjudged[s.cluster] = unjudged[s.cluster] || s.unjudged
 	}
 	for cluster, b := range h.brakes {
 		was, rules := b.engaged, h.directives[cluster]
@@ -80,7 +81,9 @@ func (d detector) settleBrakesLocked(now time.Time) {
 		}
 		b.engaged = b.Settle(online[cluster], now)
 		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, unheard[cluster], now); b.askCluster {
-			d.reportIdleLocked(cluster, b, idle[cluster], now)
+			if idle[cluster] && (unjudged[cluster] || now.Sub(b.reportedAt) >= idleSpacing) {
+				d.reportIdleLocked(cluster, b, now)
+			}
 			b.engaged = rules.Braked
 			if !b.engaged {
 				b.EngagedAt = time.Time{} // so that its own brake keeps no losses beyond the window
@@ -114,10 +117,7 @@ func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, no
 
 // reportIdleLocked reports a change of agents without work, for which no judgement waits. While no others are missed,
 // only who is back counts.
-func (d detector) reportIdleLocked(cluster string, b *brake, changed bool, now time.Time) {
-	if !changed || now.Sub(b.reportedAt) < idleSpacing {
-		return
-	}
+func (d detector) reportIdleLocked(cluster string, b *brake, now time.Time) {
 	if len(b.missing) == len(b.idle) {
 		known := 0
 		for _, s := range d.hub.sessions {

@@ -631,6 +631,25 @@ func TestFakesInTurnsDelayNoJudgement(t *testing.T) {
 	})
 }
 
+// Agents without work that vanish just after those with some are reported before these are given up: else they would
+// count as online.
+func TestClusterHearsOfIdleAgentsBeforeItJudges(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 2, Mode: fleet.ActiveActive, JudgesLosses: true}
+		worker := b.register("w", 1, func(r *protocol.Register) { r.Reconnects = true })
+		worker.give(task("t1"))
+		idle := b.register("i", 1, func(r *protocol.Register) { r.Reconnects = true })
+		idle.poll()
+		worker.hangUp()
+		b.pass(detectEvery)
+		idle.hangUp()
+		for worker.session() != nil {
+			b.pass(detectEvery)
+		}
+		require.Equal(t, []string{"i", "w"}, b.temporal.missed[len(b.temporal.missed)-1])
+	})
+}
+
 // A cluster hears that agents without work are back also when those with work came first.
 func TestClusterHearsWhoIsBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
