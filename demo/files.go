@@ -103,21 +103,21 @@ const (
 	// demoWork is about how many bytes the demo digests, in rounds when the files have less. Else no element of a small
 	// folder would last long enough to be interrupted.
 	demoWork = 1 << 30
-	// demoRounds bounds the rounds: each costs some microseconds, however small the file.
-	demoRounds = 1000
+	// demoRound is how many bytes could be digested in the time that a round costs even for an empty file.
+	demoRound = 8 << 10
 )
 
 // roundsFor is how often each file is digested.
 func roundsFor(folder string, files []string) (int, error) {
-	total := int64(1)
+	total := int64(0)
 	for _, path := range files {
 		info, err := os.Stat(filepath.Join(folder, path))
 		if err != nil {
 			return 0, err
 		}
-		total += info.Size()
+		total += info.Size() + demoRound
 	}
-	return int(min(max(1, demoWork/total), demoRounds)), nil
+	return int(min(max(1, demoWork/total), checksum.MaxRounds)), nil
 }
 
 // localSums digests the files in this process.

@@ -28,8 +28,8 @@ type Payload struct {
 	Rounds int `json:"rounds,omitempty"`
 }
 
-// maxRounds bounds what one task may ask for.
-const maxRounds = 10_000
+// MaxRounds bounds what one task may ask for.
+const MaxRounds = 10_000
 
 // Result has a digest for each file of the payload.
 type Result struct {
@@ -57,8 +57,8 @@ func Handler(root string) (agent.Handler, error) {
 		if len(payload.Files) == 0 {
 			return nil, agent.NonRetryable(errors.New(`the payload names no files; it must be {"files": ["path", …]}`))
 		}
-		if payload.Rounds < 0 || payload.Rounds > maxRounds {
-			return nil, agent.NonRetryable(fmt.Errorf("the payload's rounds must be 0 to %d", maxRounds))
+		if payload.Rounds < 0 || payload.Rounds > MaxRounds {
+			return nil, agent.NonRetryable(fmt.Errorf("the payload's rounds must be 0 to %d", MaxRounds))
 		}
 		var result Result
 		for i, path := range payload.Files {
