@@ -35,24 +35,33 @@ type brake struct {
 	fleet.Brake            // over this hub's agents
 	engaged      bool      // lost agents are held: by this hub's judgement, or by the cluster's
 	askCluster   bool      // the cluster judges, over all hubs
-	missing      []string  // agents of this hub that vanished
-	idle         []string  // those of them that never had work
-	unheardSince time.Time // since when the cluster does not know these; zero: it does
+	look         brakeLook // the newest
+	unheardSince time.Time // since when the cluster does not know of changes; zero: it does
 	reporting    bool      // it is being told
 	reportedAt   time.Time // when that began
+}
+
+// brakeLook is what one look at a cluster's agents at this hub found. Idle agents never had work.
+type brakeLook struct {
+	online      int
+	missing     []string // vanished
+	idle        []string // those of them that are idle
+	known       int      // how many the cluster misses already
+	changed     bool     // agents with work vanished or came back, and the cluster does not know
+	idleChanged bool     // idle ones did
+	unjudged    bool     // agents with work are missed, and the cluster is about to judge them
 }
 
 // settleBrakesLocked brings every cluster's mass-loss brake up to date. Agents count as soon as they are suspect, so
 // that the brake knows of the others before the first is given up.
 func (d detector) settleBrakesLocked(now time.Time) {
 	h := d.hub
-	online, unheard, idle, unjudged := map[string]int{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, b := range h.brakes {
-		b.missing, b.idle = nil, nil
+		b.look = brakeLook{}
 	}
 	for _, s := range h.sessions {
 		b := h.brakeLocked(s.cluster)
-		missed := false
+		found, missed := &b.look, false
 		switch judged := h.judgeLocked(s, now); judged {
 		case fleet.Suspect, fleet.Lost:
 			if !s.poisoned() {
@@ -61,29 +70,30 @@ func (d detector) settleBrakesLocked(now time.Time) {
 			}
 		default:
 			b.Back(s.agent)
-			online[s.cluster]++
+			found.online++
 		}
 		if missed {
-			b.missing = append(b.missing, s.agent)
+			found.missing = append(found.missing, s.agent)
 			if !s.worked {
-				b.idle = append(b.idle, s.agent)
+				found.idle = append(found.idle, s.agent)
 			}
 		}
-		unheard[s.cluster] = unheard[s.cluster] || s.worked && missed != s.missed
-		idle[s.cluster] = idle[s.cluster] || !s.worked && missed != s.missed
+		if s.missed {
+			found.known++
+		}
 		s.unjudged = s.worked && missed && (!s.missed || now.Sub(s.missedAt) < judgeSettle)
-		unjudged[s.cluster] = unjudged[s.cluster] || s.unjudged
+		found.changed = found.changed || s.worked && missed != s.missed
+		found.idleChanged = found.idleChanged || !s.worked && missed != s.missed
+		found.unjudged = found.unjudged || s.unjudged
 	}
 	for cluster, b := range h.brakes {
 		was, rules := b.engaged, h.directives[cluster]
 		for _, death := range rules.Deaths {
 			b.Back(death.AgentID) // what is known to be dead has not vanished
 		}
-		b.engaged = b.Settle(online[cluster], now)
-		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, unheard[cluster], now); b.askCluster {
-			if idle[cluster] && (unjudged[cluster] || now.Sub(b.reportedAt) >= idleSpacing) {
-				d.reportIdleLocked(cluster, b, now)
-			}
+		b.engaged = b.Settle(b.look.online, now)
+		if b.askCluster = rules.JudgesLosses && d.reportMissingLocked(cluster, b, now); b.askCluster {
+			d.reportIdleLocked(cluster, b, now)
 			b.engaged = rules.Braked
 			if !b.engaged {
 				b.EngagedAt = time.Time{} // so that its own brake keeps no losses beyond the window
@@ -96,15 +106,15 @@ func (d detector) settleBrakesLocked(now time.Time) {
 			h.notices.Notify(cluster)
 			h.log.Warn("The mass-loss brake changed", zap.String("cluster", cluster), zap.Bool("engaged", b.engaged),
 				zap.Bool("over_all_hubs", b.askCluster), zap.Int("lost", b.Count()),
-				zap.Int("online", online[cluster]))
+				zap.Int("online", b.look.online))
 		}
 	}
 }
 
 // reportMissingLocked reports to a cluster which agents the hub misses, if that has changed. It reports false when the
 // cluster has not answered for so long that the hub must judge alone.
-func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, now time.Time) bool {
-	if !changed {
+func (d detector) reportMissingLocked(cluster string, b *brake, now time.Time) bool {
+	if !b.look.changed {
 		b.unheardSince = time.Time{}
 		return true
 	}
@@ -118,16 +128,15 @@ func (d detector) reportMissingLocked(cluster string, b *brake, changed bool, no
 // reportIdleLocked reports a change of agents without work, for which no judgement waits. While no others are missed,
 // only who is back counts.
 func (d detector) reportIdleLocked(cluster string, b *brake, now time.Time) {
-	if len(b.missing) == len(b.idle) {
-		known := 0
-		for _, s := range d.hub.sessions {
-			if s.cluster == cluster && s.missed {
-				known++
-			}
-		}
+	found := &b.look
+	if !found.idleChanged || !found.unjudged && now.Sub(b.reportedAt) < idleSpacing {
+		return
+	}
+	if len(found.missing) == len(found.idle) {
 		unknown := func(id string) bool { return !d.hub.sessions[id].missed }
-		b.missing, b.idle = slices.DeleteFunc(b.missing, unknown), slices.DeleteFunc(b.idle, unknown)
-		if len(b.missing) == known {
+		found.idle = slices.DeleteFunc(found.idle, unknown)
+		found.missing = found.idle
+		if len(found.missing) == found.known {
 			return
 		}
 	}
@@ -139,7 +148,7 @@ func (d detector) beginReportLocked(cluster string, b *brake, now time.Time) {
 		return
 	}
 	b.reporting, b.reportedAt = true, now
-	missing := contract.Missing{Hub: d.hub.id, Agents: b.missing, Idle: b.idle}
+	missing := contract.Missing{Hub: d.hub.id, Agents: b.look.missing, Idle: b.look.idle}
 	slices.Sort(missing.Agents)
 	d.hub.wg.Go(func() { d.reportMissing(cluster, b, missing) })
 }
