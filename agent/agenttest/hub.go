@@ -149,7 +149,7 @@ func (h *Hub) Start() {
 		h.address = "hub.test"
 		listener = newPipeListener()
 	} else {
-		tcp, err := net.Listen("tcp", h.address)
+		tcp, err := listen(h.address, h.options.Patience)
 		if err != nil {
 			h.t.Fatalf("agenttest: listen: %v", err)
 		}
@@ -164,6 +164,15 @@ func (h *Hub) Start() {
 	serving := new(sync.WaitGroup)
 	h.server, h.serving = server, serving
 	serving.Go(func() { _ = server.Serve(listener) })
+}
+
+// listen tries until patience has passed: while a hub is stopped, a connection of another program may have its port.
+func listen(address string, patience time.Duration) (net.Listener, error) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if l, err := net.Listen("tcp", address); err == nil || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 // Stop closes the listener and every connection, like a hub that dies.

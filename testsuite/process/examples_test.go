@@ -30,8 +30,8 @@ func TestExamplesAgainstTheRealControlPlane(t *testing.T) {
 				}
 			}
 			cluster(t, url, "examples-"+name)
-			p := launch(t, []string{"HUB=" + url, "CLUSTER=examples-" + name, "ID=examples-" + name}, c.command[0],
-				c.command[1:]...)
+			p := launch(t, []string{"HUB=" + url, "CLUSTER=examples-" + name, "ID=examples-" + name,
+				"TMPDIR=" + t.TempDir()}, c.command[0], c.command[1:]...)
 			t.Cleanup(func() { _ = syscall.Kill(-p.pid(), syscall.SIGTERM); p.end(t) })
 			var ids []string
 			payload := map[string]any{"text": `a "quoted" line`, "list": []int{1, 2}, "token": "}"}

@@ -138,7 +138,7 @@ func TestDevForOthersAsksWhoTheyAre(t *testing.T) {
 		"sh": "../../examples/shell/agent.sh"} {
 		id := "example-" + program
 		e := launch(t, []string{"HUB=" + report.URL, "CLUSTER=" + report.Cluster, "ID=" + id,
-			"MAINSTAY_JOIN_TOKEN=" + strings.TrimSpace(string(join))}, program, example)
+			"MAINSTAY_JOIN_TOKEN=" + strings.TrimSpace(string(join)), "TMPDIR=" + t.TempDir()}, program, example)
 		t.Cleanup(func() { _ = syscall.Kill(-e.pid(), syscall.SIGTERM); e.end(t) })
 		require.Contains(t, run("task", "submit", "--wait", "--type", "echo", "--agent", id, "--payload",
 			`"from an example"`), "from an example")
