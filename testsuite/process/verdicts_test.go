@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -80,7 +81,9 @@ steps:
 	for n, correction := range a.Corrections {
 		require.Equal(t, []string{fmt.Sprintf("not %d", n+1)}, correction.Errors)
 	}
-	require.Len(t, a.Verdict.Attempts, 3)
+	// A check that died with its hub before an agent had it is an attempt too; the ledger shows that it did nothing.
+	had := slices.DeleteFunc(a.Verdict.Attempts, func(a fleet.Attempt) bool { return a.AgentID == "" })
+	require.Len(t, had, 3)
 	check, err := c.Tasks.Get(t.Context(), job.TaskID(run.ID, job.CheckKey("a")))
 	require.NoError(t, err)
 	require.Equal(t, fleet.TaskCompleted, check.Status)
