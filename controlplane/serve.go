@@ -61,6 +61,7 @@ Environment:
 		Args: app.Exactly(),
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), a, s) },
 	}
+	command.PersistentPreRunE = a.OutliveReader
 	flags := command.Flags()
 	flags.StringSliceVar(&s.roles, "roles", []string{"hub", "gateway", "worker"}, "what this process does")
 	flags.StringVar(&s.http, "http", "",

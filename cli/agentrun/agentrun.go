@@ -154,6 +154,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			return Exit(runner.Run(ctx))
 		},
 	}
+	command.PersistentPreRunE = a.OutliveReader
 	flags := command.Flags()
 	flags.StringSliceVar(&o.HubURLs, "hub", []string{app.DefaultServer},
 		"URLs of the hubs; it stays with one until that fails")

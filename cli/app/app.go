@@ -41,7 +41,12 @@ func New(version string) *App {
 	}
 }
 
-// Signals returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. The second one ends the process.
+// oneWish is how long signals count as one wish: a stop reaches a process twice where a group gets it as a whole and a
+// parent passes it on, and who is in a hurry needs longer to press Ctrl-C again.
+const oneWish = time.Second
+
+// Signals returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. Another one, a second later or more, ends
+// the process.
 func (a *App) Signals() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	received := make(chan os.Signal, 2)
@@ -51,8 +56,13 @@ func (a *App) Signals() (context.Context, func()) {
 	}
 	go func() {
 		<-received
+		first := time.Now()
 		cancel()
-		<-received
+		for range received {
+			if time.Since(first) >= oneWish {
+				break
+			}
+		}
 		fmt.Fprintln(a.Stderr, "Stopping at once.")
 		if force := a.AtForce.Load(); force != nil {
 			(*force)()

@@ -47,13 +47,32 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	return code
 }
 
+// OutliveReader has a command that runs for long go on when nobody reads its output any more, as with `| head -1`, or
+// the output cannot be written, as on a full disk: what it says then is lost, and nothing else.
+func (a *App) OutliveReader(*cobra.Command, []string) error {
+	catchBrokenPipes()
+	a.Stdout, a.Stderr = unreadOutput{a.Stdout}, unreadOutput{a.Stderr}
+	return nil
+}
+
+// catchBrokenPipes has writes to a pipe without a reader fail, where the kernel's signal would end the process. What
+// the process starts gets the signal as usual. It comes for connections to others too, so by itself it says nothing.
+func catchBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// unreadOutput is an output that may fail.
+type unreadOutput struct{ io.Writer }
+
+// Write implements io.Writer.
+func (o unreadOutput) Write(p []byte) (int, error) {
+	_, _ = o.Writer.Write(p)
+	return len(p), nil
+}
+
 // StopUnread has a command with processes of its own stop as after Ctrl-C when nobody reads its output any more, as
 // with `| head -1`. Else the first line written then would end it on the spot, and leave its processes behind.
 func (a *App) StopUnread(c *cobra.Command, _ []string) error {
 	ctx, stop := context.WithCancel(c.Context())
-	// Without this the kernel's signal ends the process, now or while it stops. It comes for connections to others too,
-	// so the signal itself says nothing.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	catchBrokenPipes() // now, and while it stops
 	a.Stdout, a.Stderr = &readOutput{a.Stdout, stop}, &readOutput{a.Stderr, stop}
 	c.SetContext(ctx)
 	return nil

@@ -55,8 +55,8 @@ The agents run commands (task type exec) because only this machine can reach the
 can reach one of them too, or an admin token is set, every request to the API and the Web UI needs a token, Temporal needs the key
 in the data directory (temporal-key), and agents run commands only with --allow-exec.
 
-Ctrl-C stops all; a second one stops at once. If this process is killed, its agents live on for a minute and are taken
-over by the next "mainstay dev" on the same data directory.`,
+Ctrl-C stops all; another, a second later or more, stops at once. If this process is killed, its agents live on for a
+minute and are taken over by the next "mainstay dev" on the same data directory.`,
 		Example: `  mainstay dev
   mainstay dev --ephemeral --agents 5 --http 127.0.0.1:9090 --ui off
   mainstay dev --platform docker --image debian:stable-slim`,
@@ -78,6 +78,7 @@ over by the next "mainstay dev" on the same data directory.`,
 			return dev(c.Context(), a, o)
 		},
 	}
+	command.PersistentPreRunE = a.OutliveReader
 	defaults := config.Default()
 	flags := command.Flags()
 	flags.StringVar(&f.http, "http", defaults.HTTP.Listen, "host:port of the REST API; port 0 takes a free one")
