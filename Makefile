@@ -8,12 +8,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export CGO_ENABLED = 0
 
 LINTERS := bin/golangci-lint bin/workflowcheck
-# Packages with goroutines of their own. Those that embed Temporal are left out: the race detector would build and
-# instrument the whole server, which is slow and finds nothing of ours.
-RACE    := $(patsubst %,./%/...,$(wildcard fleet contract store client protocol parallel httpapi hub gateway access guard page telemetry spawner agent workflows activities worker config))
+# Unit tests: those of all packages that do not embed Temporal. The race detector would build and instrument the whole
+# server for the others, which is slow and finds nothing of ours.
+UNITS = $$($(GO) list ./... | grep -Ev '/(cli|cmd/mainstay|controlplane(/dev)?|demo|devserver(/onpostgres)?|testsuite/.*)$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi page test plants e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi page test units whole plants nightly e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,25 +51,41 @@ MEASURES := ^TestBench\w+InSmall$$$$
 # then waits for its own timeouts.
 WHOLE := ./testsuite/process ./testsuite/browser ./testsuite/chaos
 
+# Packages that embed Temporal or test the tests, beside those.
+EMBEDDERS = $$($(GO) list ./cli ./cmd/... ./controlplane/... ./demo ./devserver/... ./testsuite/... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$' | sort -u)
+
 # One Temporal serves all of the end-to-end tests, so they run alone, as do those that measure. Tests wait for timers much
 # of their time, so more of them run at a time than two cores would have.
-test: build ## run the tests but those that take minutes; never from the cache, which does not see the program
+test: units whole ## run the tests but those that take minutes; never from the cache, which does not see the program
+
+units: ## run the tests of single packages
+	$(TEST) $(SHORT) -count=1 -timeout 30m -p 4 $(UNITS)
+
+race: ## run the tests of single packages under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(TEST) $(SHORT) -race -timeout 20m -p 4 $(UNITS)
+
+whole: build ## run the tests of whole installations
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -parallel 4 ./testsuite/e2e
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 10m -parallel 1 -run '$(MEASURES)' ./testsuite/process
-	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 4 $$($(GO) list ./... | grep -Ev '/testsuite/(e2e|process|browser|chaos)$$')
+	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 4 $(EMBEDDERS)
 	MAINSTAY_PROGRAM=$(CURDIR)/bin/mainstay $(TEST) $(SHORT) -count=1 -timeout 30m -p 1 -skip '$(PLANTS)|$(MEASURES)' $(WHOLE)
 
+# Which of the planted bugs, and of the fuzz targets, to try: PART=2/6 takes the third of every six.
+PART ?= 0/1
+
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
-	$(TEST) -count=1 -timeout 30m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos
+	$(TEST) -count=1 -timeout 30m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos -args -chaos.part=$(PART)
+
+nightly: ## run all that .ci/run leaves out or shortens: every planted bug, every decoder, ten minutes of faults
+	$(MAKE) plants
+	$(MAKE) fuzz FUZZTIME=200000x
+	$(MAKE) chaos
 
 e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chromium: Debian's package chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 15m ./testsuite/e2e ./testsuite/browser
 
 bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 tasks (needs Chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 20m ./testsuite/browser -run '^$$' -bench '^BenchmarkPage$$' -benchtime 20x
-
-race: ## run the tests of the concurrent parts under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(RACE)
 
 bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, services, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
 	bin/mainstay bench throughput
@@ -101,11 +117,11 @@ FUZZ     ?= $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 di
 FUZZTIME ?= 2000000x
 
 fuzz: ## fuzz each decoder: make fuzz FUZZTIME=10000000x FUZZ=./protocol
-	@set -e; for dir in $(FUZZ); do \
-	  for name in $$(grep -ho '^func Fuzz[A-Za-z]*' $$dir/*_test.go | cut -c6-); do \
-	    $(GO) test $$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); \
-	  done; \
-	done
+	@set -e; for dir in $(FUZZ); do grep -ho '^func Fuzz[A-Za-z]*' $$dir/*_test.go | sed "s|^func |$$dir |"; done | \
+	  awk -v part=$(PART) 'BEGIN { split(part, p, "/") } (NR - 1) % p[2] == p[1]' | \
+	  while read dir name; do \
+	    $(GO) test $$dir -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
+	  done
 
 replay: ## replay the recorded workflow histories against the present code
 	$(GO) test -timeout 5m ./testsuite/replay

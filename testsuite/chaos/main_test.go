@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The options of a run. With the same ones the schedule is the same.
@@ -22,12 +25,30 @@ var (
 		"agents, spread over an active_active, an active_passive and a sharded cluster")
 	flagOnly = flag.String("chaos.only", "",
 		"parts of the names of the faults to inject, separated by commas; empty: all of them")
+	flagPart = flag.String("chaos.part", "0/1",
+		"which of the planted bugs to try: 2/6 takes the third of every six, by their names")
 	flagDefaults = flag.Bool("chaos.default-timing", false,
 		"the thresholds that users have, instead of a quarter of them")
 )
 
 // buildDir holds what the run builds.
 var buildDir string
+
+// inPart returns the names that are in the part of them that flagPart asks for.
+func inPart(t testing.TB, names []string) []string {
+	t.Helper()
+	var part, parts int
+	_, err := fmt.Sscanf(*flagPart, "%d/%d", &part, &parts)
+	require.NoError(t, err, "-chaos.part is like 2/6")
+	require.True(t, part >= 0 && part < parts, "-chaos.part is from 0/N to N-1/N")
+	var chosen []string
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		if i%parts == part {
+			chosen = append(chosen, name)
+		}
+	}
+	return chosen
+}
 
 // TestMain lets the test binary play the agents as well.
 func TestMain(m *testing.M) {
