@@ -38,7 +38,7 @@ type attempt struct {
 	signs     signs
 	output    taskLog
 	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task
-	// resultLimit is how many bytes the results of a bundle may have together.
+	// resultLimit is how many bytes the result may have, or those of a bundle together.
 	resultLimit int
 
 	// The run's mutex guards the rest.

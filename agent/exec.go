@@ -19,12 +19,8 @@ import (
 // ExecType is the task type that ExecHandler is meant for.
 const ExecType = fleet.ExecType
 
-const (
-	// maxExecOutput bounds stdout and stderr each, in bytes.
-	maxExecOutput = 64 << 10
-	// maxExecError bounds the end of stderr in a failure's text, in bytes.
-	maxExecError = 2 << 10
-)
+// maxExecError bounds the end of stderr in a failure's text, in bytes.
+const maxExecError = 2 << 10
 
 // ExecPayload is the payload of an exec task.
 type ExecPayload struct {
@@ -38,7 +34,7 @@ type ExecPayload struct {
 	Note     string            `json:"note,omitempty"`
 }
 
-// ExecResult is the result of an exec task.
+// ExecResult is the result of an exec task. Of longer outputs it has the beginning and the end, with a mark between.
 type ExecResult struct {
 	ExitCode int    `json:"exit_code"`
 	Stdout   string `json:"stdout"`
@@ -126,7 +122,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	}
 	switch {
 	case err == nil && end.code == 0:
-		return ExecResult{Stdout: stdout.String(), Stderr: stderr.String()}, nil
+		return fitResult(stdout, stderr, task.resultLimit()), nil
 	case err == nil:
 		text := "exec: " + end.text
 		if tail := stderr.tail(maxExecError); tail != "" {
@@ -171,61 +167,4 @@ func (e commandEnd) errorType() string {
 		return fmt.Sprintf("exit_%d", e.code)
 	}
 	return "signal"
-}
-
-// headTail keeps the beginning and the end of what is written to it.
-type headTail struct {
-	limit int
-	head  []byte
-	ring  []byte // the end, once the head is full
-	next  int    // where in the ring the next byte goes, once it is full
-	total int
-}
-
-// cutMark stands where bytes were left out; cutMarkSize is room for it.
-const (
-	cutMark     = "\n[… %d bytes cut …]\n"
-	cutMarkSize = 64
-)
-
-func (b *headTail) Write(p []byte) (int, error) {
-	n := len(p)
-	b.total += n
-	half := (b.limit - cutMarkSize) / 2
-	if room := half - len(b.head); room > 0 {
-		taken := min(room, len(p))
-		b.head = append(b.head, p[:taken]...)
-		p = p[taken:]
-	}
-	p = p[max(0, len(p)-half):]
-	if room := half - len(b.ring); room > 0 {
-		taken := min(room, len(p))
-		b.ring = append(b.ring, p[:taken]...)
-		p = p[taken:]
-	}
-	for len(p) > 0 {
-		copied := copy(b.ring[b.next:], p)
-		b.next = (b.next + copied) % len(b.ring)
-		p = p[copied:]
-	}
-	return n, nil
-}
-
-// end is what the ring holds, in order.
-func (b *headTail) end() []byte {
-	return append(append([]byte(nil), b.ring[b.next:]...), b.ring[:b.next]...)
-}
-
-func (b *headTail) String() string {
-	kept := string(b.head)
-	if cut := b.total - len(b.head) - len(b.ring); cut > 0 {
-		kept += fmt.Sprintf(cutMark, cut)
-	}
-	return strings.ToValidUTF8(kept+string(b.end()), "?")
-}
-
-// tail is the trimmed end, of at most limit bytes.
-func (b *headTail) tail(limit int) string {
-	all := append(append([]byte(nil), b.head...), b.end()...)
-	return strings.TrimSpace(strings.ToValidUTF8(string(all[max(0, len(all)-limit):]), "?"))
 }

@@ -121,14 +121,6 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 	s.wake.Send()
 }
 
-// bundleLimit is how many bytes the results of a bundle may have together; 0: it is none.
-func bundleLimit(in *contract.RunTaskInput) int {
-	if len(in.Elements) == 0 {
-		return 0
-	}
-	return in.ResultLimit
-}
-
 // elementNumbers are the numbers of the delivery's elements; none: it is a task.
 func elementNumbers(in *contract.RunTaskInput) []int {
 	if in.Element != nil {
@@ -170,7 +162,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		Shard:           shard,
 		TransferredFrom: a.input.TransferredFrom,
 		Elements:        a.input.Elements,
-		ResultLimit:     bundleLimit(&a.input),
+		ResultLimit:     a.input.ResultLimit,
 		Element:         a.input.Element,
 		Instance:        a.input.Instance,
 		Allocation:      a.allocation,

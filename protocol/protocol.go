@@ -157,8 +157,8 @@ type Assignment struct {
 	Allocation *fleet.Allocation `json:"allocation,omitempty" doc:"What it gets of the agent's resources, devices, volumes and ports."`
 	// Elements make the assignment a bundle: the handler of the type runs for each of them, one after another.
 	Elements []fleet.Element `json:"elements,omitempty" maxItems:"100" doc:"A bundle: run the handler for each of these, one after another, each with the timeout. Only for agents that registered with bundles."`
-	// ResultLimit is how many bytes the results of the elements may have together.
-	ResultLimit int `json:"result_limit,omitempty" doc:"Of a bundle: how many bytes the results of its elements may have together as JSON, and the output of one. Left out: 1 MiB."`
+	// ResultLimit is how many bytes the result may have, or the results of the elements together.
+	ResultLimit int `json:"result_limit,omitempty" doc:"How many bytes the output may have as JSON; of a bundle, those of its elements together. Left out: 1 MiB."`
 	// Element is the place in its array of an assignment's task that is one element.
 	Element *int `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
 	// Instance is set of an assignment whose task is an instance of a job.
