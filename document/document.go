@@ -169,8 +169,8 @@ func writeScalar(b *bytes.Buffer, n *yaml.Node) error {
 	case "!!null":
 		b.WriteString("null")
 	case "!!bool", "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
-			b.WriteString(n.Value)
+		if text := jsonNumber(n.Value); json.Valid([]byte(text)) {
+			b.WriteString(text)
 			return nil
 		}
 		var value any
@@ -186,6 +186,25 @@ func writeScalar(b *bytes.Buffer, n *yaml.Node) error {
 		writeText(b, n.Value)
 	}
 	return nil
+}
+
+// jsonNumber is a decimal number of YAML as JSON writes it: +1, .5, 5. and 1_000 are no JSON.
+func jsonNumber(text string) string {
+	if strings.Trim(text, "+-_.eE0123456789") != "" || text == "" {
+		return text
+	}
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "+"), "_", "")
+	sign, digits := "", text
+	if rest, negative := strings.CutPrefix(text, "-"); negative {
+		sign, digits = "-", rest
+	}
+	if strings.HasPrefix(digits, ".") {
+		digits = "0" + digits
+	}
+	if i := strings.IndexByte(digits, '.') + 1; i > 0 && (i == len(digits) || digits[i] == 'e' || digits[i] == 'E') {
+		digits = digits[:i] + "0" + digits[i:]
+	}
+	return sign + digits
 }
 
 func writeText(b *bytes.Buffer, text string) {

@@ -20,6 +20,9 @@ type Route struct {
 // ModelCapability is the capability of agents that can call a provider of models.
 func ModelCapability(provider string) string { return "model." + provider }
 
+// ModelTask is the type of tasks that call models.
+const ModelTask = "model"
+
 // ToolTask is the type of tasks that call a tool.
 const ToolTask = "mcp-tool"
 

@@ -56,15 +56,23 @@ func patternSize(tree *syntax.Regexp) int {
 // guarded is a call of ==, !=, in or matches, which looks at its arguments before it begins: nothing stops it then.
 type guarded struct{ interpreter.InterpretableCall }
 
-// guard replaces such calls of a program.
-func guard(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	if call, ok := node.(interpreter.InterpretableCall); ok && len(call.Args()) == 2 {
-		switch call.Function() {
-		case operators.Equals, operators.NotEquals, operators.In, overloads.Matches:
-			return guarded{call}, nil
+// guard replaces such calls of a program, and has calls compute with plain numbers.
+func guard(operands map[int64]func(ref.Val) ref.Val) interpreter.InterpretableDecoratorV2 {
+	return func(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		if call, ok := node.(interpreter.InterpretableCall); ok && len(call.Args()) == 2 {
+			switch call.Function() {
+			case operators.Equals, operators.NotEquals, operators.In, overloads.Matches:
+				node = guarded{call}
+			}
 		}
+		if _, constant := node.(interpreter.InterpretableConst); constant {
+			return node, nil
+		}
+		if ready := operands[node.ID()]; ready != nil {
+			node = operand{node, ready}
+		}
+		return node, nil
 	}
-	return node, nil
 }
 
 // Eval implements interpreter.Interpretable.
@@ -108,15 +116,15 @@ func (g guarded) call(left, right ref.Val) ref.Val {
 	}
 	switch g.Function() {
 	case operators.Equals:
-		return types.Equal(left, right)
+		return types.Bool(equal(left, right))
 	case operators.NotEquals:
-		return types.Bool(types.Equal(left, right) != types.True)
+		return types.Bool(!equal(left, right))
 	}
 	container, ok := right.(traits.Container)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(right)
 	}
-	return container.Contains(left)
+	return contains(container, left)
 }
 
 // compared is how many values a comparison looks at, every 1000 bytes of a text being one more; not much more than

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -287,9 +288,10 @@ func (v *Evaluator) Task(
 		return nil, errors.New("it and those before it have more than a run may begin with; pass on where large data is")
 	}
 	var task fleet.TaskSpec
-	if err := json.Unmarshal(text, &task); err != nil {
+	if err := json.Unmarshal(job.Texts(text, reflect.TypeFor[fleet.TaskSpec]()), &task); err != nil {
 		return nil, err
 	}
+	task.Payload = job.PayloadTexts(task.Type, task.Payload)
 	if err := fleet.CheckJSONDepth(task.Payload, fleet.MaxJSONValueDepth); err != nil {
 		return nil, fmt.Errorf("task.payload: %w", err)
 	}
@@ -340,20 +342,17 @@ func (v *Evaluator) renderText(ctx context.Context, field, text string, facts Fa
 			continue
 		}
 		value, err := v.value(ctx, p.source, facts)
-		switch text, isText := value.(string); {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", field, err)
-		case len(parts) == 1:
-			return value, nil
-		case isText:
-			b.WriteString(text)
-		default:
-			encoded, err := json.Marshal(value)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", field, err)
-			}
-			b.Write(encoded)
 		}
+		if len(parts) == 1 {
+			return value, nil
+		}
+		text, err := job.Text(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
+		b.WriteString(text)
 	}
 	return b.String(), nil
 }
@@ -364,11 +363,7 @@ func (v *Evaluator) Message(ctx context.Context, text string, facts Facts) (stri
 	if err != nil {
 		return "", err
 	}
-	if message, ok := value.(string); ok {
-		return message, nil
-	}
-	encoded, err := json.Marshal(value)
-	return string(encoded), err
+	return job.Text(value)
 }
 
 // Check says what is wrong with a step's result; nothing: it is as it should be.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -87,13 +88,14 @@ func compile(source string) (*expression, error) {
 		return nil, fmt.Errorf("is not valid CEL: %s (column %d of the expression)", plain(first.Message),
 			first.Location.Column()+1)
 	}
+	root := checked.NativeRep().Expr()
 	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.CostTracking(costs{}),
-		cel.InterruptCheckFrequency(100), cel.CustomDecoratorV2(guard))
+		cel.InterruptCheckFrequency(100), cel.CustomDecoratorV2(guard(operands(root))))
 	if err != nil {
 		return nil, fmt.Errorf("is not valid CEL: %w", err)
 	}
 	e := &expression{program: program, kind: checked.OutputType(), steps: map[string][]string{}}
-	e.references(checked.NativeRep().Expr())
+	e.references(root)
 	return e, nil
 }
 
@@ -248,7 +250,7 @@ func walk(field string, value any, do func(field, text string)) {
 	}
 }
 
-// decode reads JSON as CEL sees it: whole numbers are integers.
+// decode reads JSON as CEL sees it: whole numbers are integers, others keep their text.
 func decode(data []byte) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -263,11 +265,7 @@ func decode(data []byte) (any, error) {
 func numbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
+		return numberOf(v)
 	case []any:
 		for i := range v {
 			v[i] = numbers(v[i])
@@ -311,7 +309,15 @@ func (c *converter) native(value ref.Val) (any, error) {
 	case types.Bytes:
 		c.bytes += len(v)
 		return v.Value(), nil
-	case types.Bool, types.Int, types.Uint, types.Double:
+	case number:
+		c.bytes += len(v.text)
+		return v, nil
+	case types.Double:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, errors.New("gives a number that is infinite or none, which JSON cannot hold")
+		}
+		return v.Value(), nil
+	case types.Bool, types.Int, types.Uint:
 		return v.Value(), nil
 	case types.Timestamp, types.Duration:
 		return v.ConvertToType(types.StringType).Value(), nil

@@ -102,7 +102,9 @@ func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, er
 	if len(data) <= smallBody {
 		var value any
 		err := json.Unmarshal(data, &value)
-		return value, describeJSON(data, err)
+		if _, tooLarge := errors.AsType[*json.UnmarshalTypeError](err); !tooLarge { // a payload may have any number
+			return value, describeJSON(data, err)
+		}
 	}
 	s := &skeletons{registry: registry, decoder: json.NewDecoder(bytes.NewReader(data))}
 	value, err := s.value(schema)

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -18,7 +19,9 @@ func Changes(before, after *Definition) []string {
 func tree(d *Definition) (value any) {
 	text, err := json.Marshal(d)
 	if err == nil {
-		err = json.Unmarshal(text, &value)
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber() // large numbers that differ are not the same
+		err = decoder.Decode(&value)
 	}
 	if err != nil {
 		return nil

@@ -55,7 +55,11 @@ func Fill(task *fleet.TaskSpec, inputs json.RawMessage, steps []Entry, budget *i
 	}
 	text, err = json.Marshal(value)
 	filled = &fleet.TaskSpec{}
-	if err != nil || json.Unmarshal(text, filled) != nil || filled.Validate() != nil ||
+	if err != nil || json.Unmarshal(text, filled) != nil {
+		return nil, false
+	}
+	filled.Payload = PayloadTexts(filled.Type, filled.Payload)
+	if filled.Validate() != nil ||
 		fleet.CheckJSONDepth(filled.Payload, fleet.MaxJSONValueDepth) != nil {
 		return nil, false
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // ModelTask is the type of tasks that call models.
-const ModelTask = "model"
+const ModelTask = fleet.ModelTask
 
 // The types of failures of a call to a model.
 const (
