@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/payload"
 )
 
 // ExecType is the task type that ExecHandler is meant for.
@@ -23,16 +22,7 @@ const ExecType = fleet.ExecType
 const maxExecError = 2 << 10
 
 // ExecPayload is the payload of an exec task.
-type ExecPayload struct {
-	Command []string          `json:"command"`
-	Env     map[string]string `json:"env,omitempty"` // added to what the command inherits
-	Dir     string            `json:"dir,omitempty"`
-
-	// Feedback is what was wrong with the results so far, where the command is to correct one, and Note what a person
-	// wrote about it. The command has the newest in MAINSTAY_FEEDBACK, as JSON, and the note in MAINSTAY_NOTE.
-	Feedback []json.RawMessage `json:"feedback,omitempty"`
-	Note     string            `json:"note,omitempty"`
-}
+type ExecPayload = payload.Exec
 
 // ExecResult is the result of an exec task. Of longer outputs it has the beginning and the end, with a mark between.
 type ExecResult struct {
@@ -54,35 +44,12 @@ type ExecResult struct {
 // guard, too, so they must not do anything but initialise.
 func ExecHandler(names ...string) Handler {
 	return func(ctx context.Context, task *Task) (any, error) {
-		payload, err := decodeExec(task.Payload)
+		command, err := payload.ReadExec(task.Payload)
 		if err != nil {
 			return nil, NonRetryable(err)
 		}
-		return runCommand(ctx, payload, task, CommandEnvironment(names...))
+		return runCommand(ctx, command, task, CommandEnvironment(names...))
 	}
-}
-
-// decodeExec reads the payload strictly: a misspelt field must not be ignored.
-func decodeExec(data json.RawMessage) (ExecPayload, error) {
-	var p ExecPayload
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&p); err != nil {
-		return p, fmt.Errorf(
-			`exec: the payload must be {"command": ["program", "argument"…], "env"?: {}, "dir"?: ""}: %w`, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return p, errors.New("exec: the payload has something after its end")
-	}
-	if len(p.Command) == 0 || p.Command[0] == "" {
-		return p, errors.New("exec: command is empty: give the program and its arguments as a list")
-	}
-	for name := range p.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return p, errors.New("exec: a name in env is empty or holds '=' or a zero byte")
-		}
-	}
-	return p, nil
 }
 
 func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []string) (any, error) {

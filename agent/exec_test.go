@@ -81,10 +81,10 @@ func TestExecFails(t *testing.T) {
 		"not found":       {`{"command":["no-such-program-anywhere"]}`, "cannot be run on this agent", true, ""},
 		"no such dir":     {`{"command":["true"],"dir":"/no/such/dir"}`, "cannot be run on this agent", true, ""},
 		"not executable":  {`{"command":["/etc/passwd"]}`, "cannot be run on this agent", true, ""},
-		"empty command":   {`{"command":[]}`, "command is empty", true, ""},
-		"unknown field":   {`{"command":["true"],"cwd":"/"}`, `unknown field "cwd"`, true, ""},
-		"command is text": {`{"command":"true"}`, "the payload must be", true, ""},
-		"bad env":         {`{"command":["true"],"env":{"A=B":"c"}}`, "a name in env", true, ""},
+		"empty command":   {`{"command":[]}`, "payload.command: is empty", true, ""},
+		"unknown field":   {`{"command":["true"],"cwd":"/"}`, "payload.cwd: there is no such field; did you mean dir?", true, ""},
+		"command is text": {`{"command":"true"}`, "a command is a list of words", true, ""},
+		"bad env":         {`{"command":["true"],"env":{"A=B":"c"}}`, "a name of a variable", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/spelling"
 )
 
 // inspection compares a YAML tree with the types of Config before it is decoded, because the decoder's own errors name
@@ -108,7 +108,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 		}
 		keyType, known := types[key.Value]
 		if !known || key.Kind != yaml.ScalarNode {
-			if near := document.Nearest(key.Value, names); near != "" {
+			if near := spelling.Nearest(key.Value, names); near != "" {
 				in.report(key.Line, keyField, "is no known key; did you mean %s?", near)
 				in.unread = append(in.unread, near)
 			} else {

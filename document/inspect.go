@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"mainstay.dev/mainstay/spelling"
 )
 
 const (
@@ -173,7 +175,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 		if in.hint != nil {
 			explanation = in.hint(field, key.Value)
 		}
-		if near := Nearest(key.Value, names); explanation == "" && near != "" {
+		if near := spelling.Nearest(key.Value, names); explanation == "" && near != "" {
 			explanation = fmt.Sprintf("is no known key; did you mean %s?", near)
 		}
 		in.report(key, at, "%s", cmp.Or(explanation, "is no known key; known here are "+strings.Join(names, ", ")))

@@ -14,6 +14,7 @@ import (
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/spelling"
 )
 
 // checker checks a definition whose form is right.
@@ -74,7 +75,7 @@ func oneOf[T ~string](c *checker, field string, value T, words ...T) bool {
 	for i, w := range words {
 		names[i] = string(w)
 	}
-	near := document.Nearest(string(value), names)
+	near := spelling.Nearest(string(value), names)
 	if near != "" {
 		near = fmt.Sprintf("; did you mean %s?", near)
 	}
@@ -338,7 +339,7 @@ func (c *checker) cycle(ids []string) {
 }
 
 func didYouMean(word string, names []string) string {
-	if near := document.Nearest(word, names); near != "" {
+	if near := spelling.Nearest(word, names); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return "; there are " + strings.Join(names, ", ")

@@ -25,6 +25,7 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/payload"
 )
 
 // Type is the type of tasks that call a tool.
@@ -50,15 +51,6 @@ const (
 	// ErrorTypeUnknown: the connection was lost during a call of a tool that is not idempotent.
 	ErrorTypeUnknown = "tool_outcome_unknown"
 )
-
-// Call is the payload of a task.
-type Call struct {
-	Server    string         `json:"server"`
-	Tool      string         `json:"tool"`
-	Arguments map[string]any `json:"arguments,omitempty"`
-	// Feedback is what was wrong with the results so far, where the call is a correction.
-	Feedback []json.RawMessage `json:"feedback,omitempty"`
-}
 
 // Result is what a tool answered.
 type Result struct {
@@ -105,9 +97,9 @@ func (t *Tools) Close() {
 
 // Handle is the handler of tasks of type mcp-tool.
 func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err error) {
-	var call Call
-	if err := task.Decode(&call); err != nil {
-		return nil, err
+	call, err := payload.ReadCall(task.Payload)
+	if err != nil {
+		return nil, agent.NonRetryable(err)
 	}
 	c := t.servers[call.Server]
 	switch {
@@ -139,6 +131,9 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	key := task.ID
 	if n := len(call.Feedback); n > 0 {
 		key = fmt.Sprintf("%s.c%d", key, n+1)
+	}
+	if call.Arguments == nil {
+		call.Arguments = json.RawMessage(`{}`)
 	}
 	answer, err := session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments,
 		Meta: mcp.Meta{keyName: key}})

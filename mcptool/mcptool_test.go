@@ -86,7 +86,7 @@ func tools(t *testing.T, server *Server) *Tools {
 
 func do(t *testing.T, tools *Tools, safety fleet.RetrySafety, tool, text string) (string, error) {
 	t.Helper()
-	payload, err := json.Marshal(Call{Server: "s", Tool: tool, Arguments: map[string]any{"text": text}})
+	payload, err := json.Marshal(map[string]any{"server": "s", "tool": tool, "arguments": map[string]any{"text": text}})
 	require.NoError(t, err)
 	result, err := tools.Handle(t.Context(), &agent.Task{ID: "t-1", Payload: payload, RetrySafety: safety})
 	data, marshalErr := json.Marshal(result)

@@ -22,13 +22,13 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 	t.Parallel()
 	for name, disturb := range map[string]func(tools *Tools){
 		"arguments that the server refuses": func(tools *Tools) {
-			payload, _ := json.Marshal(Call{Server: "s", Tool: "slow", Arguments: map[string]any{"text": 7}})
+			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow", "arguments": map[string]any{"text": 7}})
 			_, err := tools.Handle(context.Background(), &agent.Task{ID: "other", Payload: payload,
 				RetrySafety: fleet.AtMostOnce})
 			require.Error(t, err)
 		},
 		"its time is over": func(tools *Tools) {
-			payload, _ := json.Marshal(Call{Server: "s", Tool: "slow", Arguments: map[string]any{}})
+			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow", "arguments": map[string]any{}})
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			_, err := tools.Handle(ctx, &agent.Task{ID: "other", Payload: payload, RetrySafety: fleet.AtMostOnce})
@@ -54,7 +54,7 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 			tools := New(&File{Servers: map[string]*Server{"s": {URL: s.URL, Tools: []string{"slow"}}}}, "1",
 				func(string, fleet.ProviderAccess) error { return nil })
 			t.Cleanup(tools.Close)
-			payload, _ := json.Marshal(Call{Server: "s", Tool: "slow"})
+			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow"})
 			ended := make(chan error, 1)
 			go func() {
 				_, err := tools.Handle(context.Background(), &agent.Task{ID: "acme's", Payload: payload,

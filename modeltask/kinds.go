@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/payload"
 )
 
 // kinds are the forms of APIs.
@@ -35,7 +36,7 @@ func openAIBody(r *Request) map[string]any {
 	}
 	for i, t := range r.Tools {
 		tools[i] = map[string]any{"type": "function", "function": map[string]any{"name": t.Name,
-			"description": t.Description, "parameters": t.schema()}}
+			"description": t.Description, "parameters": schemaOf(t)}}
 	}
 	return commonBody(r, messages, tools)
 }
@@ -62,8 +63,8 @@ func openAIMessage(m Message) map[string]any {
 	return message
 }
 
-// schema is that of the tool's arguments; any object, if it has none.
-func (t *Tool) schema() json.RawMessage {
+// schemaOf is that of the tool's arguments; any object, if it has none.
+func schemaOf(t payload.Tool) json.RawMessage {
 	if len(t.Arguments) == 0 {
 		return json.RawMessage(`{"type":"object"}`)
 	}
@@ -108,7 +109,7 @@ func anthropicBody(r *Request) map[string]any {
 		}
 	}
 	for i, t := range r.Tools {
-		tools[i] = map[string]any{"name": t.Name, "description": t.Description, "input_schema": t.schema()}
+		tools[i] = map[string]any{"name": t.Name, "description": t.Description, "input_schema": schemaOf(t)}
 	}
 	body := commonBody(r, messages, tools)
 	body["max_tokens"] = cmp.Or(r.MaxTokens, anthropicTokens)

@@ -27,6 +27,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/payload"
 )
 
 // Type is the type of tasks that call models.
@@ -38,26 +39,8 @@ const maxAnswer = 4 << 20
 // Message is one message of a conversation.
 type Message = mesh.Message
 
-// Tool is a tool that a model may ask for. Arguments is the JSON Schema of its arguments.
-type Tool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Arguments   json.RawMessage `json:"arguments,omitempty"`
-}
-
-// Request is the payload of a task. Route is put in for each attempt; Feedback and Note for corrections.
-type Request struct {
-	Messages    []Message   `json:"messages"`
-	Tools       []Tool      `json:"tools,omitempty"`
-	MaxTokens   int         `json:"max_tokens,omitempty"`
-	Temperature *float64    `json:"temperature,omitempty"`
-	Route       fleet.Route `json:"route"`
-	Feedback    []struct {
-		Errors []string        `json:"errors"`
-		Output json.RawMessage `json:"output"`
-	} `json:"feedback,omitempty"`
-	Note string `json:"note,omitempty"`
-}
+// Request is the payload of a task.
+type Request struct{ payload.Model }
 
 // Result is the result of a task.
 type Result struct {
@@ -107,14 +90,15 @@ func New(f *File, limited func(string, fleet.ProviderAccess) error) (*Models, er
 
 // Handle runs one attempt: one call.
 func (m *Models) Handle(ctx context.Context, task *agent.Task) (any, error) {
-	var r Request
-	if err := task.Decode(&r); err != nil {
-		return nil, err
+	model, err := payload.ReadModel(task.Payload)
+	if err != nil {
+		return nil, agent.NonRetryable(err)
 	}
+	r := Request{model}
 	p := m.providers[r.Route.Provider]
 	switch {
-	case r.Route.Provider == "" || len(r.Messages) == 0:
-		return nil, agent.NonRetryable(errors.New("submit the task with routes, and with messages in its payload"))
+	case r.Route.Provider == "":
+		return nil, agent.NonRetryable(errors.New("submit the task with routes"))
 	case p == nil:
 		return nil, failed(mesh.ErrorAuth, "this agent has no such provider")
 	case len(p.Models) > 0 && !slices.Contains(p.Models, r.Route.Model):

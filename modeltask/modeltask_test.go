@@ -204,7 +204,7 @@ func TestFailuresOfCalls(t *testing.T) {
 		require.Equal(t, 1, calls, "%s: one attempt is one call", name)
 		require.Equal(t, c.want == mesh.ErrorRateLimited, known["p"].RateLimitedUntil != nil, name)
 	}
-	_, kind, _ := ask(t, "openai", `{"route":{"provider":"other","model":"m"},"messages":[{}]}`, nil)
+	_, kind, _ := ask(t, "openai", `{"route":{"provider":"other","model":"m"},"messages":[{"role":"user","content":"x"}]}`, nil)
 	require.Equal(t, mesh.ErrorAuth, kind)
 }
 
