@@ -17,6 +17,13 @@ import (
 	"mainstay.dev/mainstay/cli/clitest"
 )
 
+func TestArgumentsAreUTF8(t *testing.T) {
+	t.Parallel()
+	ran := clitest.Run(t.Context(), "", "task", "submit", "--", "ls", "caf\xe9")
+	require.Equal(t, app.ExitUsage, ran.Code)
+	require.Equal(t, "Error: argument 5 is not UTF-8: write it as UTF-8, or rename the file\n", ran.Stderr)
+}
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Load reads and checks the file at path.
@@ -33,6 +35,14 @@ func Parse(name string, text []byte) (*Config, error) {
 
 // parse also returns where each key stands.
 func parse(name string, text []byte) (*Config, *inspection, error) {
+	text, err := textfile.Clean(text)
+	if err != nil {
+		p := Problem{File: name, What: err.Error()}
+		if wrong, ok := errors.AsType[*textfile.NotUTF8Error](err); ok {
+			p.Line, p.What = wrong.Line, "is not UTF-8: write it as UTF-8"
+		}
+		return nil, nil, &Error{[]Problem{p}}
+	}
 	var document yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	if err := documents.Decode(&document); errors.Is(err, io.EOF) {

@@ -18,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/store"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // adminTokenEnv is the environment's first admin token.
@@ -150,8 +151,7 @@ func readSecret(file string, log *zap.Logger) (string, error) {
 			log.Warn("Every user of this machine can read a file with a secret: chmod 600 it", zap.String("file", file))
 		}
 	}
-	data, err := os.ReadFile(file)
-	return strings.TrimSpace(string(data)), err
+	return textfile.ReadWord(file)
 }
 
 // minDistinct is how many different characters a secret must have. Random ones have fewer once in millions of times.

@@ -24,6 +24,7 @@ import (
 	"mainstay.dev/mainstay/spawner/docker"
 	"mainstay.dev/mainstay/spawner/ec2"
 	"mainstay.dev/mainstay/spawner/kubernetes"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // SpawnerOptions are what a process needs to start agents.
@@ -147,7 +148,7 @@ func serveSpawner(nameFlag string, c *config.Config, r roles, listener net.Liste
 		agent = []string{program, "agent", "run"}
 	} else if file := os.Getenv("MAINSTAY_CA"); file != "" { // agents elsewhere trust the authority that this process does
 		var err error
-		if o.HubCA, err = os.ReadFile(file); err != nil {
+		if o.HubCA, err = textfile.ReadPEM(file); err != nil {
 			return nil, app.WithExit(app.ExitUsage, fmt.Errorf("read the certificate authority of the hubs: %w", err))
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Problem is one thing that is wrong.
@@ -63,6 +65,10 @@ type Places struct {
 // Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
 // problems. Its error is an *Error.
 func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
+	text, err := textfile.Clean(text)
+	if err != nil {
+		return nil, &Error{[]Problem{encodingProblem(name, err)}}
+	}
 	var root yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
@@ -123,6 +129,14 @@ func syntaxError(name string, err error) error {
 		p.What += "; lines are indented with blanks, not with tabs"
 	}
 	return &Error{[]Problem{p}}
+}
+
+// encodingProblem places what is not UTF-8.
+func encodingProblem(name string, err error) Problem {
+	if wrong, ok := errors.AsType[*textfile.NotUTF8Error](err); ok {
+		return Problem{File: name, Line: wrong.Line, Column: 1, What: "is not UTF-8: write it as UTF-8"}
+	}
+	return Problem{File: name, What: err.Error()}
 }
 
 // toJSON writes a YAML tree as JSON. Numbers keep their digits.

@@ -96,7 +96,7 @@ func (r *tlsReload) load() error {
 		config.Certificates, config.ClientCAs = r.present.Certificates, r.present.ClientCAs
 	}
 	state := r.fileState()
-	pair, failed := tls.LoadX509KeyPair(r.files.Certificate, r.files.Key)
+	pair, failed := pki.Pair(r.files.Certificate, r.files.Key)
 	if failed == nil {
 		config.Certificates = []tls.Certificate{pair}
 	} else {

@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // MaxBytes names the extension of a schema that bounds the text of an array's element, in bytes.
@@ -295,6 +296,9 @@ type boundedReader struct {
 // first byte that follows the outermost value is passed on, so that whoever reads the text says where it is.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
+	if r.context.bounds.read == 0 && bytes.HasPrefix(p[:n], []byte(textfile.Mark)) {
+		copy(p, "   ") // as wide, so that places stay right
+	}
 	_, refused := r.context.bounds.Write(p[:n])
 	if refused == nil {
 		return n, err

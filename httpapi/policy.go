@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Gate decides about every request before its handler, its validation and its body.
@@ -148,6 +149,10 @@ func (a *registrar) Adapter() huma.Adapter { return &notingAdapter{a.API.Adapter
 
 // Unmarshal implements huma.API. What is read only to be validated is read as far as that needs.
 func (a *registrar) Unmarshal(contentType string, data []byte, into any) error {
+	data, err := textfile.Clean(data)
+	if err != nil {
+		return err // encoding/json would replace what is not UTF-8 without a word
+	}
 	tree, validates := into.(*any)
 	if !validates || a.body == nil || len(data) <= smallBody {
 		return a.API.Unmarshal(contentType, data, into)

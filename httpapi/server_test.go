@@ -150,6 +150,19 @@ func TestBrokenJSONIsLocated(t *testing.T) {
 	require.Equal(t, "not valid JSON at line 2, column 11", problemOf(t, w).Errors[0].Message)
 }
 
+func TestBodiesAreUTF8(t *testing.T) {
+	t.Parallel()
+	server := serve(t, httpapi.Options{})
+	for text, want := range map[string]string{
+		"{\n\"name\": \"caf\xe9\"}": "line 2 is not UTF-8",
+		"\xff\xfe{\x00}\x00":        "is UTF-16: save it as UTF-8",
+		"\ufeff{\n  \"name\": }":    "not valid JSON at line 2, column 11",
+	} {
+		w := do(server, http.MethodPut, "/things/x", text)
+		require.Contains(t, problemOf(t, w).Errors[0].Message, want)
+	}
+}
+
 func TestManyMistakesAreBounded(t *testing.T) {
 	t.Parallel()
 	var fields []string

@@ -6,12 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Authorities reads the certificates (PEM) of those that are trusted.
 func Authorities(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
+	pem, err := textfile.ReadPEM(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate authority: %w", err)
 	}
@@ -20,6 +21,19 @@ func Authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
 	}
 	return pool, nil
+}
+
+// Pair reads a certificate (PEM) and its key.
+func Pair(certificate, key string) (tls.Certificate, error) {
+	of, err := textfile.ReadPEM(certificate)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	secret, err := textfile.ReadPEM(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(of, secret)
 }
 
 // Client is how a client speaks https: ca (PEM) instead of the system's authorities, and a certificate of its own. All
@@ -39,7 +53,7 @@ func Client(ca, certificate, key string) (*tls.Config, error) {
 		return nil, errors.New("a client certificate needs its key, and a key its certificate")
 	}
 	if certificate != "" {
-		pair, err := tls.LoadX509KeyPair(certificate, key)
+		pair, err := Pair(certificate, key)
 		if err != nil {
 			return nil, fmt.Errorf("read the client certificate and key: %w", err)
 		}

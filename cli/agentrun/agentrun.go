@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"mainstay.dev/mainstay/modeltask"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/telemetry/tracing"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Command is `agent run`.
@@ -254,9 +254,9 @@ func joinToken(file string, getenv func(string) string) (string, error) {
 	if file == "" {
 		return strings.TrimSpace(getenv(app.JoinTokenEnv)), nil
 	}
-	data, err := os.ReadFile(file)
+	token, err := textfile.ReadWord(file)
 	if err != nil {
 		return "", app.WithExit(app.ExitUsage, fmt.Errorf("read the join token: %w", err))
 	}
-	return strings.TrimSpace(string(data)), nil
+	return token, nil
 }

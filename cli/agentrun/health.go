@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // maxProbes is how many connections for probes there may be: the oldest makes room, so that the agent's tasks have
@@ -65,7 +66,7 @@ func watchHealthFile(ctx context.Context, path string, runner *agent.Agent, log 
 		if err != nil && !os.IsNotExist(err) {
 			log.Warn("the health file cannot be read", "error", err)
 		}
-		if line, _, _ := strings.Cut(string(text), "\n"); line != said {
+		if line, _, _ := strings.Cut(strings.TrimPrefix(string(text), textfile.Mark), "\n"); line != said {
 			said = line
 			health, note, err := parseHealth(line)
 			if err != nil {
@@ -84,6 +85,9 @@ func watchHealthFile(ctx context.Context, path string, runner *agent.Agent, log 
 
 // parseHealth reads "0.4 disk errors" or "degraded disk errors".
 func parseHealth(line string) (health float64, note string, err error) {
+	if err := textfile.Check(line); err != nil {
+		return 0, "", err
+	}
 	word, note, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch level := fleet.HealthLevel(word); level {
 	case "":

@@ -15,10 +15,17 @@ import (
 
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Execute runs a command line of a program and returns the process's exit code. root has the program's commands.
 func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) int {
+	for i, arg := range args {
+		if textfile.Check(arg) != nil { // JSON, which carries most of them, would not keep it
+			fmt.Fprintf(a.Stderr, "Error: argument %d is not UTF-8: write it as UTF-8, or rename the file\n", i+1)
+			return ExitUsage
+		}
+	}
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return WithExit(ExitUsage, plainFlagError(err)) })
 	classifyUsage(root)

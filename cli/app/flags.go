@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // limitFlag adds --limit to a command that lists what can be a lot.
@@ -134,6 +134,9 @@ func Pairs(flag string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
+// maxPayloadFile bounds what is read of a payload: one that is too large, with a byte order mark.
+const maxPayloadFile = fleet.MaxPayloadBytes + int64(len(textfile.Mark)) + 1
+
 // ReadJSON reads the value of a flag: JSON, @FILE, or - for standard input. Empty is nil.
 func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	var data []byte
@@ -142,9 +145,9 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	case value == "":
 		return nil, nil
 	case value == "-":
-		data, err = io.ReadAll(io.LimitReader(stdin, fleet.MaxPayloadBytes+1))
+		data, err = textfile.ReadAll(io.LimitReader(stdin, maxPayloadFile))
 	case strings.HasPrefix(value, "@"):
-		data, err = os.ReadFile(value[1:])
+		data, err = textfile.Read(value[1:])
 	default:
 		data = []byte(value)
 	}

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Command is the group of arrays.
@@ -101,15 +100,6 @@ func readItems(a *app.App, name string, arguments bool, r *api.ArrayRequest) err
 	if r.Count != 0 {
 		return app.UsageError("give --each or --count, not both")
 	}
-	from := a.Stdin
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return app.WithExit(app.ExitUsage, err)
-		}
-		defer func() { _ = file.Close() }()
-		from = file
-	}
 	var run agent.ExecPayload
 	if arguments {
 		if err := json.Unmarshal(r.Payload, &run); err != nil {
@@ -119,30 +109,30 @@ func readItems(a *app.App, name string, arguments bool, r *api.ArrayRequest) err
 		return app.UsageError("give --each or --payload, not both")
 	}
 	r.Payload = nil
-	lines := bufio.NewReader(from)
-	for number := 1; ; number++ {
-		line, reading := lines.ReadString('\n')
-		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) != "" {
-			item := json.RawMessage(line)
-			if arguments {
-				one, err := run, error(nil)
-				one.Command = slices.Concat(run.Command, []string{line})
-				if item, err = json.Marshal(one); err != nil {
-					return err
-				}
-			}
-			if !json.Valid(item) {
-				return app.UsageError("line %d is not JSON: put a text in quotes", number)
-			}
-			r.Items = append(r.Items, item)
-		}
-		if errors.Is(reading, io.EOF) {
-			return nil
-		}
-		if reading != nil {
-			return fmt.Errorf("read the elements: %w", reading)
-		}
+	text, err := textfile.ReadFrom(a.Stdin, name)
+	if err != nil {
+		return app.UsageError("--each: %w", err)
 	}
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) == "" {
+			continue
+		}
+		item := json.RawMessage(line)
+		if arguments {
+			one := run
+			one.Command = slices.Concat(run.Command, []string{line})
+			if item, err = json.Marshal(one); err != nil {
+				return err
+			}
+		}
+		if !json.Valid(item) {
+			return app.UsageError("line %d is not JSON: put a text in quotes", number)
+		}
+		r.Items = append(r.Items, item)
+	}
+	return nil
 }
 
 func printSubmitted(a *app.App, one *api.Array) error {

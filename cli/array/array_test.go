@@ -55,6 +55,10 @@ func TestEachLineIsAnElement(t *testing.T) {
 	require.Equal(t, "exec", sent.Type)
 	require.Nil(t, sent.Tolerate)
 	require.JSONEq(t, `{"command": ["sha256sum", "-b", "/data/a b.jpg"]}`, string(sent.Items[0]))
+	sent, ran = submitted(t, "\ufeffa\r\nb\r\n", "--each", "-", "--", "echo")
+	require.Equal(t, app.ExitOK, ran.Code, ran.Stderr)
+	require.JSONEq(t, `{"command": ["echo", "a"]}`, string(sent.Items[0]))
+	require.JSONEq(t, `{"command": ["echo", "b"]}`, string(sent.Items[1]))
 	sent, ran = submitted(t, "", "--count", "1000", "--", "./simulate.sh")
 	require.Equal(t, app.ExitOK, ran.Code, ran.Stderr)
 	require.Equal(t, 1000, sent.Count)
@@ -70,6 +74,8 @@ func TestWhatIsNoArrayIsNotSubmitted(t *testing.T) {
 		"each and count":   {"1\n", "--each or --count, not both", []string{"--type", "x", "--each", "-", "--count", "2"}},
 		"each and payload": {"1\n", "--each or --payload, not both", []string{"--type", "x", "--each", "-", "--payload", "1"}},
 		"no JSON":          {"1\nhello\n", "line 2 is not JSON", []string{"--type", "x", "--each", "-"}},
+		"no UTF-8":         {"a\ncaf\xe9\n", "line 2 is not UTF-8", []string{"--each", "-", "--", "ls"}},
+		"UTF-16":           {"\xff\xfe1\x00", "is UTF-16: save it as UTF-8", []string{"--type", "x", "--each", "-"}},
 		"no such file":     {"", "no such file", []string{"--type", "x", "--each", "/none/such"}},
 		"nothing":          {"", "an array has 1 to", []string{"--type", "x", "--each", "-"}},
 		"too parallel":     {"", "max_parallel", []string{"--type", "x", "--count", "2", "--max-parallel", "600"}},

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // Commands are the groups: events that are sent, that were received, and that are in quarantine.
@@ -44,10 +43,7 @@ an event is the same when its source and its id are.`,
 		Args:    app.Exactly("the file of an event"),
 	}
 	return a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		text, err := os.ReadFile(args[0])
-		if args[0] == "-" {
-			text, err = io.ReadAll(command.InOrStdin())
-		}
+		text, err := textfile.ReadFrom(command.InOrStdin(), args[0])
 		if err != nil {
 			return app.WithExit(app.ExitUsage, err)
 		}

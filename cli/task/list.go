@@ -1,12 +1,12 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/textfile"
 )
 
 func listCommand(a *app.App) *cobra.Command {
@@ -173,7 +174,7 @@ func printWaiting(a *app.App, tasks []api.Task) error {
 	return printTable(a, tasks, []string{"WHY"}, func(task *api.Task) []string { return []string{task.Why} })
 }
 
-// batchSize is how many tasks one request takes; maxBatchFile bounds what is read, in bytes.
+// batchSize is how many tasks one request takes; maxBatchFile bounds what is read of the standard input, in bytes.
 const (
 	batchSize    = 1000
 	maxBatchFile = 1 << 30
@@ -210,18 +211,15 @@ idempotency_key in each, the command can be repeated without harm.`,
 
 // readTasks reads a JSON array, or JSON objects one after another.
 func readTasks(path string, stdin io.Reader) ([]json.RawMessage, error) {
-	in, name := stdin, path
+	text, err := textfile.ReadFrom(io.LimitReader(stdin, maxBatchFile), path)
+	if err != nil {
+		return nil, app.WithExit(app.ExitUsage, err)
+	}
+	name := path
 	if path == "-" {
 		name = "standard input"
-	} else {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, app.WithExit(app.ExitUsage, err)
-		}
-		defer func() { _ = file.Close() }()
-		in = file
 	}
-	decoder := json.NewDecoder(io.LimitReader(in, maxBatchFile))
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	var tasks []json.RawMessage
 	for {
 		var value json.RawMessage

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/textfile"
 )
 
 const (
@@ -62,11 +62,11 @@ func New(o Options) (*Coolify, error) {
 		return nil, err
 	}
 	o.Pause = cmp.Or(o.Pause, pause)
-	token, err := os.ReadFile(o.TokenFile)
+	token, err := textfile.ReadWord(o.TokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the token of Coolify: %w", err)
 	}
-	return &Coolify{o: o, base: strings.TrimRight(o.URL, "/") + "/api/v1", token: strings.TrimSpace(string(token)),
+	return &Coolify{o: o, base: strings.TrimRight(o.URL, "/") + "/api/v1", token: token,
 		ran: map[string]bool{}}, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spawner"
+	"mainstay.dev/mainstay/textfile"
 )
 
 const (
@@ -98,7 +98,7 @@ func New(o Options) (*Kubernetes, error) {
 	if o.PodTemplate == "" {
 		return k, nil
 	}
-	text, err := os.ReadFile(o.PodTemplate)
+	text, err := textfile.Read(o.PodTemplate)
 	if err == nil {
 		err = yaml.UnmarshalStrict(text, &k.template)
 	}
