@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -73,6 +72,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
+	if err := errors.Join(zeroByte(cmd), find(cmd)); err != nil {
+		return nil, NonRetryable(fmt.Errorf("exec: %w", whyNot(cmd, err)))
+	}
 	stdout, stderr := &headTail{limit: maxExecOutput}, &headTail{limit: maxExecOutput}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if task.attempt != nil {
@@ -88,18 +90,24 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}
 	switch {
-	case err == nil && end.code == 0:
-		return fitResult(stdout, stderr, task.resultLimit()), nil
-	case err == nil:
-		text := "exec: " + end.text
-		if tail := stderr.tail(maxExecError); tail != "" {
-			text += ": " + tail
+	case err != nil:
+		if err = whyNot(cmd, err); errors.As(err, new(errCannotStart)) {
+			return nil, NonRetryable(fmt.Errorf("exec: %w", err))
 		}
-		return nil, Typed(end.errorType(), errors.New(text))
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		return nil, NonRetryable(fmt.Errorf("exec: the command cannot be run on this agent: %w", err))
+		return nil, fmt.Errorf("exec: %w", err)
+	case end.code == 0:
+		return fitResult(stdout, stderr, task.resultLimit()), nil
 	}
-	return nil, fmt.Errorf("exec: %w", err)
+	text := "exec: " + end.text
+	if tail := stderr.tail(maxExecError); tail != "" {
+		text += ": " + tail
+	}
+	failure := Typed(end.errorType(), errors.New(text))
+	if noInterpreter(cmd, end) {
+		return nil, NonRetryable(fmt.Errorf("%w. The first line of the script ends with CR LF: convert it with dos2unix",
+			failure))
+	}
+	return nil, failure
 }
 
 // beaconWhile gives signs of life for a command that lives, until it is stopped. A quiet command is none that hangs.
