@@ -16,6 +16,7 @@ type Job struct {
 	Tenant     string          `json:"tenant,omitempty"`
 	Definition *job.Definition `json:"definition" doc:"The one in force, or that of the version that was asked for."`
 	NextTimes  []time.Time     `json:"next_times,omitempty" doc:"When its schedules start runs next."`
+	RevertsTo  int             `json:"reverts_to,omitempty" doc:"Of GET /jobs/{name}: the version that a revert without a version puts in force. Left out: one must be named."`
 }
 
 // JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
@@ -84,5 +85,5 @@ type DispatchRequest struct {
 
 // RevertRequest puts an earlier version of a job's definition in force again, as a new version.
 type RevertRequest struct {
-	Version int `json:"version,omitempty" minimum:"0" doc:"0 or left out, of a job with update: the last one with which all instances were healthy."`
+	Version int `json:"version,omitempty" minimum:"0" doc:"0 or left out: the last one before the present definition that differs from it, and with update was healthy."`
 }

@@ -71,10 +71,13 @@ func (k Clusters) Health(ctx context.Context, name string) (*api.ClusterHealth, 
 	return get[api.ClusterHealth](ctx, k.c, path("clusters", name, "health"), nil)
 }
 
-// ReleaseBrake says that agents that vanished at once are really gone.
-func (k Clusters) ReleaseBrake(ctx context.Context, name, reason string) error {
-	_, err := post[none](ctx, k.c, path("clusters", name, "brake", "release"), api.ReasonRequest{Reason: reason})
-	return err
+// ReleaseBrake says that agents that vanished at once are really gone. released is false where the brake held nothing.
+func (k Clusters) ReleaseBrake(ctx context.Context, name, reason string) (released bool, err error) {
+	type answer struct {
+		Released bool `json:"released"`
+	}
+	got, err := post[answer](ctx, k.c, path("clusters", name, "brake", "release"), api.ReasonRequest{Reason: reason})
+	return err == nil && got.Released, err
 }
 
 // Drain takes several agents of a cluster out of service, some at a time.

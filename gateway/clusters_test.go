@@ -133,7 +133,8 @@ func TestReleaseBrake(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	var got []contract.ReleaseBrakeRequest
-	f.withCluster(fleet.ClusterConfig{Name: "web"}).update = func(name string, arg any) (any, error) {
+	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h1"}}}}
+	f.withClusterState(state).update = func(name string, arg any) (any, error) {
 		require.Equal(t, contract.ReleaseBrakeUpdate.Name, name)
 		got = append(got, arg.(contract.ReleaseBrakeRequest))
 		return nil, nil
@@ -145,6 +146,8 @@ func TestReleaseBrake(t *testing.T) {
 	}
 	require.Equal(t, []contract.ReleaseBrakeRequest{{Cluster: "web", Reason: "the rack burnt down"}, {Cluster: "web"}},
 		got)
+	state.BrakeHolds = nil
+	require.JSONEq(t, `{"released":false}`, do(h, http.MethodPost, clustersPath+"/web/brake/release", "").Body.String())
 	problem(t, do(h, http.MethodPost, clustersPath+"/canary/brake/release", ""), 404, protocol.CodeUnknownCluster)
 	problem(t, do(h, http.MethodPost, clustersPath+"/web/brake/release", `{"why":"canary"}`), 422,
 		protocol.CodeInvalidRequest)

@@ -471,6 +471,14 @@ func (d *Definition) uncounted() *Definition {
 	return &c
 }
 
+// sameWork reports whether two definitions differ in nothing but what no instance notices.
+func (d *Definition) sameWork(other *Definition) bool {
+	if d.HasInstances() && other.HasInstances() {
+		return d.uncounted().Equal(other.uncounted())
+	}
+	return d.Equal(other)
+}
+
 // CutInstanceID tells the job and the instance of an instance's task by its id.
 func CutInstanceID(id string) (job, instance string, ok bool) {
 	job, rest, ok := strings.Cut(id, InstanceMark)

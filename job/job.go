@@ -2,7 +2,9 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -46,6 +48,7 @@ type Version struct {
 	Definition *Definition `json:"definition,omitempty"`
 	At         time.Time   `json:"at"`
 	By         string      `json:"by,omitempty"`
+	Reverts    int         `json:"reverts,omitempty" doc:"The earlier version whose definition it put in force again."`
 }
 
 // Holding is a run that counts against the job's concurrency.
@@ -93,14 +96,60 @@ func (j *Job) put(d Definition, by string, revert, again bool, now time.Time) (c
 		return false
 	}
 	j.Version++
+	next := Version{Version: j.Version, Definition: &d, At: now, By: by}
+	if revert {
+		next.Reverts = j.origin(&d)
+	}
 	j.settleInstances(present, &d, by, revert, again, now)
-	j.Versions = append(j.Versions, Version{Version: j.Version, Definition: &d, At: now, By: by})
+	j.Versions = append(j.Versions, next)
 	for len(j.Versions) > VersionsKept || len(j.Versions) > 2 && j.versionsSize() > versionsBytes {
 		oldest := 0
 		if j.Versions[0].Version == j.Stable.Last {
 			oldest = 1 // instances may still begin with it
 		}
 		j.Versions = slices.Delete(j.Versions, oldest, oldest+1)
+	}
+	return true
+}
+
+// origin is the version that a definition was applied as last; 0: it is not kept.
+func (j *Job) origin(d *Definition) int {
+	for _, v := range slices.Backward(j.Versions) {
+		if v.Definition.Equal(d) {
+			return cmp.Or(v.Reverts, v.Version)
+		}
+	}
+	return 0
+}
+
+// RevertsTo is the version that a revert puts in force which names none: the last one before the present definition was
+// applied that differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended, and
+// never back to what that one left. Else it says why a version must be named.
+func (j *Job) RevertsTo() (v *Version, why string) {
+	if r := j.rolling(); r != nil && r.Revert {
+		return nil, fmt.Sprintf("a revert is under way, as version %d: name the version that you want instead", r.Version)
+	}
+	present := j.Find(j.Version)
+	if present == nil {
+		return nil, "the job has no version yet"
+	}
+	applied := cmp.Or(present.Reverts, present.Version)
+	for n := range slices.Backward(j.Versions) {
+		v := &j.Versions[n]
+		if v.Version < applied && v.Definition != nil && j.wasWell(v) && !v.Definition.sameWork(present.Definition) {
+			return v, ""
+		}
+	}
+	return nil, fmt.Sprintf("no version is kept that was healthy before version %d and differs from it: name a version",
+		applied)
+}
+
+// wasWell reports whether nothing is known against a version: its deployment, if it had one, was successful.
+func (j *Job) wasWell(v *Version) bool {
+	for _, r := range slices.Backward(j.Deployments) {
+		if r.Version <= v.Version {
+			return r.Status == DeploymentSuccessful || v.Definition.Update == nil
+		}
 	}
 	return true
 }

@@ -582,3 +582,79 @@ func TestADeploymentIsOverdueWhenNobodyEndsIt(t *testing.T) {
 	r.Paused = &Decision{}
 	require.False(t, r.Short(), "a paused job starts nothing")
 }
+
+// Definitions are letters; what is applied is a letter, "!" before it fails its deployment, "<" reverts without a version
+// and a digit reverts to that version.
+func TestARevertGoesToTheVersionBeforeThePresentContent(t *testing.T) {
+	t.Parallel()
+	for story, want := range map[string]string{
+		"A":             "no version is kept",
+		"A B":           "1",
+		"A B <":         "no version is kept", // not back to B, which was left
+		"A B C <":       "1",
+		"A B C < <":     "no version is kept",
+		"A B C 1":       "no version is kept",
+		"A B A":         "2",
+		"A B !C":        "2",
+		"A !B C":        "1", // B was never well
+		"!A B":          "no version is kept",
+		"A B !A":        "2",
+		"A B C 1 D <":   "no version is kept",
+		"A B b <":       "no version is kept", // b is B with another count
+		"A B b":         "1",
+		"A B C D E F G": "6",
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			r := newRollout(t, Service, 1, soon)
+			r.Job = &Job{Name: "j"}
+			for _, what := range strings.Fields(story) {
+				status := DeploymentSuccessful
+				if what[0] == '!' {
+					what, status = what[1:], DeploymentFailed
+					r.bad[r.Version+1] = true
+				}
+				switch named, err := strconv.Atoi(what); {
+				case err == nil:
+					r.Revert(*r.Find(named).Definition, "ada", r.now)
+				case what == "<":
+					v, why := r.RevertsTo()
+					require.Empty(t, why)
+					r.Revert(*v.Definition, "ada", r.now)
+					_, why = r.RevertsTo()
+					require.Contains(t, why, "is under way", "typed twice, it does not go back twice")
+				default:
+					count := 1
+					if strings.ToLower(what) == what {
+						count = 2
+					}
+					r.deploy(Service, count, strconv.Quote(strings.ToUpper(what)), with(func(u *Update) {
+						u.HealthyWithin = fleet.Duration(5 * time.Second)
+					}))
+				}
+				r.until(status)
+			}
+			v, why := r.RevertsTo()
+			if v != nil {
+				require.False(t, v.Definition.Equal(r.Definition()))
+				why = strconv.Itoa(v.Version)
+			}
+			require.Contains(t, why, want)
+		})
+	}
+}
+
+func TestARevertOfAJobWithStepsNeedsNoDeployment(t *testing.T) {
+	t.Parallel()
+	j := &Job{Name: "j"}
+	for _, cluster := range []string{"a", "b"} {
+		require.True(t, j.Apply(Definition{Type: Batch, Cluster: cluster}, "", noon))
+	}
+	v, why := j.RevertsTo()
+	require.Empty(t, why)
+	require.True(t, j.Revert(*v.Definition, "", noon))
+	require.Equal(t, Version{Version: 3, Definition: v.Definition, At: noon, Reverts: 1}, *j.Find(3))
+	v, why = j.RevertsTo()
+	require.Nil(t, v, "not back to what was left")
+	require.Contains(t, why, "name a version")
+}

@@ -129,4 +129,7 @@ func TestReleaseBrake(t *testing.T) {
 	require.JSONEq(t, `{"reason":"no power"}`, body.String())
 	require.JSONEq(t, `{"released":true}`, clitest.Run(t.Context(), "", "cluster", "release-brake", "default", "-o",
 		"json", "--server", url).Stdout)
+	url, _ = clitest.Answering(t, 200, "application/json", `{"released":false}`)
+	require.Contains(t, clitest.Run(t.Context(), "", "cluster", "release-brake", "default", "--server", url).Stdout,
+		"nothing to release")
 }

@@ -88,10 +88,16 @@ you are sure that they are not and release the brake.`,
 		Example: `  mainstay cluster release-brake default --reason "the rack has no power"`,
 		Args:    app.Exactly("a cluster's name"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if err := s.Clusters.ReleaseBrake(ctx, args[0], reason); err != nil {
+		released, err := s.Clusters.ReleaseBrake(ctx, args[0], reason)
+		if err != nil {
 			return err
 		}
-		return a.Print(s.Answer, func() error { return a.Sayf("The brake of cluster %s is released.\n", args[0]) })
+		return a.Print(s.Answer, func() error {
+			if !released {
+				return a.Sayf("The brake of cluster %s holds nothing back: there was nothing to release.\n", args[0])
+			}
+			return a.Sayf("The brake of cluster %s is released.\n", args[0])
+		})
 	})
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the history")
 	return command

@@ -156,8 +156,8 @@ func deploymentCommand(a *app.App) *cobra.Command {
 			case err != nil || r == nil:
 			case r.Status == job.DeploymentWaiting:
 				err = a.Sayf("\nLet the others follow:  mainstay job promote %s\n", j.Name)
-			case r.Status == job.DeploymentFailed && j.Stable.Last > 0:
-				err = a.Sayf("\nGo back to version %d:  mainstay job revert %s\n", j.Stable.Last, j.Name)
+			case r.Status == job.DeploymentFailed && j.RevertsTo > 0:
+				err = a.Sayf("\nGo back to version %d:  mainstay job revert %s\n", j.RevertsTo, j.Name)
 			}
 			return err
 		})
@@ -173,11 +173,12 @@ func scaleCommand(a *app.App) *cobra.Command {
 		if err != nil || count < 0 || count > job.MaxCount {
 			return app.UsageError("COUNT must be from 0 to %d", job.MaxCount)
 		}
-		if _, err := s.Jobs.Scale(ctx, args[0], count); err != nil {
+		j, err := s.Jobs.Scale(ctx, args[0], count)
+		if err != nil {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf("Job %s is to have %s.\n", args[0], fleet.Count(count, "instance"))
+			return a.Sayf("Job %s is to have %s.%s\n", args[0], fleet.Count(count, "instance"), halted(j))
 		})
 	})
 }

@@ -41,7 +41,7 @@ A job of type service, system or sysbatch has instances instead of steps: it run
 			a,
 			"pause",
 			"Stop a job from starting runs",
-			"is paused: nothing starts its runs",
+			"is paused: it starts nothing, and what runs goes on",
 			client.Jobs.Pause,
 		),
 		pauseCommand(a, "resume", "Let a paused or stopped job start runs or instances again", "goes on",

@@ -388,19 +388,35 @@ func versionsCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY"},
+			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY", "DEFINITION"},
 				func(v *job.Version) []string {
-					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By}
+					definition := "its own"
+					if v.Reverts > 0 {
+						definition = fmt.Sprintf("of version %d", v.Reverts)
+					}
+					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By, definition}
 				})
 		})
 	})
 }
 
+// halted says that a change has no effect yet, since the job is paused or stopped.
+func halted(j *api.Job) string {
+	state := "stopped"
+	switch {
+	case j.Paused == nil && j.Stopped == nil:
+		return ""
+	case j.Stopped == nil:
+		state = "paused"
+	}
+	return fmt.Sprintf(" It is %s: nothing begins until mainstay job resume %s", state, j.Name)
+}
+
 func revertCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
 		Use: "revert NAME [VERSION]", Short: "Put an earlier version in force again",
-		Long: `Put an earlier version in force again. Without VERSION it is the last one with which all instances of the job were
-healthy.`,
+		Long: `Put an earlier version in force again. Without VERSION it is the last one before the present definition that
+differs from it and, of a job with update, was healthy.`,
 		Args: cobra.RangeArgs(1, 2), Example: "  mainstay job revert nightly 3\n  mainstay job revert ranker",
 	}, func(ctx context.Context, s *app.Client, args []string) error {
 		version := 0
@@ -415,7 +431,11 @@ healthy.`,
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return a.Sayf("Job %s is at version %d, with the definition of an earlier one.\n", j.Name, j.Version)
+			earlier := "an earlier one"
+			if v := j.Find(j.Version); v != nil && v.Reverts > 0 {
+				earlier = fmt.Sprintf("version %d", v.Reverts)
+			}
+			return a.Sayf("Job %s is at version %d, with the definition of %s.%s\n", j.Name, j.Version, earlier, halted(j))
 		})
 	})
 }

@@ -148,7 +148,7 @@ type releaseBrakeInput struct {
 
 type releaseBrakeOutput struct {
 	Body struct {
-		Released bool `json:"released"`
+		Released bool `json:"released" doc:"false: the brake held nothing back."`
 	}
 }
 
@@ -197,13 +197,17 @@ func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listC
 func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
 	request := contract.ReleaseBrakeRequest{Cluster: in.ID, Reason: in.Body.Text()}
 	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID,
 		request); err != nil {
 		return nil, err
 	}
 	out := &releaseBrakeOutput{}
-	out.Body.Released = true
+	out.Body.Released = len(view.BrakeHolds) > 0
 	return out, nil
 }
 

@@ -128,7 +128,11 @@ func (h *Handlers) Register(routes huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return h.answer(ctx, name, &j, in.Version)
+			out, err := h.answer(ctx, name, &j, in.Version)
+			if v, _ := j.RevertsTo(); v != nil && err == nil {
+				out.Body.RevertsTo = v.Version
+			}
+			return out, err
 		})
 	httpapi.Register(routes, access.View.Scoped(), op(
 		"list-job-versions",
@@ -162,7 +166,7 @@ func (h *Handlers) Register(routes huma.API) {
 			return h.change(ctx, in, contract.ResumeJobUpdate)
 		})
 	httpapi.Register(routes, access.Operate.Scoped(), op("revert-job", "POST /jobs/{name}/revert",
-		"Put an earlier version in force again", "It becomes a new version. Instances that still have it stay."), h.revert)
+		"Put an earlier version in force again", "It becomes a new version. Instances that still have it stay. Answers 409 conflict when its definition is in force already."), h.revert)
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
 		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on; instances are stopped.")),
 		func(ctx context.Context, in *NameInput) (*struct{}, error) {
@@ -472,15 +476,17 @@ func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, err
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Version == 0 {
-		in.Body.Version = j.Stable.Last
-	}
-	v := j.Find(in.Body.Version)
-	if in.Body.Version == 0 {
-		return nil, rest.Invalid("body.version", errors.New("is missing: no deployment of the job was successful yet"))
-	}
-	if v == nil {
+	v, why := j.Find(in.Body.Version), ""
+	switch {
+	case in.Body.Version == 0:
+		if v, why = j.RevertsTo(); v == nil {
+			return nil, rest.Invalid("body.version", errors.New("is missing: "+why))
+		}
+	case v == nil:
 		return nil, rest.Invalid("body.version", errNotKept)
+	case v.Definition.Equal(j.Definition()):
+		return nil, httpapi.Problem(protocol.CodeConflict, fmt.Sprintf(
+			"nothing changes: version %d, which is in force, has the definition of version %d already", j.Version, v.Version))
 	}
 	return h.apply(ctx, name, contract.ApplyJob{Definition: *v.Definition, Expected: j.Version, Revert: true})
 }

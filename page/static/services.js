@@ -16,7 +16,7 @@ const simple = (word, title, text, confirm, done, more) => (j) => ask({ title, t
 const onJob = {
   promote: ["Promote…", simple("promote", "Promote the canaries?", "All other instances follow.", "Promote", "The others follow.")],
   fail: ["Fail the deployment…", simple("fail", "Fail this deployment?", "What is new is stopped, and the old instances stay.", "Fail it", "The deployment has failed.", { danger: true })],
-  revert: ["Revert…", (j) => ask({ title: "Put the version before in force?", text: `All instances get version ${before(j)}, at once and without canaries.`, confirm: "Revert", danger: true, act: () => post(path(j, "revert"), {}), done: "The version before is being put in force." })],
+  revert: ["Revert…", (j) => ask({ title: "Put the version before in force?", text: `All instances get version ${j.reverts_to}, at once and without canaries.`, confirm: "Revert", danger: true, act: () => post(path(j, "revert"), { version: j.reverts_to }), done: "The version before is being put in force." })],
   scale: ["Scale…", (j) => ask({ title: "How many instances?", text: "Until a definition with another count is applied.", confirm: "Scale", fields: [{ name: "count", label: "Instances", required: true, value: j.count }],
     act: (v) => post(path(j, "scale"), { count: Number(v.count) }), done: (_, v) => `It is to have ${count(Number(v.count), "instance")}.` })],
   resume: ["Resume…", simple("resume", "Resume this job?", "What it starts by itself starts again.", "Resume the job", "The job goes on.")],
@@ -24,12 +24,9 @@ const onJob = {
   stop: ["Stop…", simple("stop", "Stop all instances?", "They start again when the job is resumed.", "Stop them", "The instances are being stopped.", { danger: true })],
 };
 
-/** before is the version that a revert puts in force; undefined: there is none. */
-const before = (j) => { const last = j.stable?.last; return last && last !== j.version ? last : undefined; };
-
 function can(j, r) {
   const active = r && ["running", "waiting"].includes(r.status), halted = j.stopped || j.paused;
-  return [r?.status === "waiting" && "promote", active && "fail", before(j) && "revert", halted ? "resume" : j.type === "service" && "scale", !halted && "pause", j.type !== "batch" && !j.stopped && "stop"].filter(Boolean);
+  return [r?.status === "waiting" && "promote", active && "fail", j.type !== "batch" && j.reverts_to && "revert", halted ? "resume" : j.type === "service" && "scale", !halted && "pause", j.type !== "batch" && !j.stopped && "stop"].filter(Boolean);
 }
 
 const restart = (j, i) => ask({ title: `Restart instance ${i.name}?`, text: "Its task is stopped, and another takes its place.", confirm: "Restart", fields: [reason()],
