@@ -2,9 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -214,22 +217,34 @@ func (b *bounds) beginMember(key string) error {
 	}
 	if known := property(in.schema, key); known != nil {
 		in.member = known
-		return nil
+		if in.schema.Properties[key] != nil {
+			return nil
+		}
 	}
 	switch others := in.schema.AdditionalProperties.(type) {
 	case *huma.Schema:
-		in.member = others
+		in.member = cmp.Or(in.member, others)
 	case bool:
 		if others {
 			return nil
 		}
 		b.unknown = append(b.unknown, protocol.ProblemField{Location: safeLocation(b.location(len(b.levels))),
-			Message: "unexpected property"})
+			Message: "unexpected property" + meant(key, slices.Collect(maps.Keys(in.schema.Properties)))})
 		if len(b.unknown) >= maxFields {
 			return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, b.unknown)
 		}
 	}
 	return nil
+}
+
+// meant is what beginMember said of the unknown member at a place; empty: nothing.
+func (b *bounds) meant(location string) string {
+	for _, field := range b.unknown {
+		if field.Location == location {
+			return field.Message
+		}
+	}
+	return ""
 }
 
 // property is the schema of a member. Letters of another case count too: validation refuses them, and encoding/json,

@@ -34,6 +34,9 @@ func TestMessagesAreForPeople(t *testing.T) {
 		`{"id":"A B"}`:      `must be lower-case letters, digits, ".", "_" and "-", and begin with a letter or digit`,
 		`{"full":"a@b"}`:    `must be lower-case letters, digits, ".", "_" and "-", and begin with a letter or digit; the tenant and ":" may stand before it`,
 		`{"status":"dead"}`: `expected value to be one of "queued, dead_letter"`,
+		`{"stat":"queued"}`: `unexpected property; did you mean status?`,
+		`{"Full":"a"}`:      `unexpected property; did you mean full?`,
+		`{"colour":"red"}`:  `unexpected property; known are full, id, status, wait`,
 		`{"wait":"long"}`:   `not a duration: write it like "30s", "1m30s" or "00:00:30"`,
 	} {
 		w := do(s.Handler(), http.MethodPost, "/say", body)

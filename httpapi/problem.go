@@ -1,18 +1,22 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/spelling"
 )
 
 // statuses is the one table from problem codes to HTTP statuses. invalid_request is 422 here (the request is readable
@@ -171,12 +175,52 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 			nil)
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
 		fields := invalidFields(errs)
+		nameMeant(ctx, fields)
 		if detail == "validation failed" {
 			detail = invalidDetail
 		}
 		return newProblem(status, protocol.CodeInvalidRequest, detail, fields)
 	}
 	return newProblem(status, codeOfStatus(status), detail, invalidFields(errs))
+}
+
+// nameMeant adds to what is said of unknown names those that may have been meant.
+func nameMeant(ctx huma.Context, fields []protocol.ProblemField) {
+	body, isBody := ctx.(*boundedBody)
+	for i := range fields {
+		f := &fields[i]
+		name, isQuery := strings.CutPrefix(f.Location, "query.")
+		switch {
+		case isQuery && ctx != nil && f.Message == "unknown query parameter":
+			f.Message += meant(name, queryParameters(ctx.Operation()))
+		case isBody && f.Message == validation.MsgUnexpectedProperty:
+			f.Message = cmp.Or(body.bounds.meant(f.Location), f.Message)
+		}
+	}
+}
+
+// mostNamed bounds the names that meant lists.
+const mostNamed = 20
+
+// meant says which of the known names somebody may have meant who wrote name; where none is near, it lists a few.
+func meant(name string, known []string) string {
+	slices.Sort(known)
+	switch near := spelling.Nearest(name, known); {
+	case near != "":
+		return "; did you mean " + near + "?"
+	case len(known) == 0 || len(known) > mostNamed:
+		return ""
+	}
+	return "; known are " + strings.Join(known, ", ")
+}
+
+func queryParameters(operation *huma.Operation) (names []string) {
+	for _, p := range operation.Parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func codeOfStatus(status int) string {

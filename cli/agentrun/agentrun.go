@@ -168,6 +168,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringVar(&configFile, "config", "", "YAML file with this agent's settings; flags win over it")
 	flags.StringVar(&health, "health", net.JoinHostPort(healthHost, strconv.Itoa(healthPort)),
 		"host:port for health probes of this agent: /health, /readyz and /healthz; empty: none")
+	app.MayBeEmpty(flags, "health")
 	flags.StringVar(&o.Address, "address", "",
 		"where it can be reached, as host:port, for people and tools (default: where it registers from)")
 	flags.StringToStringVar(&o.Metadata, "metadata", nil,

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,6 +206,29 @@ func strayWait(c *cobra.Command, args []string) error {
 	return nil
 }
 
+// mayBeEmpty annotates a flag that can be given as "".
+const mayBeEmpty = "mainstay-may-be-empty"
+
+// MayBeEmpty lets flags be given as "", which means something other than to leave them out.
+func MayBeEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = flags.SetAnnotation(name, mayBeEmpty, nil) // it fails for a flag that there is not
+	}
+}
+
+// emptyFlag refuses a flag that is given as "", as by a variable of the shell that is not set: without its value, a filter
+// selects all, and an id is made anew each time. Words for people may be empty.
+func emptyFlag(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		_, may := f.Annotations[mayBeEmpty]
+		if err == nil && !may && f.Value.Type() == "string" && f.Value.String() == "" &&
+			f.Name != "reason" && f.Name != "note" {
+			err = fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
+}
+
 // classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too.
 func classifyUsage(c *cobra.Command) {
 	if !c.Runnable() {
@@ -220,7 +244,7 @@ func classifyUsage(c *cobra.Command) {
 			check = cobra.ArbitraryArgs
 		}
 		c.Args = func(c *cobra.Command, args []string) error {
-			if err := strayWait(c, args); err != nil {
+			if err := cmp.Or(strayWait(c, args), emptyFlag(c)); err != nil {
 				return WithExit(ExitUsage, err)
 			}
 			return WithExit(ExitUsage, check(c, args))

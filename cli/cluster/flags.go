@@ -147,6 +147,7 @@ func addClusterFlags(flags *pflag.FlagSet) {
 		"how tries are spaced while agents cannot be started: constant or exponential (default exponential)")
 	flags.Duration("spawn-backoff-delay", 0, "wait after agents could not be started for the first time (default 10s)")
 	flags.Duration("spawn-backoff-max", 0, "longest wait between tries to start agents (default 5m)")
+	app.MayBeEmpty(flags, "target-group", "spawner", "image", "spawn-cpu", "spawn-memory", "spawn-storage") // clears it
 }
 
 // settingsGiven are the settings of the flags that were given, in the form of the API.
