@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -65,10 +66,10 @@ type Tools struct {
 
 // New makes the tools of a file. Servers are started or called when a task needs them. opened learns with which of them
 // a session is open.
-func New(f *File, version string, opened func(provider string, access fleet.ProviderAccess) error) *Tools {
+func New(f *File, version string, log *slog.Logger, opened func(provider string, access fleet.ProviderAccess) error) *Tools {
 	t := &Tools{servers: map[string]*connection{}}
 	for name, s := range f.Servers {
-		t.servers[name] = &connection{Server: s, client: mcp.NewClient(
+		t.servers[name] = &connection{Server: s, log: log.With("server", name), client: mcp.NewClient(
 			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil),
 			opened: func(open bool) {
 				_ = opened(fleet.ToolCapability(name), fleet.ProviderAccess{Available: open}) // a preference
@@ -141,6 +142,7 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 		return nil, agent.NonRetryable(agent.Typed(ErrorTypeTool, errors.New(wire.Message))) // it has done nothing
 	}
 	if err != nil {
+		err = c.explain(err)
 		if again || ctx.Err() != nil {
 			return nil, fmt.Errorf("call the tool: %w", err)
 		}
@@ -176,10 +178,12 @@ func text(content []mcp.Content) string {
 type connection struct {
 	*Server
 	client *mcp.Client
+	log    *slog.Logger
 	opened func(open bool)
 
 	mu      sync.Mutex
 	session *mcp.ClientSession // nil: none is open
+	program *program           // that was started last; nil: none
 	opening *opening           // nil: none is under way
 }
 
@@ -243,7 +247,7 @@ func (c *connection) ready(ctx context.Context) (*mcp.ClientSession, error) {
 	defer cancel()
 	session, err := c.client.Connect(connecting, c.transport(), nil)
 	if err != nil {
-		return nil, err
+		return nil, c.explain(err)
 	}
 	c.replace(session)
 	return session, nil
@@ -274,11 +278,23 @@ func (c *connection) replace(session *mcp.ClientSession) (before *mcp.ClientSess
 	return before
 }
 
+// explain says of an error how the server's program ended, if it did.
+func (c *connection) explain(err error) error {
+	c.mu.Lock()
+	started := c.program
+	c.mu.Unlock()
+	return started.explain(err)
+}
+
 func (c *connection) transport() mcp.Transport {
 	if c.URL == "" {
 		command := exec.Command(c.Command[0], c.Command[1:]...)
 		command.Env = agent.CommandEnvironment(c.Env...)
-		return &mcp.CommandTransport{Command: command}
+		started := &program{command: command, log: c.log, ended: make(chan struct{})}
+		c.mu.Lock()
+		c.program = started
+		c.mu.Unlock()
+		return started
 	}
 	return &mcp.StreamableClientTransport{Endpoint: c.URL, HTTPClient: c.web(), DisableStandaloneSSE: true}
 }

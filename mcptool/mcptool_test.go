@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,6 +26,11 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "serve-tools" {
 		_ = (&toolServer{}).server().Run(context.Background(), &mcp.StdioTransport{})
+		return
+	}
+	if len(os.Args) == 2 && os.Args[1] == "serve-tools-and-talk" {
+		fmt.Print("\ufeffWelcome\n\xff\n{\"level\":\"info\"}\nLoading… ")
+		_ = (&toolServer{cut: func() { fmt.Println("working") }}).server().Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
 	os.Exit(m.Run())
@@ -78,7 +85,7 @@ func serve(t *testing.T, s *toolServer) (url string, forget func()) {
 func tools(t *testing.T, server *Server) *Tools {
 	t.Helper()
 	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut", "gone"}, []string{"shout", "refuse", "fill"}
-	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1",
+	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1", slog.New(slog.DiscardHandler),
 		func(string, fleet.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
 	return tools
@@ -92,6 +99,30 @@ func do(t *testing.T, tools *Tools, safety fleet.RetrySafety, tool, text string)
 	data, marshalErr := json.Marshal(result)
 	require.NoError(t, marshalErr)
 	return string(data), err
+}
+
+// Programs print banners and log to their standard output.
+func TestWhatIsNoMessageIsSkipped(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	tools := tools(t, &Server{Command: []string{program, "serve-tools-and-talk"}})
+	for range 2 {
+		_, err = do(t, tools, fleet.AtMostOnce, "cut", "")
+		require.NoError(t, err)
+		result, err := do(t, tools, fleet.Idempotent, "shout", "hello")
+		require.NoError(t, err)
+		require.Contains(t, result, `"structured":{"text":"HELLO"}`)
+	}
+}
+
+func TestHowAProgramEndedIsSaid(t *testing.T) {
+	t.Parallel()
+	tools := tools(t, &Server{Command: []string{"sh", "-c", "echo starting; echo 'no API key' >&2; exit 3"}})
+	for range 2 {
+		_, err := do(t, tools, fleet.Idempotent, "shout", "hello")
+		require.ErrorContains(t, err, "the server of tools ended with exit status 3; its standard error ended with: no API key")
+	}
 }
 
 func TestToolsAreCalled(t *testing.T) {
@@ -160,7 +191,7 @@ func TestALostSessionIsOpenedBeforeTheCall(t *testing.T) {
 	url, forget := serve(t, s)
 	var open atomic.Bool
 	tools := New(&File{Servers: map[string]*Server{"s": {URL: url, Tools: []string{"shout"}, Idempotent: []string{"shout"}}}},
-		"1", func(provider string, access fleet.ProviderAccess) error {
+		"1", slog.New(slog.DiscardHandler), func(provider string, access fleet.ProviderAccess) error {
 			require.Equal(t, "mcp.s", provider)
 			open.Store(access.Available)
 			return nil

@@ -3,6 +3,7 @@ package mcptool
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func TestACallThatFailsEndsNoOtherCall(t *testing.T) {
 			})
 			s := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 			t.Cleanup(s.Close)
-			tools := New(&File{Servers: map[string]*Server{"s": {URL: s.URL, Tools: []string{"slow"}}}}, "1",
+			tools := New(&File{Servers: map[string]*Server{"s": {URL: s.URL, Tools: []string{"slow"}}}}, "1", slog.New(slog.DiscardHandler),
 				func(string, fleet.ProviderAccess) error { return nil })
 			t.Cleanup(tools.Close)
 			payload, _ := json.Marshal(map[string]any{"server": "s", "tool": "slow"})
@@ -79,7 +80,7 @@ type deafServer struct {
 func deafTools(t *testing.T) (*Tools, *deafServer) {
 	t.Helper()
 	s := &deafServer{asked: make(chan string, 100)}
-	tools := New(&File{Servers: map[string]*Server{"s": {URL: "http://tools.test", Tools: []string{"shout"}}}}, "1",
+	tools := New(&File{Servers: map[string]*Server{"s": {URL: "http://tools.test", Tools: []string{"shout"}}}}, "1", slog.New(slog.DiscardHandler),
 		func(string, fleet.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)
 	tools.servers["s"].client.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {

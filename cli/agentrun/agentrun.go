@@ -129,7 +129,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				runner.Handle(modeltask.Type, caller.Handle)
 			}
 			if tools != nil {
-				caller := mcptool.New(tools, o.Version, runner.SetProvider)
+				caller := mcptool.New(tools, o.Version, o.Logger, runner.SetProvider)
 				defer caller.Close()
 				runner.Handle(mcptool.Type, caller.Handle)
 			}
