@@ -78,7 +78,7 @@ func (h *Handlers) Register(routes huma.API) {
 		schemas.Schema(reflect.TypeFor[api.Inbound](), true, "Inbound"),
 		schemas.Schema(reflect.TypeFor[api.InboundBatch](), true, "InboundBatch")}}}}
 	send := op("send-event", "POST /events", "Send an event, or a batch of up to 100",
-		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with \"duplicate\": true for an event whose source and id came before; with other content that is 409 idempotency_conflict. A batch is answered as a whole with 202, each event by itself. The attribute tenant must be the caller's.")
+		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with \"duplicate\": true for an event whose source and id came before; with other content that is 409 idempotency_conflict. A batch is answered as a whole with 202, each event by itself; of a batch with an invalid event none is taken: 422 names all that are. The attribute tenant must be the caller's.")
 	send.MaxBodyBytes, send.DefaultStatus = mesh.MaxBatchBytes, http.StatusAccepted
 	send.Responses = map[string]*huma.Response{
 		"200": {Description: "It came before", Content: answer},
@@ -133,6 +133,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 	if err != nil {
 		return nil, err
 	}
+	var wrong wrongEvents
 	for i := range events {
 		tenant, err := rest.OwnTenant(ctx, events[i].Tenant())
 		if err != nil {
@@ -141,9 +142,10 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 		if tenant != "" {
 			events[i].Attributes[mesh.AttrTenant] = tenant
 		}
-		if err := events[i].Validate(); err != nil {
-			return nil, rest.Invalid("body", err)
-		}
+		wrong.add(i, batch, events[i].Validate())
+	}
+	if err := wrong.refusal(batch); err != nil {
+		return nil, err
 	}
 	if !batch {
 		one, err := h.take(ctx, &events[0])

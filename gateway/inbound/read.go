@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -20,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/textfile"
 )
 
 // binaryPrefix begins the headers with the attributes of an event in binary mode.
@@ -32,6 +34,9 @@ func read(
 ) (events []mesh.Envelope, batch bool, err error) {
 	mode := cehttp.NewMessage(header, nil).ReadEncoding()
 	if isJSON := mode == binding.EncodingStructured || mode == binding.EncodingBatch; isJSON {
+		if body, err = textfile.Clean(body); err != nil {
+			return nil, false, rest.Invalid("body", err)
+		}
 		if err := fleet.CheckJSONDepth(body, fleet.MaxJSONDepth); err != nil {
 			return nil, false, rest.Invalid("body", err)
 		}
@@ -52,21 +57,84 @@ func read(
 			"as application/cloudevents+json, a batch as application/cloudevents-batch+json, or in binary mode with "+
 			"ce- headers"))
 	}
+	var wrong wrongEvents
 	for i, part := range parts {
 		e, err := envelope(ctx, header, part, mode)
-		if err != nil {
-			at := "body"
-			if batch {
-				at = fmt.Sprintf("body[%d]", i)
-			}
-			if len(part) > mesh.MaxEventBytes {
-				return nil, batch, httpapi.Problem(protocol.CodePayloadTooLarge, "an event is larger than 256 KiB")
-			}
-			return nil, batch, rest.Invalid(at, err)
+		if errors.Is(err, fleet.ErrTooLarge) {
+			return nil, batch, httpapi.Problem(protocol.CodePayloadTooLarge, fmt.Sprintf(
+				"event %d is larger than 256 KiB; none was taken", i+1))
 		}
+		wrong.add(i, batch, err)
 		events = append(events, e)
 	}
-	return events, batch, nil
+	return events, batch, wrong.refusal(batch)
+}
+
+// wrongEvents are what is wrong with the events of a request.
+type wrongEvents []protocol.ProblemField
+
+func (w *wrongEvents) add(i int, batch bool, err error) {
+	if err == nil {
+		return
+	}
+	at := "body"
+	if batch {
+		at = fmt.Sprintf("body[%d]", i)
+	}
+	*w = append(*w, protocol.ProblemField{Location: at, Message: err.Error()})
+}
+
+// refusal says that none of the events is taken; nil where nothing is wrong.
+func (w wrongEvents) refusal(batch bool) error {
+	switch {
+	case len(w) == 0:
+		return nil
+	case !batch:
+		return httpapi.InvalidField(w[0].Location, w[0].Message)
+	}
+	return httpapi.Problem(protocol.CodeInvalidRequest, fmt.Sprintf("none of the batch was taken: %s not valid; "+
+		"send the others without them; errors says where", fleet.Count(len(w), "event")+map[bool]string{
+		true: " is", false: " are"}[len(w) == 1]), w...)
+}
+
+// decoded is the value of an attribute's header, as the HTTP binding of CloudEvents encodes it: of a quoted text what is
+// in the quotes, then decoded as in URLs.
+func decoded(values []string) ([]string, error) {
+	if len(values) != 1 {
+		return nil, errors.New("is there more than once")
+	}
+	text, err := unquoted(values[0])
+	if err != nil {
+		return nil, err
+	}
+	if text, err = url.PathUnescape(text); err != nil {
+		return nil, errors.New("is not percent-encoded as CloudEvents asks for: write % as %25")
+	}
+	if textfile.Check(text) != nil {
+		return nil, errors.New("is not UTF-8")
+	}
+	return []string{text}, nil
+}
+
+// unquoted is what a quoted string of HTTP says, and any other text as it is.
+func unquoted(text string) (string, error) {
+	rest, quoted := strings.CutPrefix(text, `"`)
+	if !quoted {
+		return text, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(rest); i++ {
+		switch c := rest[i]; {
+		case c == '"' && i == len(rest)-1:
+			return b.String(), nil
+		case c == '"':
+			return "", errors.New("goes on after its closing quote")
+		case c == '\\' && i+1 < len(rest):
+			i++
+		}
+		b.WriteByte(rest[i])
+	}
+	return "", errors.New("has no closing quote")
 }
 
 // envelope reads one event.
@@ -80,9 +148,14 @@ func envelope(
 	var read *event.Event
 	if mode == binding.EncodingBinary {
 		e.ContentType, e.Headers = header.Get(cehttp.ContentType), map[string]string{}
-		for name := range header {
-			if strings.HasPrefix(name, binaryPrefix) {
-				e.Headers[name] = header.Get(name)
+		header = header.Clone()
+		for name, values := range header {
+			if !strings.HasPrefix(name, binaryPrefix) {
+				continue
+			}
+			e.Headers[name] = values[0]
+			if header[name], err = decoded(values); err != nil {
+				return e, fmt.Errorf("header %s %w", strings.ToLower(name), err)
 			}
 		}
 		if json.Valid(body) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/mesh"
 )
 
 // The envelope does not tell how deep data is nested that stands in it as base64.
@@ -32,4 +33,52 @@ func TestDataInBase64IsNoDeeperThanAgentsRead(t *testing.T) {
 	events, _, err := read(t.Context(), structured, []byte(event(200)))
 	require.NoError(t, err)
 	require.Len(t, events, 1)
+}
+
+func TestHeadersAreDecodedAsTheBindingSays(t *testing.T) {
+	t.Parallel()
+	binary := func(subject ...string) ([]mesh.Envelope, error) {
+		header := http.Header{"Content-Type": {"application/json"}, "Ce-Specversion": {"1.0"}, "Ce-Id": {"a%20b"},
+			"Ce-Source": {"/s%2fx"}, "Ce-Type": {"t"}, "Ce-Subject": subject, "Ce-Own": {`"x\"y"`}}
+		events, _, err := read(t.Context(), header, []byte(`{"n":1}`))
+		return events, err
+	}
+	twin := `{"specversion":"1.0","id":"a b","source":"/s/x","type":"t","subject":"Euro €","own":"x\"y","data":{"n":1}}`
+	structured, _, err := read(t.Context(), http.Header{"Content-Type": {"application/cloudevents+json"}}, []byte(twin))
+	require.NoError(t, err)
+	want, err := structured[0].Digest()
+	require.NoError(t, err)
+	for _, subject := range []string{"Euro%20%E2%82%AC", "Euro €", `"Euro €"`, `"Euro %e2%82%aC"`, `"\E\uro %E2%82%AC"`} {
+		events, err := binary(subject)
+		require.NoError(t, err, subject)
+		require.Equal(t, "Euro €", events[0].Attr("subject"))
+		require.Equal(t, structured[0].InboundID(), events[0].InboundID())
+		digest, err := events[0].Digest()
+		require.NoError(t, err)
+		require.Equal(t, want, digest, subject)
+		require.Equal(t, subject, events[0].Headers["Ce-Subject"], "as it was received")
+	}
+	for subject, says := range map[string]string{"100%": "write % as %25", "%zz": "write % as %25", "%ff": "is not UTF-8",
+		"\xff": "is not UTF-8", `"a`: "no closing quote", `"a" b`: "goes on after", `"a\"`: "no closing quote"} {
+		_, err := binary(subject)
+		problem, _ := httpapi.Body(err)
+		require.Len(t, problem.Errors, 1, subject)
+		require.Contains(t, problem.Errors[0].Message, "header ce-subject ", subject)
+		require.Contains(t, problem.Errors[0].Message, says, subject)
+	}
+	_, err = binary("a", "b")
+	problem, _ := httpapi.Body(err)
+	require.Contains(t, problem.Errors[0].Message, "more than once")
+}
+
+func TestAllInvalidEventsOfABatchAreNamed(t *testing.T) {
+	t.Parallel()
+	good, bad := `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`, `{"specversion":"1.0","source":"/s","type":"t"}`
+	_, _, err := read(t.Context(), http.Header{"Content-Type": {"application/cloudevents-batch+json"}},
+		[]byte("\ufeff["+good+","+bad+","+good+","+bad+"]"))
+	problem, _ := httpapi.Body(err)
+	require.Contains(t, problem.Detail, "none of the batch was taken: 2 events are not valid")
+	require.Len(t, problem.Errors, 2)
+	require.Equal(t, "body[1]", problem.Errors[0].Location)
+	require.Equal(t, "body[3]", problem.Errors[1].Location)
 }
