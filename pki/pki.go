@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // where the system has no authorities, as in an empty image
+
 	"mainstay.dev/mainstay/textfile"
 )
 

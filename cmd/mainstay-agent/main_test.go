@@ -1,12 +1,28 @@
 package main
 
 import (
+	"crypto/x509"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestAnEmptyImageHasAuthorities runs the other half of this test where the system has no authorities.
+func TestAnEmptyImageHasAuthorities(t *testing.T) {
+	if os.Getenv("SSL_CERT_FILE") != "/none" {
+		again := exec.Command(os.Args[0], "-test.run=^TestAnEmptyImageHasAuthorities$")
+		again.Env = append(os.Environ(), "SSL_CERT_FILE=/none", "SSL_CERT_DIR=/none")
+		output, err := again.CombinedOutput()
+		require.NoError(t, err, string(output))
+		return
+	}
+	pool, err := x509.SystemCertPool()
+	require.NoError(t, err)
+	require.False(t, pool.Equal(x509.NewCertPool()))
+}
 
 // TestTheAgentIsSmall lists what is linked into the program: nothing of Temporal, and no part of the control plane.
 func TestTheAgentIsSmall(t *testing.T) {
