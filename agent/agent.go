@@ -98,12 +98,11 @@ func New(o Options) (*Agent, error) {
 	}
 	o.HubURLs = slices.Clone(o.HubURLs)
 	for i, raw := range o.HubURLs {
-		u, err := url.Parse(raw)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" ||
-			u.Fragment != "" {
-			return nil, fmt.Errorf("agent: HubURLs[%d] must be like http://host:port", i)
+		address, err := HubURL(raw)
+		if err != nil {
+			return nil, fmt.Errorf("agent: HubURLs[%d] %w", i, err)
 		}
-		o.HubURLs[i] = strings.TrimRight(raw, "/")
+		o.HubURLs[i] = address
 	}
 	if err := cmp.Or(fleet.ValidateID("Cluster", o.Cluster), fleet.ValidateID("ID", o.ID)); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -129,6 +128,19 @@ func New(o Options) (*Agent, error) {
 	}
 	o.Metadata = withSpawner(o.Metadata, o.ID, os.Getenv)
 	return &Agent{options: o, log: o.Logger.With("agent", o.ID), handlers: map[string]Handler{}}, nil
+}
+
+// HubURL checks the address of a hub, and completes one without http://.
+func HubURL(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
+		u.Fragment != "" {
+		return "", errors.New("must be like http://host:port")
+	}
+	return strings.TrimRight(address, "/"), nil
 }
 
 // Handle sets the handler of a task type. Call it before Run.

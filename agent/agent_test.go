@@ -27,7 +27,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		want   string
 	}{
 		"no hub": {func(o *agent.Options) { o.HubURLs = nil }, "HubURLs is empty"},
-		"hub not a URL": {func(o *agent.Options) { o.HubURLs = []string{"hub:8080"} },
+		"hub not a URL": {func(o *agent.Options) { o.HubURLs = []string{"ftp://hub:8080"} },
 			"HubURLs[0] must be like http://host:port"},
 		"cluster": {func(o *agent.Options) { o.Cluster = "Demo" }, "Cluster must start with"},
 		"id":      {func(o *agent.Options) { o.ID = "" }, "ID is empty"},

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 		if cause := ended(ctx); cause != nil {
 			return cause
 		}
-		return err
+		return &unreached{err}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	slow.Reset(bodyTimeout)
@@ -136,6 +137,9 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		if protocol.IsHTTPSHint(data) {
+			return &unreached{protocol.ErrSpeaksHTTPS}
+		}
 		refused := &refusal{status: resp.StatusCode}
 		if json.Unmarshal(data, &refused.problem) != nil {
 			refused.problem = protocol.Problem{}
@@ -154,6 +158,38 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return nil
+}
+
+// unreached is the error of a request without an answer. Its text has no address, which may have a password, and no port
+// of this end: the same cause has the same text.
+type unreached struct{ error }
+
+// Error implements error.
+func (e *unreached) Error() string {
+	reason, _ := protocol.Unreached(e.error)
+	return reason.Error()
+}
+
+// Unwrap returns the cause.
+func (e *unreached) Unwrap() error { return e.error }
+
+// remedy is what to do about an error of a hub; empty: nothing in particular.
+func remedy(err error) string {
+	away, ok := errors.AsType[*unreached](err)
+	if !ok {
+		return ""
+	}
+	reason, _ := protocol.Unreached(away.error)
+	var distrusted *tls.CertificateVerificationError
+	switch {
+	case errors.Is(reason, protocol.ErrSpeaksHTTPS):
+		return "write the hub's address with https://"
+	case errors.Is(reason, protocol.ErrSpeaksHTTP):
+		return "write the hub's address with http://"
+	case errors.As(err, &distrusted):
+		return "name the file with the authority of its certificate, with --ca or MAINSTAY_CA"
+	}
+	return "is a hub running there, and is this its address?"
 }
 
 // refusal is an answer that is no success.

@@ -66,7 +66,7 @@ func (r *run) lookElsewhere(from int) {
 				hub: hub, method: http.MethodGet, path: protocol.ReadyPath, timeout: hubLookTimeout,
 			}, nil)
 			if err != nil {
-				r.agent.log.Debug("No hub is ready there", "hub", r.client.url(hub), "error", err)
+				r.agent.log.Debug("No hub is ready there", "hub", protocol.ShownURL(r.client.url(hub)), "error", err)
 				continue
 			}
 			select {

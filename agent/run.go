@@ -44,7 +44,8 @@ type run struct {
 	polledAt  time.Time
 	pollAt    time.Time // when to poll although a poll is held; zero: never
 	attempts  map[attemptKey]*attempt
-	done      recentKeys // attempts whose result was answered
+	unused    map[string]time.Time // when a trouble with a hub was last said, since the session began
+	done      recentKeys           // attempts whose result was answered
 	returned  []protocol.RunningAttempt
 	counters  protocol.Counters
 	metrics   hostMetrics
@@ -77,7 +78,7 @@ func newRun(ctx context.Context, a *Agent) *run {
 		instance:  newInstance(),
 		startedAt: time.Now(),
 		wake:      make(chan struct{}, 1),
-		attempts:  map[attemptKey]*attempt{}, done: newRecentKeys(), renewed: make(chan struct{}),
+		attempts:  map[attemptKey]*attempt{}, unused: map[string]time.Time{}, done: newRecentKeys(), renewed: make(chan struct{}),
 		look: newHubLook(),
 	}
 	outlive := context.WithoutCancel(ctx)

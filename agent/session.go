@@ -133,9 +133,10 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 		at.checkpointSent = 0
 	}
 	r.stateTold = ""
+	clear(r.unused)
 	running := len(r.attempts)
 	r.mu.Unlock()
-	url := r.client.url(hub)
+	url := protocol.ShownURL(r.client.url(hub))
 	r.reportSession(hub, answer.SessionToken)
 	r.agent.log.Info("Registered", "hub", url, "hub_id", answer.HubID, "epoch", answer.Epoch, "running", running)
 	r.agent.emit(Event{Kind: EventRegistered, HubURL: url, Epoch: answer.Epoch,
@@ -144,9 +145,31 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 
 // reconnecting reports that a hub could not be used.
 func (r *run) reconnecting(hub int, err error) {
-	url := r.client.url(hub)
-	r.agent.log.Warn("The hub cannot be used; trying again, work goes on meanwhile", "hub", url, "error", err)
+	url := protocol.ShownURL(r.client.url(hub))
+	r.sayUnused(url, err)
 	r.agent.emit(Event{Kind: EventReconnecting, HubURL: url, Err: err})
+}
+
+// sayAgainAfter is how long the same trouble with a hub is not said again.
+const sayAgainAfter = time.Minute
+
+// sayUnused logs why a hub cannot be used, and what to do: once, and then at most every minute.
+func (r *run) sayUnused(url string, err error) {
+	said := url + " " + err.Error()
+	r.mu.Lock()
+	again := time.Since(r.unused[said]) < sayAgainAfter
+	if !again {
+		r.unused[said] = time.Now()
+	}
+	r.mu.Unlock()
+	if again {
+		return
+	}
+	log := r.agent.log.With("hub", url, "error", err)
+	if what := remedy(err); what != "" {
+		log = log.With("remedy", what)
+	}
+	log.Warn("The hub cannot be used; trying again, work goes on meanwhile")
 }
 
 // goodbye ends the session. It is sent only when no handler runs: the hub may then give the work to another agent at

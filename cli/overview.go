@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 func overviewCommand(a *app.App) *cobra.Command {
@@ -92,12 +93,12 @@ its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 	}, func(ctx context.Context, s *app.Client, _ []string) error {
 		health, err := s.Health(ctx)
 		if err == nil {
-			err = a.Print(s.Answer, func() error { return printStatus(a, s.URL(), health) })
+			err = a.Print(s.Answer, func() error { return printStatus(a, protocol.ShownURL(s.URL()), health) })
 		}
 		if err != nil || health.Status == "healthy" {
 			return err
 		}
-		return app.WithExit(app.ExitUnreachable, fmt.Errorf("%s is %s", s.URL(), health.Status))
+		return app.WithExit(app.ExitUnreachable, fmt.Errorf("%s is %s", protocol.ShownURL(s.URL()), health.Status))
 	})
 	a.ServerFlag(command)
 	return command

@@ -1,14 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -161,8 +158,8 @@ type UnreachableError struct {
 
 // The reasons when an address has the wrong scheme.
 var (
-	ErrSpeaksHTTPS = errors.New("it speaks https")
-	ErrSpeaksHTTP  = errors.New("it does not speak https")
+	ErrSpeaksHTTPS = protocol.ErrSpeaksHTTPS
+	ErrSpeaksHTTP  = protocol.ErrSpeaksHTTP
 )
 
 // Error implements error.
@@ -181,32 +178,19 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return context.Canceled
 	}
-	away := &UnreachableError{URL: c.base, Reason: err, cause: err}
-	var operation *net.OpError
-	switch {
-	case context.Cause(ctx) != nil:
+	away := &UnreachableError{URL: protocol.ShownURL(c.base), cause: err}
+	if away.Reason, away.lasting = protocol.Unreached(err); context.Cause(ctx) != nil {
 		away.Reason, away.lasting = context.Cause(ctx), true
-	case errors.As(err, &operation):
-		away.Reason = operation.Err
-	}
-	var distrusted *tls.CertificateVerificationError
-	var plain tls.RecordHeaderError
-	switch {
-	case errors.As(err, &distrusted):
-		away.Reason, away.lasting = distrusted.Err, true
-	case errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		// net/http makes the latter of the former
-		away.Reason, away.lasting = ErrSpeaksHTTP, true
 	}
 	return away
 }
 
 // refused is the error of an answer that is none of success.
 func (c *Client) refused(response *http.Response, body []byte) error {
-	if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) { // Go's own words
-		return &UnreachableError{URL: c.base, Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS, lasting: true}
+	if protocol.IsHTTPSHint(body) {
+		return &UnreachableError{URL: protocol.ShownURL(c.base), Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS, lasting: true}
 	}
-	e := &Error{base: c.base, body: body, RequestID: response.Header.Get("X-Request-Id"),
+	e := &Error{base: protocol.ShownURL(c.base), body: body, RequestID: response.Header.Get("X-Request-Id"),
 		RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
 	if json.Unmarshal(body, &e.Problem) != nil {
 		e.Problem = protocol.Problem{}
@@ -217,5 +201,5 @@ func (c *Client) refused(response *http.Response, body []byte) error {
 
 // strange says that an answer could not be read.
 func (c *Client) strange(err error) error {
-	return fmt.Errorf("%s answered something that is not of the Mainstay API: %w", c.base, err)
+	return fmt.Errorf("%s answered something that is not of the Mainstay API: %w", protocol.ShownURL(c.base), err)
 }

@@ -6,10 +6,12 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // Setting is one effective value and where it comes from.
@@ -53,6 +55,9 @@ func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) (
 	d.walk("", reflect.ValueOf(*c))
 	if err := d.overrule(c, env, flags); err != nil {
 		return nil, err
+	}
+	for i := range d.settings {
+		d.settings[i].Value = shown(d.settings[i].Value)
 	}
 	return d.settings, nil
 }
@@ -111,6 +116,23 @@ func (d *description) walk(key string, v reflect.Value) {
 		}
 		d.settings = append(d.settings, setting)
 	}
+}
+
+// shown is a value without the passwords of the addresses in it.
+func shown(value any) any {
+	switch v := value.(type) {
+	case string:
+		if strings.Contains(v, "://") {
+			return protocol.ShownURL(v)
+		}
+	case []string:
+		list := slices.Clone(v)
+		for i := range list {
+			list[i], _ = shown(list[i]).(string)
+		}
+		return list
+	}
+	return value
 }
 
 // inherited are the keys of the hub section that agent_cluster gives where that leaves them out.

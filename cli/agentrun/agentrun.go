@@ -56,6 +56,11 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			if err != nil {
 				return err
 			}
+			for i, hub := range o.HubURLs {
+				if o.HubURLs[i], err = agent.HubURL(hub); err != nil {
+					return app.UsageError("--hub %w", err)
+				}
+			}
 			o.Version = a.Version
 			if o.ID == "" {
 				o.ID = generatedAgentID()
