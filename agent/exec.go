@@ -72,7 +72,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	if err := errors.Join(zeroByte(cmd), find(cmd)); err != nil {
+	if err := find(cmd); err != nil {
 		return nil, NonRetryable(fmt.Errorf("exec: %w", whyNot(cmd, err)))
 	}
 	stdout, stderr := &headTail{limit: maxExecOutput}, &headTail{limit: maxExecOutput}

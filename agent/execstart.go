@@ -49,7 +49,7 @@ func whyNever(cmd *exec.Cmd, err error) error {
 	info, missing := os.Stat(path)
 	switch {
 	case errors.Is(err, syscall.E2BIG):
-		return tooLong(cmd)
+		return cannotStart("its arguments and variables are too long together: hand long data on in a file")
 	case errors.Is(err, syscall.ENOENT) && missing != nil:
 		if to, err := os.Readlink(path); err == nil {
 			return cannotStart("%q is a link to %q, which does not exist", cmd.Path, to)
@@ -110,43 +110,6 @@ func unfit(name, path string, err error) error {
 			"[\"sh\", %q]", name, name)
 	}
 	return cannotStart("%q: %v", name, err)
-}
-
-// tooLong says what of a command is too long.
-func tooLong(cmd *exec.Cmd) error {
-	longest, what, total := 0, "", 0
-	note := func(text, name string) {
-		if total += len(text); len(text) > longest {
-			longest, what = len(text), name
-		}
-	}
-	for i, text := range cmd.Args {
-		note(text, fmt.Sprintf("command[%d]", i))
-	}
-	for _, text := range cmd.Env {
-		name, _, _ := strings.Cut(text, "=")
-		note(text, "the variable "+name)
-	}
-	return cannotStart("its arguments and variables are too long: %d bytes, of which %s has %d. One may have 128 KiB on "+
-		"Linux: hand long data on in a file", total, what, longest)
-}
-
-// zeroByte refuses what no system can hand to a program.
-func zeroByte(cmd *exec.Cmd) error {
-	for i, text := range cmd.Args {
-		if strings.ContainsRune(text, 0) {
-			return cannotStart("command[%d] has a zero byte", i)
-		}
-	}
-	for _, text := range cmd.Env {
-		if name, value, _ := strings.Cut(text, "="); strings.ContainsRune(value, 0) {
-			return cannotStart("the variable %s has a zero byte", name)
-		}
-	}
-	if strings.ContainsRune(cmd.Dir, 0) {
-		return cannotStart("dir has a zero byte")
-	}
-	return nil
 }
 
 // noInterpreter reports whether a script ended because the program that its first line has run, mostly env, found no

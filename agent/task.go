@@ -80,7 +80,8 @@ func (t *Task) ReportProgress(p fleet.Progress) {
 }
 
 // Log adds a line to the attempt's log, which counts as a beacon; several lines of text add as many. The agent keeps
-// the newest 500 lines, 64 KiB in all and 4 KiB each, and sends them only while somebody watches (mainstay task logs).
+// the newest 500 lines, 64 KiB in all, and sends them only while somebody watches (mainstay task logs). A line of more
+// than 4 KiB becomes several.
 func (t *Task) Log(text string) {
 	if t.attempt == nil {
 		return

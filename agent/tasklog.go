@@ -3,8 +3,10 @@ package agent
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
@@ -27,13 +29,38 @@ type taskLog struct {
 	wake     chan struct{} // wakes it for new lines and new commands
 }
 
-// add keeps a line.
+// goesOn ends a line that is too long and goes on in the next one.
+const goesOn = "…"
+
+// splitLine cuts what fits into a line from the beginning of a text that is too long for one.
+func splitLine(text string) (line, rest string) {
+	n := fleet.MaxLogLineBytes - len(goesOn)
+	for i := n; i > n-utf8.UTFMax; i-- { // between two characters; what is not UTF-8 is cut anywhere
+		if utf8.RuneStart(text[i]) {
+			n = i
+			break
+		}
+	}
+	return text[:n], text[n:]
+}
+
+// add keeps a line; a long one as several.
 func (l *taskLog) add(stream, text string) {
-	text = cutText(text, fleet.MaxLogLineBytes)
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tail.Add(fleet.LogLine{Number: l.tail.Last() + 1, At: time.Now().UTC(), Stream: stream, Text: text})
+	for len(text) > fleet.MaxLogLineBytes {
+		line, rest := splitLine(text)
+		l.addLine(stream, line+goesOn)
+		text = rest
+	}
+	l.addLine(stream, text)
 	l.signal()
+}
+
+// addLine keeps a line. The mutex is held.
+func (l *taskLog) addLine(stream, text string) {
+	l.tail.Add(fleet.LogLine{Number: l.tail.Last() + 1, At: time.Now().UTC(), Stream: stream, Text: text})
 }
 
 // signal wakes the goroutine that sends, if there is one. The mutex is held.
@@ -82,10 +109,20 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// keep adds what fits into the line, and drops the rest.
+// keep adds to the line. One that gets too long becomes several.
 func (w *lineWriter) keep(p []byte) {
 	w.begun = true
-	w.line = append(w.line, p[:min(len(p), fleet.MaxLogLineBytes-len(w.line))]...)
+	w.line = append(w.line, p...)
+	if len(w.line) <= fleet.MaxLogLineBytes {
+		return
+	}
+	rest := string(w.line)
+	for len(rest) > fleet.MaxLogLineBytes {
+		var line string
+		line, rest = splitLine(rest)
+		w.attempt.output.add(w.stream, line+goesOn)
+	}
+	w.line = append(w.line[:0], rest...)
 }
 
 func (w *lineWriter) flush() {

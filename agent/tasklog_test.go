@@ -179,9 +179,30 @@ func TestLogIsBounded(t *testing.T) {
 			func(t *testing.T, lines []fleet.LogLine) { require.Len(t, lines, 16) },
 		},
 		"line": {
-			func(task *agent.Task) { task.Log(strings.Repeat("é", 1<<20) + "\nnext") },
+			func(task *agent.Task) { task.Log(strings.Repeat("é", 4500) + "\nnext") },
+			func(t *testing.T, lines []fleet.LogLine) {
+				var all strings.Builder
+				for _, line := range lines[:len(lines)-2] {
+					require.LessOrEqual(t, len(line.Text), fleet.MaxLogLineBytes)
+					piece, goesOn := strings.CutSuffix(line.Text, "…")
+					require.True(t, goesOn)
+					all.WriteString(piece)
+				}
+				require.Equal(t, strings.Repeat("é", 4500), all.String()+lines[len(lines)-2].Text)
+				require.Equal(t, "next", lines[len(lines)-1].Text)
+			},
+		},
+		"a full line": {
+			func(task *agent.Task) { task.Log(strings.Repeat("é", 2<<10) + "\nnext") },
 			func(t *testing.T, lines []fleet.LogLine) {
 				require.Equal(t, []string{strings.Repeat("é", 2<<10), "next"}, texts(lines))
+			},
+		},
+		"a line that grows": {
+			func(task *agent.Task) { task.Log(strings.Repeat("a\xff", 4<<10)) },
+			func(t *testing.T, lines []fleet.LogLine) {
+				all := strings.ReplaceAll(strings.Join(texts(lines), ""), "…", "")
+				require.Equal(t, 4<<10, strings.Count(all, "a"))
 			},
 		},
 		"invalid UTF-8": {

@@ -6,7 +6,7 @@ import "time"
 const (
 	MaxLogLines     = 500
 	MaxLogBytes     = 64 << 10 // of text, all lines together
-	MaxLogLineBytes = 4 << 10  // of text; longer lines are cut
+	MaxLogLineBytes = 4 << 10  // of text; longer lines become several
 )
 
 // LogLine is one line that a running handler, or its command, wrote. It must never go into Mainstay's own log or an

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -25,9 +26,23 @@ func Reasons(reasons ...string) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(r string) bool { return r == "" }), "; ")
 }
 
-// Printable replaces the control characters and line separators of a text by blanks, except line ends and tabs. JSON
-// takes six bytes for each, and a terminal may obey it.
+// escape is an escape sequence of a terminal: for colours and the cursor, for titles and links, or a short one. A title
+// that does not end in its line hides nothing.
+var escape = regexp.MustCompile(
+	`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|\x{9d})[^\x07\x1b\x{9c}\n]*(?:\x07|\x1b\\|\x{9c})|\x1b[ -/]*[0-~]`)
+
+// WithoutEscapes leaves out what tells terminals of colours, of the cursor and the like.
+func WithoutEscapes(text string) string {
+	if !strings.ContainsAny(text, "\x1b\u009b\u009d") {
+		return text
+	}
+	return escape.ReplaceAllString(text, "")
+}
+
+// Printable leaves out escape sequences of terminals, and replaces other control characters and line separators of a
+// text by blanks, except line ends and tabs. JSON takes six bytes for each, and a terminal may obey it.
 func Printable(text string) string {
+	text = WithoutEscapes(text)
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp)) {
 			return ' '

@@ -14,6 +14,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // Table writes aligned columns. Control characters in cells, which may come from agents, cannot reach the terminal.
@@ -92,24 +94,29 @@ func (t *Table) Flush() error {
 	return nil
 }
 
-// OneLine replaces everything that is not printable, line ends too, by blanks.
+// OneLine leaves out escape sequences and replaces everything else that is not printable, line ends too, by blanks.
 func OneLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, s))
+	}, fleet.WithoutEscapes(s)))
 }
 
-// Printable keeps line ends and tabs and replaces other control characters.
+// lineEnds are what ends a line; a carriage return alone, as of progress bars, is the last.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// Printable is a text for people, which cannot tell a terminal anything: colours and other escape sequences are left
+// out, all ends of lines are those of the system, and other control characters are replaced.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+		switch {
+		case r == '\n', r == '\t', unicode.IsGraphic(r), r == '\u200c', r == '\u200d': // the last two join emoji
 			return r
 		}
 		return '\uFFFD'
-	}, s)
+	}, lineEnds.Replace(fleet.WithoutEscapes(s)))
 }
 
 // escapeUnprintable writes what a terminal might obey, or would not show, as JSON escapes: it stays the same JSON.

@@ -94,3 +94,17 @@ func TestJSONHasOnlyWhatCanBePrinted(t *testing.T) {
 		require.Equal(t, said, back)
 	}
 }
+
+// A program's output tells the terminal nothing.
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"\x1b[31mred\x1b[0m\tand\n":       "red\tand\n",
+		"10%\r20%\r\ndone":                "10%\n20%\ndone",
+		"over\b\bwritten\x07\x00":         "over\ufffd\ufffdwritten\ufffd\ufffd",
+		"\u3000wide\u00a0blank \u202emoc": "\u3000wide\u00a0blank \ufffdmoc",
+	} {
+		require.Equal(t, want, Printable(in))
+	}
+	require.Equal(t, "red and more", OneLine("\x1b[31mred\x1b[0m\nand\x07more"))
+}

@@ -174,10 +174,7 @@ func (v *logView) show(log *api.TaskLog) error {
 }
 
 func (v *logView) text(line *fleet.LogLine) string {
-	text := line.Text
-	if v.app.StdoutTTY {
-		text = app.Printable(text)
-	}
+	text := app.Printable(line.Text)
 	if v.times {
 		return line.At.Local().Format("15:04:05.000") + " " + text
 	}

@@ -317,7 +317,7 @@ func printLong(w io.Writer, task *api.Task, title, text string, show extent) err
 				app.ByteCount(int64(len(text))), task.ID)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, text)
+	_, err := fmt.Fprintf(w, "%s:\n%s\n", title, app.Printable(text))
 	return err
 }
 

@@ -55,7 +55,7 @@ func getCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// printCommand gives what a command wrote, byte for byte unless it goes to a terminal, and says the rest beside it.
+// printCommand gives what a command wrote, as plain text, and says the rest beside it.
 // What the command wrote was streamed before, or is given now.
 func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	var result agent.ExecResult
@@ -65,11 +65,7 @@ func printCommand(a *app.App, task *api.Task, streamed bool) error {
 	if streamed {
 		result.Stdout, result.Stderr = "", ""
 	}
-	stdout := result.Stdout
-	if a.StdoutTTY {
-		stdout = app.Printable(stdout)
-	}
-	if _, err := io.WriteString(a.Stdout, stdout); err != nil {
+	if _, err := io.WriteString(a.Stdout, app.Printable(result.Stdout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(a.Stderr, app.Printable(result.Stderr)); err != nil {

@@ -186,9 +186,14 @@ export function failoverStages(f) {
   return timeline("Stages of the failover", rows, f.noticed_at, f.completed_at);
 }
 
-/** json shows a value as it is. */
+/** plain is what a program wrote, without what tells terminals of colours and the cursor. */
+export const plain = (text) => text.replace(escapes, "").replace(/\r\n?/g, "\n").replace(controls, "\ufffd");
+const escapes = /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)|\x1b[ -/]*[0-~]/g;
+const controls = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+
+/** json shows a value as it is, and a text as plain text. */
 export function json(value) {
-  return h("pre", { tabindex: "0" }, typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  return h("pre", { tabindex: "0" }, typeof value === "string" ? plain(value) : JSON.stringify(value, null, 2));
 }
 
 /** filters is a form that changes the address: fields are [name, label, options or null]. */

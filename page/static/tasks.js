@@ -5,7 +5,7 @@ import { query, seg } from "./address.js";
 import { get } from "./api.js";
 import { lists, single, spans } from "./reads.js";
 import { ago, clockTime, count, span } from "./format.js";
-import { badge, label, section, table, facts, attempts, tried, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json } from "./parts.js";
+import { badge, label, section, table, facts, attempts, tried, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json, plain } from "./parts.js";
 import * as act from "./actions.js";
 
 const statuses = ["queued", "running", "retry_wait", "review", "dead_letter", "completed", "failed", "cancelled", "expired"];
@@ -159,10 +159,12 @@ async function readLog(id, number, details) {
     } catch (error) {
       part = { lines: [], why: error.message, ended: true };
     }
+    const before = (part.lines[0]?.number ?? 0) - after - 1;
+    if (before > 0) lines.push(`— ${count(before, "line")} before these ${before === 1 ? "is" : "are"} no longer kept`);
     after = part.next || after;
-    lines.push(...part.lines.map((l) => l.text));
+    lines.push(...part.lines.map((l) => plain(l.text)));
     if (part.why || part.ended) lines.push(`— ${part.why || "the attempt has ended"}`);
-    lines.splice(0, lines.length - logLines);
+    lines.splice(0, lines.length - logLines - 1);
     const pre = details.querySelector("pre");
     if (pre) pre.__log = lines.join("\n"), patch(pre, [document.createTextNode(pre.__log)]), pre.scrollTop = pre.scrollHeight;
     if (part.ended) return;
