@@ -43,12 +43,9 @@ const (
 	scorePrecision     = 1000 // scores are rounded to this fraction, so that equal facts print alike
 	checkWarn          = 80.0 // per cent in use
 	checkFail          = 95.0
-	// fewestUnfinished is how many attempts must end badly before they count: one or two may be the tasks' fault.
-	fewestUnfinished = 3
+	// fewestAttempts is how many attempts must have ended before the share of those that ended badly says anything.
+	fewestAttempts = 10
 )
-
-// FactorCompletion is the name of the factor for the share of attempts that the agent finished.
-const FactorCompletion = "task_completion"
 
 // HealthFacts are the facts behind a health score. Counts are those of a rolling window.
 type HealthFacts struct {
@@ -101,12 +98,14 @@ type Health struct {
 	Score float64     `json:"score"`
 	// Why names the problems in words, worst first; empty: none.
 	Why string `json:"why,omitempty"`
-	// Busy: only the used CPU or memory keeps the agent from being healthy.
+	// Busy: only what is no fault of the agent's keeps it from being healthy; see HealthFacts.Own.
 	Busy    bool           `json:"busy,omitempty"`
 	Factors []HealthFactor `json:"factors"`
 	Checks  []HealthCheck  `json:"checks"`
 	// ConsecutiveFailures counts the attempts since the last one that completed: failed or not finished.
 	ConsecutiveFailures int `json:"consecutive_failures,omitempty"`
+	// Finished is the share of the attempts that the agent finished, of however few; 1 without any.
+	Finished float64 `json:"-"`
 }
 
 // MeasuredAt sets the times of the checks: those of the machine are as old as the agent's last heartbeat.
@@ -145,6 +144,14 @@ func (l HealthLevel) rank() int {
 // ScoreOf is the score for a level that an agent reports.
 func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
 
+// Own are the facts that are evidence against the agent itself: without the CPU and memory of its host, which others
+// use too, and without failures that handlers reported, which are their own.
+func (f HealthFacts) Own() HealthFacts {
+	f.CPUPercent, f.MemoryPercent = nil, nil
+	f.Completed, f.Failed = f.Completed+f.Failed, 0 // it did finish them
+	return f
+}
+
 // AssessHealth rates an agent by its facts: the weighted mean of five factors. before is its previous level, or "" for
 // none; a better level needs a little more than its threshold. Whatever the score, an agent that lives but does not
 // work is critical, and one with a handler that does not stop is degraded at best: its heartbeats and host may be fine.
@@ -161,18 +168,15 @@ func AssessHealth(f HealthFacts, before HealthLevel) Health {
 		h.Level = limit
 	}
 	h.Why = whyOf(&h)
-	h.Busy = h.Level != HealthHealthy && f.onlyBusy(before)
+	h.Finished = 1
+	if finished := f.Completed + f.Failed; finished+f.bad() > 0 {
+		h.Finished = float64(finished) / float64(finished+f.bad())
+	}
 	return h
 }
 
-// onlyBusy reports whether the agent would be healthy if its CPU and memory did not count.
-func (f HealthFacts) onlyBusy(before HealthLevel) bool {
-	if f.CPUPercent == nil && f.MemoryPercent == nil {
-		return false
-	}
-	f.CPUPercent, f.MemoryPercent = nil, nil
-	return AssessHealth(f, before).Level == HealthHealthy
-}
+// bad counts the attempts that were not finished: those whose handlers are stuck ended as such, or were cancelled.
+func (f *HealthFacts) bad() int { return max(f.Unfinished, f.Stuck) }
 
 // worksAtMost is the best level that an agent's work allows.
 func (f *HealthFacts) worksAtMost() HealthLevel {
@@ -187,7 +191,7 @@ func (f *HealthFacts) worksAtMost() HealthLevel {
 
 // idleHands reports whether the agent takes work and finishes none.
 func (f *HealthFacts) idleHands() bool {
-	return f.Completed+f.Failed == 0 && f.Unfinished >= fewestUnfinished
+	return f.Completed+f.Failed == 0 && f.Unfinished >= fewestAttempts
 }
 
 // whyOf names the problems of an agent that is not healthy: failed checks, then the factors that cost most.
@@ -264,13 +268,13 @@ func (f *HealthFacts) heartbeats() HealthFactor {
 }
 
 func (f *HealthFacts) completion() HealthFactor {
-	factor := HealthFactor{Name: FactorCompletion, Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
-	bad := max(f.Unfinished, f.Stuck) // attempts with stuck handlers ended as unfinished, or were cancelled
+	factor := HealthFactor{Name: "task_completion", Score: 1, Weight: weightCompletion, Why: "it finishes what it takes"}
+	bad := f.bad()
 	if bad == 0 {
 		return factor
 	}
 	all := f.Completed + f.Failed + bad
-	if f.Stuck == 0 && bad < fewestUnfinished {
+	if f.Stuck == 0 && all < fewestAttempts {
 		factor.Why = fmt.Sprintf("%d of %d attempts were not finished: too few to say anything", bad, all)
 		return factor
 	}
@@ -298,11 +302,16 @@ func (f *HealthFacts) resources() HealthFactor {
 
 func (f *HealthFacts) errors() HealthFactor {
 	factor := HealthFactor{Name: "error_rate", Score: 1, Weight: weightErrors, Why: "its attempts do not fail"}
-	if f.Failed > 0 {
-		all := f.Completed + f.Failed
-		factor.Score = float64(f.Completed) / float64(all)
-		factor.Why = fmt.Sprintf("%d of %d finished attempts failed", f.Failed, all)
+	if f.Failed == 0 {
+		return factor
 	}
+	all := f.Completed + f.Failed
+	factor.Why = fmt.Sprintf("%d of %d finished attempts failed", f.Failed, all)
+	if all < fewestAttempts {
+		factor.Why += ": too few to say anything"
+		return factor
+	}
+	factor.Score = float64(f.Completed) / float64(all)
 	return factor
 }
 

@@ -34,9 +34,12 @@ func TestAssessHealth(t *testing.T) {
 		{"a good agent", HealthFacts{SelfReported: p(1), Heartbeats: 60, Interval: 5 * time.Second,
 			Silence: 5 * time.Second, Completed: 40, CPUPercent: p(60)}, "", 1, HealthHealthy},
 		{"half of its attempts fail", HealthFacts{Completed: 5, Failed: 5}, "", 0.95, HealthHealthy},
+		{"one of one failed", HealthFacts{Failed: 1}, "", 1, HealthHealthy},
+		{"nine of nine failed", HealthFacts{Failed: 9}, "", 1, HealthHealthy},
+		{"ten of ten failed", HealthFacts{Failed: 10}, "", 0.9, HealthHealthy},
 		{"it finishes half of what it takes", HealthFacts{Completed: 5, Unfinished: 5}, "", 0.875, HealthDegraded},
-		{"it takes work and finishes none", HealthFacts{Unfinished: 5}, "", 0.75, HealthCritical},
-		{"two attempts that were not finished say little", HealthFacts{Unfinished: 2}, "", 1, HealthHealthy},
+		{"it takes work and finishes none", HealthFacts{Unfinished: 10}, "", 0.75, HealthCritical},
+		{"nine attempts that were not finished say little", HealthFacts{Unfinished: 9}, "", 1, HealthHealthy},
 		{"one of its handlers hangs", HealthFacts{Completed: 99, Stuck: 1, Slots: 4}, "", 0.998, HealthDegraded},
 		{"all of its handlers hang", HealthFacts{Completed: 99, Stuck: 1, Slots: 1}, "", 0.998, HealthCritical},
 		{"its handlers hang, and it says so", HealthFacts{Completed: 1, Unfinished: 5, Stuck: 2, SelfReported: p(0)},
@@ -48,13 +51,13 @@ func TestAssessHealth(t *testing.T) {
 		{"silent for three", HealthFacts{Interval: 5 * time.Second, Silence: 15 * time.Second}, "", 0.7,
 			HealthDegraded},
 		{"a full disk", HealthFacts{DiskPercent: p(100)}, "", 0.85, HealthDegraded},
-		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3},
+		{"silent, full, failing", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 10},
 			"", 0.45, HealthCritical},
-		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 3,
-			Unfinished: 97, SelfReported: p(-3)}, "", 0.008, HealthFailed},
+		{"everything is wrong", HealthFacts{Interval: time.Second, Silence: time.Hour, CPUPercent: p(100), Failed: 10,
+			Unfinished: 990, SelfReported: p(-3)}, "", 0.003, HealthFailed},
 		{"at the threshold it stays what it was", HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second},
 			HealthDegraded, 0.9, HealthDegraded},
-		{"well above it rises", HealthFacts{Completed: 5, Failed: 4}, HealthDegraded, 0.956, HealthHealthy},
+		{"well above it rises", HealthFacts{Completed: 6, Failed: 4}, HealthDegraded, 0.96, HealthHealthy},
 		{"it rises over several levels, and waits below the threshold",
 			HealthFacts{Interval: 5 * time.Second, Silence: 10 * time.Second}, HealthFailed, 0.9, HealthDegraded},
 		{"it falls at once", HealthFacts{Completed: 5, Unfinished: 5}, HealthHealthy, 0.875, HealthDegraded},
@@ -75,6 +78,28 @@ func TestAssessHealth(t *testing.T) {
 			require.InDelta(t, 1, weights, 1e-9)
 		})
 	}
+}
+
+// What is no fault of the agent's takes nothing from its own health, whatever it was before.
+func TestOwnHealthIsTheAgentsAlone(t *testing.T) {
+	t.Parallel()
+	full := 100.0
+	for name, f := range map[string]HealthFacts{
+		"its host is busy":       {CPUPercent: &full, MemoryPercent: &full},
+		"its handlers fail":      {Failed: 1000},
+		"both":                   {CPUPercent: &full, Failed: 1000},
+		"both, and some succeed": {CPUPercent: &full, Failed: 1000, Completed: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, before := range []HealthLevel{"", HealthDegraded, HealthCritical} {
+				require.Equal(t, 1.0, AssessHealth(f.Own(), before).Score) //nolint:testifylint // nothing is taken
+			}
+		})
+	}
+	own := HealthFacts{Failed: 5, Unfinished: 5}.Own()
+	require.Equal(t, HealthDegraded, AssessHealth(own, "").Level, "it finishes half of what it takes")
+	require.Equal(t, HealthDegraded, AssessHealth(HealthFacts{DiskPercent: &full}.Own(), "").Level)
 }
 
 // No fact that is worse makes an agent healthier, and a score and its level agree but for the hysteresis.

@@ -31,7 +31,7 @@ func newHealthHub() *fakeHub {
 			return contract.ReadHealthResult{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
 		return contract.ReadHealthResult{Agents: map[string]fleet.Health{"a-1": fleet.AssessHealth(
-			fleet.HealthFacts{Failed: 1}, "")}}, nil
+			fleet.HealthFacts{Failed: 10}, "")}}, nil
 	}
 	return f
 }

@@ -47,13 +47,18 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		"nothing": {func(*peer) {}, 1, fleet.HealthHealthy},
 		"it completes": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptCompleted) }, 1,
 			fleet.HealthHealthy},
-		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, .9,
+		"it fails": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptFailed) }, 1,
 			fleet.HealthHealthy},
+		"it fails again and again": {func(a *peer) {
+			for n := range 10 {
+				_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptFailed)
+			}
+		}, .9, fleet.HealthHealthy},
 		"it times out once": {func(a *peer) { _ = a.report(a.give(task("t1")), fleet.AttemptTimedOut) }, 1,
 			fleet.HealthHealthy},
 		"it times out again and again": {func(a *peer) {
-			for _, id := range []string{"t1", "t2", "t3"} {
-				_ = a.report(a.give(task(id)), fleet.AttemptTimedOut)
+			for n := range 10 {
+				_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptTimedOut)
 			}
 		}, .75, fleet.HealthCritical},
 		"it rates itself low": {func(a *peer) {
@@ -148,6 +153,18 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 		}, []fleet.HealthLevel{fleet.HealthDegraded}},
 		"that it is busy is not told": {func(a *peer) {
 			for range 60 {
+				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 100 })
+				a.b.pass(time.Second)
+			}
+			rated := a.b.rated("a")
+			require.Equal(a.b.t, fleet.HealthDegraded, rated.Level)
+			require.True(a.b.t, rated.Busy)
+		}, nil},
+		"that its handlers fail on a busy host is not told": {func(a *peer) {
+			for n := range 60 {
+				if n < 10 {
+					_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptFailed)
+				}
 				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 100 })
 				a.b.pass(time.Second)
 			}

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,9 +57,9 @@ func TestMetricsMove(t *testing.T) {
 		from   float64
 		to     float64
 	}{
-		{"stella_agent_health_score", agent, func(_ *bench, a *peer) { timeOut(a) }, 1, .75},
+		{"stella_agent_health_score", agent, func(_ *bench, a *peer) { timeOut(a, 10) }, 1, .75},
 		{"stella_agent_task_completion_rate", agent, func(_ *bench, a *peer) {
-			timeOut(a)
+			timeOut(a, 3)
 			_ = a.report(a.give(task("t4")), fleet.AttemptCompleted)
 		}, 1, .25},
 		{"stella_agent_heartbeat_age_seconds", agent, func(b *bench, _ *peer) { b.pass(7 * time.Second) }, 0, 7},
@@ -140,9 +141,9 @@ func TestMetricsMove(t *testing.T) {
 }
 
 // timeOut lets three attempts of an agent time out; fewer do not count.
-func timeOut(a *peer) {
-	for _, id := range []string{"t1", "t2", "t3"} {
-		_ = a.report(a.give(task(id)), fleet.AttemptTimedOut)
+func timeOut(a *peer, times int) {
+	for n := range times {
+		_ = a.report(a.give(task(fmt.Sprint("out", n))), fleet.AttemptTimedOut)
 	}
 }
 

@@ -76,10 +76,7 @@ func (m *Monitor) lasting(a *Agent, now time.Time) *fleet.MemberHealth {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := a.Record
-	health := r.assess(a.Facts, now)
-	if health.Busy { // being busy is no illness, and changes often
-		health.Level, health.Why = fleet.HealthHealthy, ""
-	}
+	_, health := r.assess(a.Facts, now) // being busy is no illness, and changes often; failures may be the handlers'
 	worse := health.Level.WorseThan(r.notified)
 	switch {
 	case !worse && !r.notified.WorseThan(health.Level):
@@ -116,7 +113,7 @@ func (m *Monitor) Read(_ context.Context, in contract.ReadHealthInput) (contract
 func (m *Monitor) rate(a *Agent, now time.Time) fleet.Health {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rated := a.Record.assess(a.Facts, now)
+	rated, _ := a.Record.assess(a.Facts, now)
 	rated.ConsecutiveFailures = a.Record.failures
 	return rated
 }

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"mainstay.dev/mainstay/fleet"
 )
 
 // Kept is how long an agent's counts stay after its session ended here, so that a scrape gets the heartbeats that it
@@ -58,7 +56,7 @@ func (m *Monitor) collect(agents []Agent, now time.Time) (metrics []prometheus.M
 		health := m.rate(&a, now)
 		add(scoreDesc, prometheus.GaugeValue, health.Score, a.ID)
 		add(ageDesc, prometheus.GaugeValue, max(0, a.Facts.Silence.Seconds()), a.ID)
-		add(completionDesc, prometheus.GaugeValue, completionRate(&health), a.ID)
+		add(completionDesc, prometheus.GaugeValue, health.Finished, a.ID)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,14 +75,4 @@ func (m *Monitor) forget(now time.Time) {
 			delete(m.heartbeats, agent)
 		}
 	}
-}
-
-// completionRate is the factor of that name in an agent's health.
-func completionRate(health *fleet.Health) float64 {
-	for _, f := range health.Factors {
-		if f.Name == fleet.FactorCompletion {
-			return f.Score
-		}
-	}
-	return 1
 }

@@ -14,6 +14,7 @@ type Record struct {
 	window    fleet.HealthWindow
 	missed    int               // heartbeats since the newest one
 	level     fleet.HealthLevel // the last rating; empty: not rated yet
+	own       fleet.HealthLevel // the same by HealthFacts.Own
 	score     float64
 	notified  fleet.HealthLevel // the level that its cluster knows; empty: healthy
 	turnedAt  time.Time         // since when the rating differs from notified, to the worse if worsening
@@ -81,10 +82,13 @@ func (r *Record) Close(now time.Time) {
 	r.monitor.forget(now)
 }
 
-func (r *Record) assess(f fleet.HealthFacts, now time.Time) fleet.Health {
-	health := fleet.AssessHealth(r.window.Facts(f, now), r.level)
-	r.level, r.score = health.Level, health.Score
-	return health
+// assess rates the agent by all facts, and by those that are evidence against itself.
+func (r *Record) assess(f fleet.HealthFacts, now time.Time) (all, own fleet.Health) {
+	f = r.window.Facts(f, now)
+	all, own = fleet.AssessHealth(f, r.level), fleet.AssessHealth(f.Own(), r.own)
+	all.Busy = all.Level != fleet.HealthHealthy && own.Level == fleet.HealthHealthy
+	r.level, r.score, r.own = all.Level, all.Score, own.Level
+	return all, own
 }
 
 // counts returns the heartbeat counts of the record's agent, which has a session now.

@@ -29,7 +29,7 @@ func TestHealth(t *testing.T) {
 				return nil, agent.NonRetryable(errors.New("disk full"))
 			},
 		})
-	for range 4 {
+	for range 10 {
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": good}),
 			fleet.TaskCompleted)
 		waitTask(t, node.URL, submit(t, node.URL, map[string]any{"type": "work", "cluster": cluster, "agent": bad}),
@@ -53,7 +53,7 @@ func TestHealth(t *testing.T) {
 	require.InDelta(t, 1, factor(health(good), "error_rate").Score, 0)
 	failing := factor(health(bad), "error_rate")
 	require.InDelta(t, 0, failing.Score, 0)
-	require.Equal(t, "4 of 4 finished attempts failed", failing.Why)
+	require.Equal(t, "10 of 10 finished attempts failed", failing.Why)
 	require.Len(t, health(bad).Checks, 4)
 
 	stopped.stop(t)
