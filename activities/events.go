@@ -162,7 +162,7 @@ func (d *Dispatcher) trigger(
 	case j.plan == nil:
 		return nil, errors.New("the job is paused: resume it, and replay the event")
 	}
-	if err := flow.CheckInputs(turn, j.definition.Inputs, inputs); err != nil {
+	if inputs, err = flow.CheckInputs(turn, j.definition.Inputs, inputs); err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	if len(inputs) > job.MaxInputsBytes {

@@ -39,7 +39,11 @@ func (a *Control) ScheduleJob(ctx context.Context, in contract.ScheduleJob) erro
 			return temporal.NewNonRetryableApplicationError("the definition cannot be used", contract.Refused, err)
 		}
 		for n, schedule := range schedules {
-			if err := jobs.Schedule(ctx, plan, n, schedule, in.Paused); err != nil {
+			filled := *schedule
+			if filled.Inputs, err = flow.CheckInputs(ctx, in.Definition.Inputs, schedule.Inputs); err != nil {
+				return temporal.NewNonRetryableApplicationError("the definition cannot be used", contract.Refused, err)
+			}
+			if err := jobs.Schedule(ctx, plan, n, &filled, in.Paused); err != nil {
 				return fmt.Errorf("schedule %d of job %s: %w", n, in.Name, err)
 			}
 		}

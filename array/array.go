@@ -4,6 +4,9 @@
 package array
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +63,21 @@ func (d *Definition) Payload(n int) json.RawMessage {
 		return d.Items[n]
 	}
 	return d.Spec.Payload
+}
+
+// Digest distinguishes submissions with the same id or key, as that of a task does: by their meaning.
+func (d *Definition) Digest() (string, error) {
+	spec, err := d.Spec.Digest()
+	if err != nil {
+		return "", err
+	}
+	items, err := json.Marshal(d.Items)
+	if err != nil {
+		return "", fmt.Errorf("encode the items: %w", err)
+	}
+	text, err := json.Marshal([]any{spec, fleet.JSONDigest(items), d.Count, cmp.Or(d.Parallel, DefaultParallel), d.Tolerate})
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), err
 }
 
 // Validate checks what needs no facts about the fleet. Messages never repeat a submitted value.

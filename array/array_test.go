@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -460,4 +462,26 @@ func randomEnd(random *rand.Rand, b array.Bundle) array.End {
 		}
 	}
 	return end
+}
+
+func TestDigestsOfTheSameArray(t *testing.T) {
+	t.Parallel()
+	of := func(text string) string {
+		var d array.Definition
+		require.NoError(t, json.Unmarshal([]byte(text), &d))
+		digest, err := d.Digest()
+		require.NoError(t, err)
+		return digest
+	}
+	const one = `{"spec":{"type":"x","cluster":"c"},"items":[{"a":1,"b":"x/y"},2]}`
+	require.Equal(t, of(one), of(`{"items":[ {"b":"\u0078\/y","a":1}, 2],"spec":{"cluster":"c","type":"x"}}`))
+	require.Equal(t, of(one), of(`{"spec":{"type":"x","cluster":"c","priority":3},"max_parallel":64,"items":[{"a":1,"b":"x/y"},2]}`))
+	for _, other := range []string{
+		`{"spec":{"type":"x","cluster":"c"},"items":[{"a":1.0,"b":"x/y"},2]}`,
+		`{"spec":{"type":"x","cluster":"c"},"items":[2,{"a":1,"b":"x/y"}]}`,
+		`{"spec":{"type":"x","cluster":"c"},"items":[{"a":1,"b":"x/y"},2],"tolerate":1}`,
+		`{"spec":{"type":"x","cluster":"c"},"count":2}`,
+	} {
+		require.NotEqual(t, of(one), of(other), other)
+	}
 }

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -29,13 +31,19 @@ type JSONMark struct {
 	Offset int
 	// Depth is how many objects and arrays are open around it.
 	Depth int
+	// Twice says, of a key, that its object has it already. It is told only where keys are kept.
+	Twice bool
 }
 
 // JSONOutline finds where objects, arrays, keys and values begin and end in JSON text that comes in pieces. It builds
 // no values, has no limit of depth and keeps one byte for each level. It does not check the text; marks in text that is
 // not JSON mean nothing.
 type JSONOutline struct {
-	open     []byte // '{' or '[' of each level
+	// KeepKeys keeps the keys of objects that are open, for JSONMark.Twice.
+	KeepKeys bool
+
+	keys     []map[string]struct{} // of each level
+	open     []byte                // '{' or '[' of each level
 	offset   int
 	text     bool // within a string
 	escaped  bool // after a backslash
@@ -72,12 +80,16 @@ func (o *JSONOutline) next(c byte, at func(JSONMark) error) error {
 	case '{', '[':
 		o.scalar, o.keyNext = false, c == '{'
 		o.open = append(o.open, c)
+		if o.KeepKeys {
+			o.keys = append(o.keys, nil)
+		}
 		return at(mark)
 	case '}', ']':
 		o.scalar, o.keyNext = false, false
 		if mark.Depth > 0 {
 			mark.Depth--
 			o.open = o.open[:mark.Depth]
+			o.keys = o.keys[:min(len(o.keys), mark.Depth)]
 		}
 		return at(mark)
 	case '"':
@@ -113,7 +125,23 @@ func (o *JSONOutline) nextOfText(c byte, mark JSONMark, at func(JSONMark) error)
 	if strings.Contains(mark.Key, `\`) && json.Unmarshal([]byte(`"`+mark.Key+`"`), &plain) == nil {
 		mark.Key = plain // escapes
 	}
+	mark.Twice = o.isTwice(mark)
 	return at(mark)
+}
+
+// isTwice notes a key, unless it was cut.
+func (o *JSONOutline) isTwice(mark JSONMark) bool {
+	if !o.KeepKeys || mark.Depth == 0 || len(o.keyBytes) >= maxJSONKey {
+		return false
+	}
+	keys := o.keys[mark.Depth-1]
+	if keys == nil {
+		keys = map[string]struct{}{}
+		o.keys[mark.Depth-1] = keys
+	}
+	_, twice := keys[mark.Key]
+	keys[mark.Key] = struct{}{}
+	return twice
 }
 
 // CheckJSONDepth returns ErrJSONDepth for text that is nested deeper than most levels.
@@ -125,6 +153,41 @@ func CheckJSONDepth(text []byte, most int) error {
 	return outline.Read(text, func(m JSONMark) error {
 		if m.Depth >= most && (m.What == '{' || m.What == '[') {
 			return ErrJSONDepth
+		}
+		return nil
+	})
+}
+
+// ErrJSONKeyTwice is the error for JSON in which an object has a key twice: readers would take one of them.
+var ErrJSONKeyTwice = errors.New("is there twice: keep one of them")
+
+// CheckJSONKeys returns a FieldError with ErrJSONKeyTwice for text in which an object has a key twice.
+func CheckJSONKeys(text []byte) error {
+	outline := JSONOutline{KeepKeys: true}
+	var path []string // the newest key, or the number of the newest element, of each level
+	var elements []int
+	element := func(depth int) { // a value begins
+		if depth > 0 && elements[depth-1] >= 0 {
+			path[depth-1] = "[" + strconv.Itoa(elements[depth-1]) + "]"
+			elements[depth-1]++
+		}
+	}
+	return outline.Read(text, func(m JSONMark) error {
+		switch m.What {
+		case 'v':
+			element(m.Depth)
+		case '{', '[':
+			element(m.Depth)
+			path, elements = append(path, ""), append(elements, 0)
+			if m.What == '{' {
+				elements[m.Depth] = -1
+			}
+		case '}', ']':
+			path, elements = path[:min(len(path), m.Depth)], elements[:min(len(elements), m.Depth)]
+		case '"':
+			if path[m.Depth-1] = "." + m.Key; m.Twice {
+				return &FieldError{strings.TrimPrefix(strings.Join(path, ""), "."), ErrJSONKeyTwice}
+			}
 		}
 		return nil
 	})

@@ -95,3 +95,22 @@ func FuzzCheckJSONDepth(f *testing.F) {
 		}
 	})
 }
+
+func TestCheckJSONKeys(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"a":1,"a":2}`: "a", `{"a":{"b":[1,{"c":1,"c":2}]}}`: "a.b[1].c", `[{},{"a":1,"\u0061":2}]`: "[1].a",
+		`{"a":[[1],[2,{"x":"a","x":{}}]]}`: "a[1][1].x", `{"":1,"":2}`: "",
+		`{"a":1,"A":2}`: "ok", `{"a":{"a":1},"b":{"a":1}}`: "ok", `[{"a":1},{"a":1}]`: "ok", `{"a":"a","b":"a"}`: "ok",
+		`"a"`: "ok", `[`: "ok", `{"` + strings.Repeat("k", 2000) + `1":1,"` + strings.Repeat("k", 2000) + `2":1}`: "ok",
+		`]}`: "ok",
+	} {
+		err := CheckJSONKeys([]byte(text))
+		if want == "ok" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorIs(t, err, ErrJSONKeyTwice, text)
+		require.Equal(t, want+" is there twice: keep one of them", err.Error(), text)
+	}
+}

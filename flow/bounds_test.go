@@ -95,9 +95,9 @@ func TestPatternsAsValuesAreBounded(t *testing.T) {
 	values := func(n int) json.RawMessage {
 		return json.RawMessage(`{"v": [` + strings.TrimSuffix(strings.Repeat(`"\\pL{9}",`, n), ",") + `]}`)
 	}
-	require.NoError(t, flow.CheckInputs(t.Context(), schema, values(5)))
-	require.Error(t, flow.CheckInputs(t.Context(), schema, values(1000)))
-	require.ErrorContains(t, flow.CheckInputs(t.Context(), schema, json.RawMessage(`{"v": [1e2000000]}`)), "too large")
+	require.NoError(t, checkInputs(t.Context(), schema, values(5)))
+	require.Error(t, checkInputs(t.Context(), schema, values(1000)))
+	require.ErrorContains(t, checkInputs(t.Context(), schema, json.RawMessage(`{"v": [1e2000000]}`)), "too large")
 }
 
 func TestOneLargeValueIsNotGivenThousandsOfTimes(t *testing.T) {
@@ -201,16 +201,16 @@ func TestWhatIsCheckedAgainstASchemaIsBounded(t *testing.T) {
 	}
 	any := `{"items": {"anyOf": [` + strings.Join(constants, ",") + `]}}`
 	numbers := "[" + strings.Repeat("-1,", 9_999) + "-1]"
-	require.ErrorContains(t, flow.CheckInputs(t.Context(), json.RawMessage(any), json.RawMessage(numbers)), "too many values")
+	require.ErrorContains(t, checkInputs(t.Context(), json.RawMessage(any), json.RawMessage(numbers)), "too many values")
 	var v flow.Evaluator
 	wrong := v.Check(t.Context(), &job.Check{Schema: json.RawMessage(any)}, flow.Facts{}, json.RawMessage(numbers))
 	require.Len(t, wrong, 1)
 	require.Contains(t, wrong[0], "too many values")
 	slow := json.RawMessage(`{"items": {"pattern": "(?:a?){450}b"}}`)
 	texts := json.RawMessage("[" + strings.Repeat(`"`+strings.Repeat("a", 1000)+`b",`, 150) + `"b"]`)
-	require.ErrorContains(t, flow.CheckInputs(t.Context(), slow, texts), "does not match pattern")
-	require.NoError(t, flow.CheckInputs(t.Context(), slow, json.RawMessage(`["aab"]`)))
-	require.NoError(t, flow.CheckInputs(t.Context(), json.RawMessage(any), json.RawMessage(`[1, 299]`)))
+	require.ErrorContains(t, checkInputs(t.Context(), slow, texts), "does not match pattern")
+	require.NoError(t, checkInputs(t.Context(), slow, json.RawMessage(`["aab"]`)))
+	require.NoError(t, checkInputs(t.Context(), json.RawMessage(any), json.RawMessage(`[1, 299]`)))
 }
 
 // Each mistake in a deep value has the whole way to it.
@@ -222,8 +222,8 @@ func TestDeepValuesHaveFewerMistakes(t *testing.T) {
 	values := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("1,", n-1) + "1" + strings.Repeat("]", levels))
 	}
-	require.ErrorContains(t, flow.CheckInputs(t.Context(), json.RawMessage(schema), values(1500)), "too many values")
-	require.ErrorContains(t, flow.CheckInputs(t.Context(), json.RawMessage(schema), values(10)), "false schema")
+	require.ErrorContains(t, checkInputs(t.Context(), json.RawMessage(schema), values(1500)), "too many values")
+	require.ErrorContains(t, checkInputs(t.Context(), json.RawMessage(schema), values(10)), "false schema")
 }
 
 // A mistake may repeat what the schema asks for.
@@ -291,8 +291,13 @@ func TestChecksAreBoundedTogether(t *testing.T) {
 	values := json.RawMessage("[" + strings.Repeat("1,", 4999) + "1]")
 	ctx := flow.WithLimit(t.Context())
 	for range 3 {
-		require.NoError(t, flow.CheckInputs(ctx, schema, values))
+		require.NoError(t, checkInputs(ctx, schema, values))
 	}
 	require.Greater(t, flow.Spent(ctx), 5000)
-	require.ErrorContains(t, flow.CheckInputs(ctx, schema, values), "take more work than expressions may")
+	require.ErrorContains(t, checkInputs(ctx, schema, values), "take more work than expressions may")
+}
+
+func checkInputs(ctx context.Context, schema, inputs json.RawMessage) error {
+	_, err := flow.CheckInputs(ctx, schema, inputs)
+	return err
 }

@@ -203,9 +203,12 @@ func (c *checker) task(field string, spec *fleet.TaskSpec, prefix string) {
 }
 
 func (c *checker) inputSchema() {
-	schema, _, err := compileSchema(c.definition.Inputs)
+	schema, parts, err := compileSchema(c.definition.Inputs)
 	if err != nil {
 		c.report("inputs", "is not a valid JSON Schema: %s", err)
+	}
+	if schema != nil {
+		c.invalid("inputs", checkDefaults(WithLimit(context.Background()), schema, parts, "inputs"))
 	}
 	if schema != nil && len(schema.Properties) > 0 && schema.PatternProperties == nil {
 		c.inputs = slices.Sorted(maps.Keys(schema.Properties))
@@ -236,7 +239,7 @@ func (c *checker) triggers() {
 			_, err := time.LoadLocation(s.TimeZone)
 			c.check(err == nil, at+".schedule.time_zone", "must be an IANA name, like Europe/Berlin")
 		}
-		if err := CheckInputs(ctx, c.definition.Inputs, s.Inputs); err != nil {
+		if _, err := CheckInputs(ctx, c.definition.Inputs, s.Inputs); err != nil {
 			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)
 		}
 	}

@@ -138,6 +138,11 @@ func (v *Evaluator) value(ctx context.Context, source string, facts Facts) (any,
 	if cost := details.ActualCost(); cost != nil {
 		spent.cost += *cost
 	}
+	if err != nil && strings.HasPrefix(err.Error(), noSuchKey) {
+		if why := e.withoutOutput(facts); why != "" {
+			return nil, errors.New(why)
+		}
+	}
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -185,10 +190,13 @@ func Spent(ctx context.Context) int {
 	return int(max(s.cost/(costLimit/1000), uint64(max(0, s.time-time.Second)/(100*time.Microsecond))))
 }
 
+// noSuchKey begins CEL's error for what a map lacks.
+const noSuchKey = "no such key: "
+
 // explain is CEL's error for people. It is cut: it may repeat what the expression reads, and is kept.
 func explain(err error) error {
 	text := fleet.Shorten(err.Error(), maxTold)
-	if key, found := strings.CutPrefix(text, "no such key: "); found {
+	if key, found := strings.CutPrefix(text, noSuchKey); found {
 		return fmt.Errorf("there is no %s in what it reads", key)
 	}
 	if strings.Contains(text, "cost limit") || strings.Contains(text, "interrupted") {

@@ -75,6 +75,8 @@ type expression struct {
 	steps map[string][]string
 	// inputs are the fields of the inputs that it reads.
 	inputs []string
+	// guarded says that it asks whether there is something.
+	guarded bool
 }
 
 // compile checks a CEL text. Its error is one line.
@@ -94,7 +96,8 @@ func compile(source string) (*expression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not valid CEL: %w", err)
 	}
-	e := &expression{program: program, kind: checked.OutputType(), steps: map[string][]string{}}
+	e := &expression{program: program, kind: checked.OutputType(), steps: map[string][]string{},
+		guarded: guards(root)}
 	e.references(root)
 	return e, nil
 }

@@ -4,7 +4,6 @@ package flow
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -61,15 +60,13 @@ func Warnings(p *job.Plan) []string {
 			unmarked = append(unmarked, s.ID)
 		}
 	}
-	if len(unmarked) == 0 {
-		return nil
-	}
-	return []string{
-		fmt.Sprintf(
+	warnings := readsSkipped(p)
+	if len(unmarked) > 0 {
+		warnings = append(warnings, fmt.Sprintf(
 			"unmarked is the safety of %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
-			strings.Join(unmarked, ", "),
-		),
+			strings.Join(unmarked, ", ")))
 	}
+	return warnings
 }
 
 // plan is the definition with its defaults, in the order of its steps. The definition has been checked.
@@ -131,9 +128,4 @@ func (c *checker) ofJob(task *fleet.TaskSpec) *fleet.TaskSpec {
 		maps.Copy(t.Labels, task.Labels)
 	}
 	return &t
-}
-
-// CheckInputs checks inputs of a dispatch against the schema of a definition.
-func CheckInputs(ctx context.Context, schema, inputs json.RawMessage) error {
-	return schemaError(validate(ctx, schema, inputs))
 }

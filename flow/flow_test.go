@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -434,14 +435,19 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+func checkInputs(ctx context.Context, schema, inputs json.RawMessage) error {
+	_, err := CheckInputs(ctx, schema, inputs)
+	return err
+}
+
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"type": "object", "required": ["bucket"], "properties": {"bucket": {"type": "string"}}}`)
-	require.NoError(t, CheckInputs(t.Context(), schema, json.RawMessage(`{"bucket": "docs"}`)))
-	require.EqualError(t, CheckInputs(t.Context(), schema, nil), "missing property 'bucket'")
-	require.EqualError(t, CheckInputs(t.Context(), schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
-	require.NoError(t, CheckInputs(t.Context(), nil, json.RawMessage(`{"anything": 1}`)))
-	require.Error(t, CheckInputs(t.Context(), json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
+	require.NoError(t, checkInputs(t.Context(), schema, json.RawMessage(`{"bucket": "docs"}`)))
+	require.EqualError(t, checkInputs(t.Context(), schema, nil), "missing property 'bucket'")
+	require.EqualError(t, checkInputs(t.Context(), schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
+	require.NoError(t, checkInputs(t.Context(), nil, json.RawMessage(`{"anything": 1}`)))
+	require.Error(t, checkInputs(t.Context(), json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
 }
 
 func FuzzRead(f *testing.F) {

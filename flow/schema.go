@@ -42,6 +42,7 @@ func compileSchema(schema json.RawMessage) (compiled *jsonschema.Schema, parts i
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
+	compiler.AssertFormat()
 	matching, left := 0, maxPatterns
 	compiler.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
 		if left <= 0 { // also while a value is checked: a schema may ask that its texts are patterns
@@ -101,6 +102,11 @@ func validate(ctx context.Context, schema, text json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	return validateValue(ctx, compiled, parts, value)
+}
+
+// validateValue checks a value against a schema of so many parts.
+func validateValue(ctx context.Context, compiled *jsonschema.Schema, parts int, value any) error {
 	values, levels := jsonValues(value)
 	checks := parts * values * max(freeLevels, levels) / freeLevels
 	if checks > maxChecked {

@@ -115,7 +115,10 @@ func (b *bounds) mark(m fleet.JSONMark) error {
 		}
 		return nil
 	case '"':
-		return b.beginMember(m.Key)
+		if err := b.beginMember(m.Key); err != nil || !m.Twice {
+			return err
+		}
+		return b.refuse(len(b.levels), fleet.ErrJSONKeyTwice.Error())
 	}
 	if err := b.beginValue(m); err != nil || m.What == 'v' {
 		return err

@@ -85,6 +85,44 @@ func TestElementsAreMeasuredAsTheyCome(t *testing.T) {
 	}
 }
 
+func TestAKeyThatIsThereTwice(t *testing.T) {
+	t.Parallel()
+	type input struct {
+		Body struct {
+			Type    string          `json:"type"`
+			Payload json.RawMessage `json:"payload,omitempty"`
+			Tasks   []struct {
+				Type string `json:"type"`
+			} `json:"tasks,omitempty"`
+		}
+	}
+	s := httpapi.New(httpapi.Options{})
+	httpapi.Register(s.API(), access.Operate, huma.Operation{OperationID: "take", Method: http.MethodPost, Path: "/take"},
+		func(context.Context, *input) (*httpapi.StatusOutput, error) { return &httpapi.StatusOutput{}, nil })
+	httpapi.Register(s.API(), access.Session, huma.Operation{OperationID: "poll", Method: http.MethodPost, Path: "/poll"},
+		func(context.Context, *input) (*httpapi.StatusOutput, error) { return &httpapi.StatusOutput{}, nil })
+	for body, location := range map[string]string{
+		`{"type":"a","type":"b"}`:                                     "body.type",
+		`{"type":"a","payload":{"n":1,"n":2}}`:                        "body.payload.n",
+		`{"type":"a","payload":[1,{"x":{"n":1,"m":2,"\u006e":3}}]}`:   "body.payload[1].x.n",
+		`{"type":"a","tasks":[{"type":"a"},{"type":"a","type":"a"}]}`: "body.tasks[1].type",
+		`{"type":"a","payload":{"a":{"n":1},"b":{"n":1}}}`:            "",
+	} {
+		w := do(s.Handler(), http.MethodPost, "/take", body)
+		if location == "" {
+			require.Equal(t, http.StatusOK, w.Code, body)
+			continue
+		}
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code, body)
+		require.Equal(t, []protocol.ProblemField{{Location: location, Message: "is there twice: keep one of them"}},
+			problemOf(t, w).Errors, body)
+	}
+	w := do(s.Handler(), http.MethodPost, "/poll", `{"type":"a","payload":{"n":1,"n":2}}`)
+	require.Equal(t, http.StatusOK, w.Code, "what an agent's handler made")
+	w = do(s.Handler(), http.MethodPost, "/take", `{"type":"a","payload":[1e400,-0,1.10]}`)
+	require.Equal(t, http.StatusOK, w.Code, "any number")
+}
+
 // What follows the body's value is neither read nor measured by the bounds of another.
 func TestWhatFollowsTheBodyIsNotRead(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,9 @@ func (s *skeletons) array(schema *huma.Schema) (any, error) {
 // ReadJSON reads JSON text into a value after holding it to its schema: a part of a body that the body's own schema
 // leaves open. Its errors are problems to answer with.
 func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any) error {
-	if _, err := (&bounds{registry: registry, root: schema}).Write(data); err != nil {
+	bounds := &bounds{registry: registry, root: schema}
+	bounds.outline.KeepKeys = true
+	if _, err := bounds.Write(data); err != nil {
 		return err
 	}
 	parsed, err := skeleton(registry, schema, data)

@@ -154,7 +154,7 @@ func (a *registrar) Unmarshal(contentType string, data []byte, into any) error {
 		return err // encoding/json would replace what is not UTF-8 without a word
 	}
 	tree, validates := into.(*any)
-	if !validates || a.body == nil || len(data) <= smallBody {
+	if !validates || a.body == nil {
 		return a.API.Unmarshal(contentType, data, into)
 	}
 	if err := a.API.Unmarshal(contentType, []byte("null"), &ignored{}); err != nil {
@@ -189,7 +189,9 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	}
 	a.Adapter.Handle(op, func(ctx huma.Context) {
 		if body != nil {
-			ctx = &boundedBody{humaContext: ctx, bounds: &bounds{registry: registry, root: body, name: "body"}}
+			bounds := &bounds{registry: registry, root: body, name: "body"}
+			bounds.outline.KeepKeys = !policy.IsSession() // agents pass on what their handlers made
+			ctx = &boundedBody{humaContext: ctx, bounds: bounds}
 		}
 		handler(ctx)
 	})

@@ -310,7 +310,7 @@ func safeLocation(location string) string {
 // repeating it.
 func InvalidField(location, message string) error {
 	return Problem(protocol.CodeInvalidRequest, invalidDetail,
-		protocol.ProblemField{Location: location, Message: message})
+		protocol.ProblemField{Location: safeLocation(location), Message: message})
 }
 
 // Invalid makes the invalid_request error for what huma's validation found in a part of a body.

@@ -165,6 +165,9 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 		}
 		return nil, UsageError("%s is not JSON: %w", flag, err)
 	}
+	if err := fleet.CheckJSONKeys(any); err != nil {
+		return nil, UsageError("%s: %w", flag, err)
+	}
 	return any, nil
 }
 

@@ -80,27 +80,20 @@ unless it completed. A job with instances is followed until all of them are heal
 
 func inputFlag(command *cobra.Command, inputs *[]string) {
 	command.Flags().StringArrayVarP(inputs, "input", "i", nil,
-		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such")
+		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such, unless the job wants text")
 }
 
-// inputsOf makes the inputs of a run of NAME=VALUE. A value is text if it is no JSON, or if the schema wants text.
+// inputsOf makes the inputs of a run of NAME=VALUE.
 func inputsOf(list []string, schema json.RawMessage) (json.RawMessage, error) {
 	pairs, err := app.Pairs("--input", list)
 	if err != nil || pairs == nil {
 		return nil, err
 	}
-	var declared struct{ Properties map[string]struct{ Type any } }
-	_ = json.Unmarshal(schema, &declared) // a schema without such properties says nothing
-	inputs := map[string]any{}
-	for name, text := range pairs {
-		wantsText := declared.Properties[name].Type == "string"
-		if json.Valid([]byte(text)) && (!wantsText || strings.HasPrefix(text, `"`)) {
-			inputs[name] = json.RawMessage(text)
-		} else {
-			inputs[name] = text
-		}
+	inputs, err := flow.GivenInputs(schema, pairs)
+	if err != nil {
+		return nil, app.UsageError("--input: %w", err)
 	}
-	return json.Marshal(inputs)
+	return inputs, nil
 }
 
 func applyCommand(a *app.App) *cobra.Command {
@@ -326,8 +319,14 @@ func dispatchCommand(a *app.App) *cobra.Command {
 		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at +2h --follow",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
-		if r.Inputs, err = inputsOf(inputs, nil); err != nil {
-			return err
+		if len(inputs) > 0 {
+			j, err := s.Jobs.Get(ctx, args[0], 0)
+			if err != nil {
+				return err
+			}
+			if r.Inputs, err = inputsOf(inputs, j.Definition.Inputs); err != nil {
+				return err
+			}
 		}
 		if r.StartAt, err = app.TimeFlag("--start-at", at, a.Now()); err != nil {
 			return err

@@ -4,8 +4,6 @@ package array
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -182,12 +180,10 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 	if err := definition.Validate(); err != nil {
 		return nil, rest.Invalid("body", err)
 	}
-	text, err := json.Marshal(definition)
+	digest, err := definition.Digest()
 	if err != nil {
 		return nil, rest.Invalid("body", errors.New("items and payload must be JSON"))
 	}
-	sum := sha256.Sum256(text)
-	digest := hex.EncodeToString(sum[:16])
 	id, err := idOf(r)
 	if err != nil {
 		return nil, rest.Invalid("body.id", err)

@@ -44,6 +44,11 @@ func read(
 			return nil, false, rest.Invalid("body", errors.New("is not JSON, which its Content-Type says it is"))
 		}
 	}
+	if json.Valid(body) {
+		if err := keyTwice(body); err != nil {
+			return nil, false, err
+		}
+	}
 	parts := []json.RawMessage{body}
 	switch mode {
 	case binding.EncodingBatch:
@@ -135,6 +140,14 @@ func unquoted(text string) (string, error) {
 		b.WriteByte(rest[i])
 	}
 	return "", errors.New("has no closing quote")
+}
+
+// keyTwice refuses JSON in which an object has a key twice.
+func keyTwice(body []byte) error {
+	if twice, found := errors.AsType[*fleet.FieldError](fleet.CheckJSONKeys(body)); found {
+		return httpapi.InvalidField(strings.Replace("body."+twice.Field, ".[", "[", 1), twice.Err.Error())
+	}
+	return nil
 }
 
 // envelope reads one event.

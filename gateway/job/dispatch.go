@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,13 +60,13 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	if err != nil {
 		return api.Run{}, err
 	}
-	plan, err := h.planned(ctx, name, &j, r)
+	plan, inputs, err := h.planned(ctx, name, &j, r)
 	if err != nil {
 		return api.Run{}, err
 	}
 	in := &contract.RunInput{
 		Plan:    *plan,
-		Inputs:  r.Inputs,
+		Inputs:  inputs,
 		Origin:  job.Origin{By: rest.Actor(ctx)},
 		StartAt: r.StartAt.UTC(),
 	}
@@ -82,31 +81,30 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 		return api.Run{}, h.Answer(err, "start a run", protocol.CodeInternal)
 	}
 	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
-		Ledger: *job.NewLedger(plan, id, r.Inputs, in.Origin, time.Now().UTC())}, nil
+		Ledger: *job.NewLedger(plan, id, inputs, in.Origin, time.Now().UTC())}, nil
 }
 
-// planned checks the inputs of a run, and makes its plan.
-func (h *Handlers) planned(ctx context.Context, name string, j *job.Job, r *api.DispatchRequest) (*job.Plan, error) {
+// planned checks the inputs of a run, fills in their defaults, and makes its plan.
+func (h *Handlers) planned(
+	ctx context.Context, name string, j *job.Job, r *api.DispatchRequest,
+) (*job.Plan, json.RawMessage, error) {
 	done, err := h.turn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer done()
 	d := j.Definition()
-	if err := flow.CheckInputs(ctx, d.Inputs, r.Inputs); err != nil {
-		return nil, rest.Invalid("body.inputs", err)
+	inputs, err := flow.CheckInputs(ctx, d.Inputs, r.Inputs)
+	if err != nil {
+		return nil, nil, rest.Invalid("body.inputs", err)
 	}
 	plan, err := flow.PlanOf(name, j.Version, d)
-	return plan, h.Answer(err, "plan a run", protocol.CodeInternal)
+	return plan, inputs, h.Answer(err, "plan a run", protocol.CodeInternal)
 }
 
-// digestOf tells dispatches with one key apart.
+// digestOf tells dispatches with one key apart, by their values.
 func digestOf(r *api.DispatchRequest) string {
-	var inputs bytes.Buffer
-	if json.Compact(&inputs, r.Inputs) != nil {
-		inputs.Reset()
-	}
-	sum := sha256.Sum256(append(inputs.Bytes(), r.StartAt.UTC().Format(time.RFC3339)...))
+	sum := sha256.Sum256([]byte(fleet.JSONDigest(r.Inputs) + r.StartAt.UTC().Format(time.RFC3339)))
 	return hex.EncodeToString(sum[:16])
 }
 
