@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,5 +35,24 @@ func TestOrderToAGuardThatDoesNotRead(t *testing.T) {
 	case <-done:
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "the agent waits for a guard that does not read")
+	}
+}
+
+// Lines that two pipes had at once are taken in turn.
+func TestOutputsAreTakenInTurn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ stdout, stderr, want string }{
+		"one by one":      {"a\nb\nc\n", "A\nB\nC\n", "a\nA\nb\nB\nc\nC\n"},
+		"an error at end": {"a\nb\nc\n", "A\n", "a\nb\nc\nA\n"},
+		"a result at end": {"a\n", "A\nB\nC\n", "A\nB\na\nC\n"},
+		"one":             {"a\nb", "", "a\nb"},
+		"neither ends":    {"a", "A", "aA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var both strings.Builder
+			inTurn([2][]byte{[]byte(c.stdout), []byte(c.stderr)}, [2]io.Writer{&both, &both})
+			require.Equal(t, c.want, both.String())
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -71,7 +70,7 @@ type guarded struct {
 	grace    time.Duration        // between SIGTERM and SIGKILL
 	reports  chan proctree.Report // closed when the guard has ended
 	output   chan struct{}        // closed when nobody can write to the command's output any more
-	pipes    []*os.File
+	pipes    *pipes
 	failed   syscall.Errno // why the command could not be started
 }
 
@@ -86,21 +85,12 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 		output: make(chan struct{}), reports: make(chan proctree.Report)}
 	theirs := os.NewFile(uintptr(ends[1]), "agent")
 	defer func() { _ = theirs.Close() }()
-	var writers []*os.File
-	copied := make(chan struct{}, 2)
-	for _, to := range []io.Writer{cmd.Stdout, cmd.Stderr} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			g.close()
-			closeAll(writers)
-			return nil, err
-		}
-		g.pipes, writers = append(g.pipes, r), append(writers, w)
-		go func() {
-			_, _ = io.Copy(to, r) // what is read before the pipe is closed counts
-			copied <- struct{}{}
-		}()
+	read, writers, err := newPipes(cmd.Stdout, cmd.Stderr)
+	if err != nil {
+		_ = g.socket.Close()
+		return nil, err
 	}
+	g.pipes = read
 	defer closeAll(writers)
 	g.process.Args = []string{proctree.Name}
 	g.process.Env = []string{"GOGC=off", "GOMAXPROCS=1"} // it hardly allocates
@@ -114,8 +104,7 @@ func startGuard(cmd *exec.Cmd) (*guarded, error) {
 		return nil, err
 	}
 	go func() {
-		<-copied
-		<-copied
+		g.pipes.copyAll()
 		close(g.output)
 	}()
 	go func() {
@@ -139,7 +128,7 @@ func closeAll(files []*os.File) {
 
 func (g *guarded) close() {
 	_ = g.socket.Close()
-	closeAll(g.pipes)
+	g.pipes.close()
 }
 
 // order sends the guard a short message, which is written as a whole or not at all. Errors do not matter: the guard has
@@ -239,7 +228,7 @@ func (g *guarded) awaitOutput() {
 	select {
 	case <-g.output:
 	case <-time.After(time.Second):
-		closeAll(g.pipes)
+		g.pipes.close()
 		<-g.output
 	}
 }
