@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,6 +78,64 @@ func TestExamples(t *testing.T) {
 			require.JSONEq(t, `3`, string(hub.WaitResult("t3").Output))
 		})
 	}
+}
+
+// numbers have digits that readers of JSON like to round.
+const numbers = `{"a":[1.10,-0,12e4,1e400,9007199254740993,12345678901234567890,0.1234567890123456789012],"b":"1.10","c":{"1.10":-1.50}}`
+
+// handlers are some that go wrong, in the languages of the examples, by their types.
+var handlers = map[string]string{
+	"python/agent.py": `HANDLERS = {"nan": lambda p, s: float("nan"), "object": lambda p, s: {"x": object()}, "raises": lambda p, s: 1 / 0,
+    "exits": lambda p, s: sys.exit("enough"), `,
+	"javascript/agent.mjs": `const handlers = {
+  nan: () => [NaN], object: () => { const o = {}; o.o = o; return o; }, raises: () => { throw new Error("division"); },
+  exits: () => { throw Object.create(null); },
+`,
+}
+
+// TestNumbersAndHandlersThatGoWrong: what a handler passes on keeps its digits; one that goes wrong fails once, with the
+// reason, and the agent goes on.
+func TestNumbersAndHandlersThatGoWrong(t *testing.T) {
+	t.Parallel()
+	for example, program := range map[string]string{"python/agent.py": "python3", "javascript/agent.mjs": "node"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(example)
+			require.NoError(t, err)
+			head := map[string]string{"python3": "HANDLERS = {", "node": "const handlers = {\n"}[program]
+			require.Contains(t, string(text), head)
+			changed := strings.Replace(string(text), head, handlers[example], 1)
+			file := filepath.Join(t.TempDir(), filepath.Base(example))
+			require.NoError(t, os.WriteFile(file, []byte(changed), 0o600))
+			hub := agenttest.NewHub(t, agenttest.Options{})
+			run(t, hub, []string{need(t, program), file})
+			hub.WaitRegistered(1)
+			do := func(kind, payload string) protocol.Result {
+				hub.Assign(protocol.Assignment{TaskID: kind, Type: kind, Payload: json.RawMessage(payload)})
+				return hub.WaitResult(kind)
+			}
+			result := do("echo", numbers)
+			require.Equal(t, fleet.AttemptCompleted, result.Outcome, result.Error)
+			require.Equal(t, numbers, flat(t, result.Output))
+			for kind, want := range map[string]string{"nan": "is no JSON", "object": "is no JSON", "raises": "division", "exits": ""} {
+				result := do(kind, "null")
+				require.Equal(t, fleet.AttemptFailed, result.Outcome, kind)
+				require.Contains(t, result.Error, want)
+				require.NotEmpty(t, result.Error)
+				require.Equal(t, want == "is no JSON", result.NonRetryable, kind)
+			}
+			hub.Until("nothing runs", func() bool {
+				polls := hub.Polls()
+				return len(polls[len(polls)-1].Running) == 0
+			})
+		})
+	}
+}
+
+func flat(t *testing.T, text []byte) string {
+	var b bytes.Buffer
+	require.NoError(t, json.Compact(&b, text))
+	return b.String()
 }
 
 // TestExamplesSayGoodbye: an agent that gets SIGTERM leaves nothing to be lost.

@@ -5,6 +5,7 @@
 // MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
 
 const handlers = {
   echo: (payload) => payload,
@@ -20,31 +21,59 @@ const list = () => [...running.values()].map((a) => a.listed);
 const units = { h: 3.6e6, m: 6e4, s: 1e3, ms: 1, us: 1e-3, "µs": 1e-3, ns: 1e-6 };
 const milliseconds = (duration) => [...duration.matchAll(/([\d.]+)(ms|us|µs|ns|h|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
 
+/** Exact is a number of JSON that a number of JavaScript is not digit for digit, as 9007199254740993 or 1.10. It counts as
+the number next to it, and keeps its digits where a handler only passes it on. BigInt(n.source) is a whole one. */
+class Exact extends Number {
+  constructor(source) {
+    super(source);
+    this.source = source;
+  }
+}
+const mark = `number ${randomUUID()} `, numbers = /"[^"\\]*(?:\\.[^"\\]*)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const decode = (text) => JSON.parse(text.replace(numbers, (token) => (token[0] === '"' || String(Number(token)) === token ? token : `"${mark}${token}"`)),
+  (_, value) => (typeof value === "string" && value.startsWith(mark) ? new Exact(value.slice(mark.length)) : value));
+const encode = (value) => JSON.stringify(value, (_, item) => {
+  if (typeof item === "number" && !Number.isFinite(item)) throw new TypeError(`${item} is no JSON`);
+  return typeof item === "bigint" ? mark + item : item instanceof Exact ? mark + item.source : item;
+})?.replace(new RegExp(`"${mark}([^"]*)"`, "g"), "$1");
+
 /** ask returns the status and the answer; status 0 means that no hub answered. */
 async function ask(path, body, { method = "POST", token = session, signal = AbortSignal.timeout(30000) } = {}) {
   try {
     const headers = { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) };
-    const response = await fetch(`${HUB}/api/v1/agents/${path}`, { method, headers, body: body && JSON.stringify(body), signal });
+    const response = await fetch(`${HUB}/api/v1/agents/${path}`, { method, headers, body: body && encode(body), signal });
     const text = await response.text();
-    return [response.status, text ? JSON.parse(text) : {}];
+    return [response.status, text ? decode(text) : {}];
   } catch {
     return [0, {}];
   }
 }
 
+/** fail makes a result of one that failed; final: to run it again would end the same way. */
+function fail(result, why, final) {
+  Object.assign(result, { outcome: "failed", error: why.slice(0, 8000), output: undefined, ...(final && { non_retryable: true }) });
+}
+
 async function work(key, attempt) {
   const { task } = attempt, result = { token: task.token, attempt: task.attempt, started_at: new Date() };
+  let returned = false;
   try {
     const output = await handlers[task.type](task.payload, attempt.controller.signal);
+    returned = true;
+    encode(output); // what is no JSON, as NaN, fails here
     Object.assign(result, attempt.why === "lease" ? { outcome: "cancelled" } : { outcome: "completed", output }); // another may have it
   } catch (error) {
     if (attempt.why === "timeout") Object.assign(result, { outcome: "timed_out", error: "it ran too long", error_type: "timeout" });
     else if (attempt.why) result.outcome = "cancelled"; // without a cancel command it hands the work back
-    else Object.assign(result, { outcome: "failed", error: String(error).slice(0, 8000) });
+    else fail(result, returned ? `what the handler returned is no JSON: ${error}` : error instanceof Error ? String(error) : inspect(error), returned);
   }
   result.ended_at = new Date();
   for (let pause = 100, refused = 0; attempt.why !== "drop" && refused < 5; pause = Math.min(2 * pause, 5000)) {
-    const [status] = await ask(`${ID}/tasks/${task.task_id}/result`, result);
+    const [status, answer] = await ask(`${ID}/tasks/${task.task_id}/result`, result);
+    if ([400, 413, 422].includes(status) && result.outcome === "completed") { // too large, as a rule
+      fail(result, `the hub refused the result: ${answer.detail}`, true);
+      continue;
+    }
     if (status >= 200 && status < 500 && ![401, 408, 429].includes(status)) break;
     if (status === 401) refused++; // the session's token: there is a new one soon
     await sleep(pause); // no hub, or it cannot reach Temporal: the result must not be lost

@@ -27,6 +27,30 @@ running = {}  # (task, attempt) → Attempt
 session, sequence, answered, lease, lease_ends = "", 0, 0, 0.0, 0.0
 
 
+class Number(float):
+    """A number as it was written: a handler that only passes it on changes no digit, as of 1.10 or 1e400."""
+
+    def __new__(cls, text):
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def decode(text):
+    return json.loads(text, parse_float=Number, parse_int=lambda n: int(n) if n != "-0" and len(n) < 4000 else Number(n))
+
+
+def encode(value):
+    """Raises ValueError or TypeError for what JSON cannot hold, as NaN or an object."""
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, dict):
+        return "{" + ",".join((json.dumps(k) if isinstance(k, str) else json.dumps(encode(k))) + ":" + encode(v) for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(encode, value)) + "]"
+    return json.dumps(value, allow_nan=False)
+
+
 class Attempt:
     def __init__(self, task):
         self.task, self.stop, self.why = task, threading.Event(), ""
@@ -60,9 +84,9 @@ def ask(connection, path, body, method="POST"):
     token = os.environ.get("MAINSTAY_JOIN_TOKEN", "") if path == "register" else session
     headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + token} if token else {})}
     try:
-        connection.request(method, "/api/v1/agents/" + path, body and json.dumps(body), headers)
+        connection.request(method, "/api/v1/agents/" + path, body and encode(body), headers)
         response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"{}")
+        return response.status, decode(response.read() or b"{}")
     except (OSError, http.client.HTTPException, ValueError):
         connection.close()  # the next request opens it again
         return 0, {}
@@ -71,13 +95,29 @@ def ask(connection, path, body, method="POST"):
 def run(attempt, payload):
     """Runs the handler, and returns how it ended."""
     try:
-        return {"outcome": "completed", "output": HANDLERS[attempt.task["type"]](payload, attempt.stop)}
+        output = HANDLERS[attempt.task["type"]](payload, attempt.stop)
     except Stopped:
         if attempt.why == "timeout":
             return {"outcome": "timed_out", "error": "it ran too long", "error_type": "timeout"}
         return {"outcome": "cancelled"}  # without a cancel command it hands the work back
-    except Exception as error:
-        return {"outcome": "failed", "error": repr(error)[:8000]}
+    except BaseException as error:  # also sys.exit: the thread must report
+        return failed(reason(error))
+    try:
+        encode(output)
+    except BaseException as error:  # to run it again would end the same way
+        return failed("what the handler returned is no JSON: " + reason(error), non_retryable=True)
+    return {"outcome": "completed", "output": output}
+
+
+def reason(error):
+    try:
+        return repr(error)
+    except BaseException:  # the handler's own class
+        return type(error).__name__
+
+
+def failed(why, **more):
+    return {"outcome": "failed", "error": why[:8000], **more}
 
 
 def run_bundle(attempt):
@@ -106,7 +146,11 @@ def work(key, attempt):
         result = {k: v for k, v in result.items() if k not in ("output", "elements")} | {"outcome": "cancelled"}
     result["ended_at"], connection, pause, refused = now(), connect(), 0.1, 0
     while attempt.why != "drop" and refused < 5:
-        status = ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)[0]
+        status, answer = ask(connection, f"{AGENT}/tasks/{task['task_id']}/result", result)
+        if status in (400, 413, 422) and result["outcome"] == "completed":  # too large, as a rule
+            told = {k: v for k, v in result.items() if k not in ("output", "elements")}
+            result = {**told, **failed("the hub refused the result: " + str(answer.get("detail")), non_retryable=True)}
+            continue
         if 200 <= status < 500 and status not in (401, 408, 429):
             break
         refused += status == 401  # the session's token: there is a new one soon

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { seg } from "./address.js";
 import { post, call, Problem } from "./api.js";
+import { decode } from "./exact.js";
 import { count, num } from "./format.js";
 
 let afterwards = () => {};
@@ -76,7 +77,7 @@ export const because = (v) => (v.reason ? { reason: v.reason } : {});
 /** jsonOf reads what was typed as JSON; nothing was: undefined. */
 export function jsonOf(text, what) {
   try {
-    return text?.trim() ? JSON.parse(text) : undefined;
+    return text?.trim() ? decode(text) : undefined;
   } catch {
     throw new Problem(422, { detail: `The ${what} is not JSON. A text needs quotes around it.` });
   }

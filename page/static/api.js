@@ -1,6 +1,7 @@
 // Calls of the REST API.
 
 import { base, proof } from "./address.js";
+import { decode, encode } from "./exact.js";
 
 /** Problem is an answer that refuses, or none at all (status 0). */
 export class Problem extends Error {
@@ -28,7 +29,7 @@ export async function call(method, path, body, signal) {
   const request = { method, signal: AbortSignal.any(signals), headers: proof(), credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
     request.headers["Content-Type"] = "application/json";
-    request.body = JSON.stringify(body);
+    request.body = encode(body);
   }
   let response;
   const early = method === "GET" ? globalThis.early?.get(path) : null; // see early.js
@@ -42,7 +43,7 @@ export async function call(method, path, body, signal) {
   const text = await response.text();
   let answer = null;
   try {
-    answer = text ? JSON.parse(text) : null;
+    answer = text ? decode(text) : null;
   } catch { /* what is not JSON is no answer of ours */ }
   if (response.ok) return answer;
   if (response.status === 401) onUnauthorized();

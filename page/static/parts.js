@@ -1,6 +1,7 @@
 // Parts that several views use.
 
 import { h, svg } from "./dom.js";
+import { encode } from "./exact.js";
 import { ago, clockTime, span, now, count } from "./format.js";
 import { query, seg } from "./address.js";
 
@@ -193,7 +194,7 @@ const controls = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /** json shows a value as it is, and a text as plain text. */
 export function json(value) {
-  return h("pre", { tabindex: "0" }, typeof value === "string" ? plain(value) : JSON.stringify(value, null, 2));
+  return h("pre", { tabindex: "0" }, typeof value === "string" ? plain(value) : encode(value, 2));
 }
 
 /** filters is a form that changes the address: fields are [name, label, options or null]. */

@@ -128,7 +128,7 @@ export const task = {
 function result(r) {
   const written = ["stdout", "stderr"].filter((name) => typeof r?.[name] === "string" && r[name] !== "");
   if (!written.length) return json(r);
-  const rest = Object.entries(r).filter(([name, value]) => !["stdout", "stderr"].includes(name) && typeof value !== "object");
+  const rest = Object.entries(r).filter(([name, value]) => !["stdout", "stderr"].includes(name) && (typeof value !== "object" || value instanceof Number));
   return h("div.stack", null, facts(...rest.map(([name, value]) => [label(name), String(value)])), written.map((name) => [h("h3", null, name), json(r[name])]));
 }
 
