@@ -8,15 +8,28 @@ import (
 
 // ScheduleTimes say when a schedule makes a task.
 type ScheduleTimes struct {
-	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match, as cron has it."`
-	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out is left out."`
-	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, from 1s, counted from 1970-01-01 UTC. Give this or cron."`
-	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval; less than it."`
+	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match; when a field of days begins with *, both must, as cron has it. 0 and 7 are Sunday."`
+	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out comes right after the change, one that the clock shows twice comes once; when minute or hour begins with *, what the clock shows counts, so each real hour does."`
+	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, in whole seconds from 1s. Counted from start_at, the first; without it, or with offset, from 1970-01-01 UTC. Give this or cron."`
+	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval, counted from 1970-01-01 UTC; whole seconds, less than interval."`
 	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
 	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s. Default ten intervals, but at least 1m and at most 1h. Of cron, an interval is an hour divided by the starts in an hour that it names."`
 	Jitter        fleet.Duration `json:"jitter,omitempty" doc:"Delays each task by a different time, up to this."`
 	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
 	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
+}
+
+// Plan is the times as fleet checks and counts them.
+func (t *ScheduleTimes) Plan() *fleet.SchedulePlan {
+	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset,
+		Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
+	if t.StartAt != nil {
+		plan.StartAt = *t.StartAt
+	}
+	if t.EndAt != nil {
+		plan.EndAt = *t.EndAt
+	}
+	return plan
 }
 
 // ScheduleRequest is a schedule as a client creates or replaces it.
@@ -34,6 +47,7 @@ type Schedule struct {
 	ScheduleTimes
 	Task      TaskRequest   `json:"task"`
 	Paused    bool          `json:"paused"`
+	Ended     bool          `json:"ended,omitempty" doc:"It has no next time: it makes no task any more, but by trigger. A week later it is gone."`
 	Note      string        `json:"note,omitempty"`
 	NextTimes []time.Time   `json:"next_times" doc:"When the next tasks are due; none while it is paused."`
 	Runs      []ScheduleRun `json:"recent_runs" doc:"The newest firings, newest first."`
@@ -59,6 +73,7 @@ type ScheduleEntry struct {
 	Cluster  string         `json:"cluster"`
 	Tenant   string         `json:"tenant,omitempty"`
 	Paused   bool           `json:"paused"`
+	Ended    bool           `json:"ended,omitempty" doc:"It has no next time."`
 	Note     string         `json:"note,omitempty"`
 	NextTime *time.Time     `json:"next_time,omitempty"`
 	LastTime *time.Time     `json:"last_time,omitempty" doc:"When it last made a task."`

@@ -32,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
@@ -174,6 +175,7 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		if err := worker.EnsureHealing(ctx, o.Temporal); err != nil {
 			return nil, err
 		}
+		go renewSchedules(requests, o)
 	}
 	clusters := gateway.New(gateway.Options{Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger,
 		Key: o.Key, Registerer: registry})
@@ -216,6 +218,24 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		}
 	}
 	return p, nil
+}
+
+// renewEvery is how often the times of schedules are looked at.
+const renewEvery = 24 * time.Hour
+
+// renewSchedules keeps the times that Temporal knows of schedules until ctx ends.
+func renewSchedules(ctx context.Context, o Options) {
+	for {
+		err := store.Store{Client: o.Temporal, Namespace: o.Namespace}.RenewSchedules(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
+			o.Logger.Warn("Temporal may not know all times of some schedules; tried again in a day", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(renewEvery):
+		}
+	}
 }
 
 // maxStrangers is how many connections one address may have on which nobody has proven yet who they are. An agent

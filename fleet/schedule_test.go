@@ -39,6 +39,15 @@ func TestSchedulePlan(t *testing.T) {
 		"unknown overlap": {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
 		"a year of five digits in UTC": {fleet.SchedulePlan{Interval: d(time.Hour),
 			EndAt: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200))}, "end_at"},
+		"an interval of no whole seconds": {fleet.SchedulePlan{Interval: d(1500 * time.Millisecond)}, "interval"},
+		"an offset of no whole seconds": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Millisecond)},
+			"offset"},
+		"the server's time zone": {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Local"}, "time_zone"},
+		"no time zone":           {fleet.SchedulePlan{Cron: "0 3 * * *", TimeZone: "Mars/Olympus"}, "time_zone"},
+		"starts in year 0": {fleet.SchedulePlan{Interval: d(time.Hour),
+			StartAt: time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC)}, "start_at"},
+		"starts when Temporal ends": {fleet.SchedulePlan{Interval: d(time.Hour),
+			StartAt: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, "start_at"},
 		"over": {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, "end_at"},
 		"ends before it starts": {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(2 * time.Hour),
 			EndAt: now.Add(time.Hour)}, "end_at"},
@@ -54,6 +63,41 @@ func TestSchedulePlan(t *testing.T) {
 			require.True(t, errors.As(err, &wrong), "%v", err)
 			require.Equal(t, c.field, wrong.Field, "%v", err)
 			require.NotContains(t, err.Error(), "explode")
+		})
+	}
+}
+
+func TestNextTimesOfSchedules(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 34, 56, 7, time.UTC)
+	d := func(d time.Duration) fleet.Duration { return fleet.Duration(d) }
+	for name, c := range map[string]struct {
+		plan fleet.SchedulePlan
+		want string
+	}{
+		"interval":        {fleet.SchedulePlan{Interval: d(time.Hour)}, "13:00:00 14:00:00 15:00:00"},
+		"with an offset":  {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Minute)}, "13:01:00 14:01:00 15:01:00"},
+		"begins at start": {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(10 * time.Minute)}, "12:44:57 13:44:57 14:44:57"},
+		"began at start":  {fleet.SchedulePlan{Interval: d(time.Hour), StartAt: now.Add(-50*time.Hour - time.Minute)}, "13:33:57 14:33:57 15:33:57"},
+		"from the start on, with an offset": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Minute),
+			StartAt: now.Add(time.Hour)}, "14:01:00 15:01:00 16:01:00"},
+		"cron from its start on": {fleet.SchedulePlan{Cron: "*/30 * * * *",
+			StartAt: time.Date(2026, 11, 21, 16, 30, 0, 0, time.UTC)}, "16:30:00 17:00:00 17:30:00"},
+		"cron from a part of a second on": {fleet.SchedulePlan{Cron: "*/30 * * * *",
+			StartAt: time.Date(2026, 11, 21, 16, 30, 0, 1, time.UTC)}, "17:00:00 17:30:00 18:00:00"},
+		"until its end":  {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now.Add(2 * time.Hour)}, "13:00:00 14:00:00"},
+		"ended":          {fleet.SchedulePlan{Interval: d(time.Hour), EndAt: now}, ""},
+		"in a time zone": {fleet.SchedulePlan{Cron: "0 9 * * *", TimeZone: "Asia/Kolkata"}, "03:30:00 03:30:00 03:30:00"},
+		"of other tools": {fleet.SchedulePlan{}, ""},
+		"unreadable":     {fleet.SchedulePlan{Cron: "hunter2"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, at := range c.plan.Next(now, 3) {
+				got = append(got, at.Format(time.TimeOnly))
+			}
+			require.Equal(t, c.want, strings.Join(got, " "))
 		})
 	}
 }

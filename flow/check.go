@@ -230,14 +230,9 @@ func (c *checker) triggers() {
 		if !c.check(s != nil, at, "must say when, like {schedule: {cron: \"0 3 * * *\"}}, or {event: {type: …}}") {
 			continue
 		}
-		plan := fleet.SchedulePlan{Cron: s.Cron, TimeZone: s.TimeZone, Interval: s.Interval}
 		var wrong *fleet.FieldError
-		if err := plan.Validate(time.Now()); errors.As(err, &wrong) {
+		if err := s.Plan().Validate(time.Now()); errors.As(err, &wrong) {
 			c.report(at+".schedule."+wrong.Field, "%s", wrong.Err)
-		}
-		if s.TimeZone != "" {
-			_, err := time.LoadLocation(s.TimeZone)
-			c.check(err == nil, at+".schedule.time_zone", "must be an IANA name, like Europe/Berlin")
 		}
 		if _, err := CheckInputs(ctx, c.definition.Inputs, s.Inputs); err != nil {
 			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)

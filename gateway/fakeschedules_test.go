@@ -81,8 +81,10 @@ func (s fakeService) UpdateSchedule(
 		return nil, serviceerror.NewFailedPrecondition("canary: mismatched conflict token")
 	}
 	n, _ := strconv.Atoi(string(d.GetConflictToken()))
-	d.Schedule, d.SearchAttributes, d.ConflictToken = r.GetSchedule(), r.GetSearchAttributes(), []byte(strconv.Itoa(
-		n+1))
+	d.Schedule, d.ConflictToken = r.GetSchedule(), []byte(strconv.Itoa(n+1))
+	if r.GetSearchAttributes() != nil {
+		d.SearchAttributes = r.GetSearchAttributes()
+	}
 	return &workflowservice.UpdateScheduleResponse{}, nil
 }
 

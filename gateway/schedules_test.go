@@ -14,12 +14,14 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/serviceerror"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const schedulesPath = "/api/v1/agents/schedules"
@@ -50,7 +52,8 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 	require.EqualValues(t, 2, made.Task.Priority)
 
 	s := f.schedules.byID[contract.ScheduleID("acme:nightly")].GetSchedule()
-	require.Len(t, s.GetSpec().GetStructuredCalendar(), 2, "the 13th, and each Friday")
+	require.Equal(t, "CRON_TZ=Europe/Berlin 0 3 13 * fri", s.GetSpec().GetStructuredCalendar()[0].GetComment())
+	require.Empty(t, s.GetSpec().GetTimezoneName(), "Temporal is told times of UTC")
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ONE, s.GetPolicies().GetOverlapPolicy())
 	action := s.GetAction().GetStartWorkflow()
 	require.Equal(t, contract.PeriodicWorkflowID("acme:nightly"), action.GetWorkflowId())
@@ -64,7 +67,57 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 		f.schedules.query)
 	require.Len(t, list.Schedules, 1)
 	require.Equal(t, api.ScheduleEntry{Name: "acme:nightly", Cron: "0 3 13 * fri", TimeZone: "Europe/Berlin",
-		Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup"}, list.Schedules[0])
+		Type: "exec", Cluster: "default", Tenant: "acme", Note: "backup", NextTime: &made.NextTimes[0]},
+		list.Schedules[0])
+}
+
+// TestTimesOfSchedulesAreRenewed has a schedule of an earlier release, and one whose year is over.
+func TestTimesOfSchedulesAreRenewed(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, nightly), http.StatusCreated)
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
+		`{"name":"poll","interval":"1h","task":{"type":"x","cluster":"default"}}`), http.StatusCreated)
+	d := f.schedules.byID[contract.ScheduleID("acme:nightly")]
+	written := proto.CloneOf(d.GetSchedule())
+	old := proto.CloneOf(written)
+	old.Spec.TimezoneName = "Europe/Berlin"
+	old.Spec.StructuredCalendar = []*schedulepb.StructuredCalendarSpec{{Comment: "0 3 13 * fri"},
+		{Comment: "0 3 13 * fri"}}
+	d.Schedule = old
+	s := store.Store{Client: f}
+	now := time.Now()
+	require.NoError(t, s.RenewSchedules(t.Context(), now))
+	require.True(t, proto.Equal(written, d.GetSchedule()), "%v", d.GetSchedule())
+	require.NotEmpty(t, d.GetSearchAttributes().GetIndexedFields())
+	token := d.GetConflictToken()
+	require.NoError(t, s.RenewSchedules(t.Context(), now))
+	require.Equal(t, token, d.GetConflictToken(), "nothing is to be told")
+	require.NoError(t, s.RenewSchedules(t.Context(), now.AddDate(3, 0, 0)))
+	calendars := d.GetSchedule().GetSpec().GetStructuredCalendar()
+	require.EqualValues(t, now.Year()+4, calendars[len(calendars)-1].GetYear()[0].GetEnd())
+	require.EqualValues(t, "1", f.schedules.byID[contract.ScheduleID("poll")].GetConflictToken())
+}
+
+func TestAScheduleEnds(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	end := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	made := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath,
+		`{"name":"n","interval":"1s","end_at":"`+end+`","paused":true,"task":{"type":"x","cluster":"default"}}`),
+		http.StatusCreated)
+	require.False(t, made.Ended)
+	spec := f.schedules.byID[contract.ScheduleID("n")].GetSchedule().GetSpec()
+	spec.EndTime = timestamppb.New(time.Now().Add(-time.Second))
+	resumed := answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/n/resume", ""), http.StatusOK)
+	require.True(t, resumed.Ended)
+	require.Empty(t, resumed.NextTimes)
+	list := answer[struct{ Schedules []api.ScheduleEntry }](t, do(h, http.MethodGet, schedulesPath, ""), http.StatusOK)
+	require.True(t, list.Schedules[0].Ended)
 }
 
 func TestScheduleReplaced(t *testing.T) {
@@ -242,12 +295,16 @@ func TestScheduleBadRequests(t *testing.T) {
 		`"interval":"1h"`:                    "body.name",
 		`"name":"n","cron":"0 canary * * *"`: "body.cron",
 		`"name":"n"`:                         "body.cron",
-		`"name":"n","cron":"0 3 * * *","time_zone":"canary"`:         "body.time_zone",
-		`"name":"n","cron":"0 3 * * *","time_zone":"Local"`:          "body.time_zone",
-		`"name":"n","interval":"1ms"`:                                "body.interval",
-		`"name":"n","interval":"1h","overlap":"canary"`:              "body.overlap",
-		`"name":"n","interval":"1h","end_at":"2020-01-01T00:00:00Z"`: "body.end_at",
-		`"name":"N canary","interval":"1h"`:                          "body.name",
+		`"name":"n","cron":"0 3 * * *","time_zone":"canary"`:           "body.time_zone",
+		`"name":"n","cron":"0 3 * * *","time_zone":"Local"`:            "body.time_zone",
+		`"name":"n","interval":"1ms"`:                                  "body.interval",
+		`"name":"n","interval":"90.5s"`:                                "body.interval",
+		`"name":"n","interval":"1h","offset":"1ms"`:                    "body.offset",
+		`"name":"n","interval":"1h","start_at":"0000-06-01T00:00:00Z"`: "body.start_at",
+		`"name":"n","interval":"1h","start_at":"2100-01-01T00:00:00Z"`: "body.start_at",
+		`"name":"n","interval":"1h","overlap":"canary"`:                "body.overlap",
+		`"name":"n","interval":"1h","end_at":"2020-01-01T00:00:00Z"`:   "body.end_at",
+		`"name":"N canary","interval":"1h"`:                            "body.name",
 	} {
 		p := problem(t, do(h, http.MethodPost, schedulesPath, `{`+body+`,"task":{"type":"x","cluster":"default"}}`),
 			http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)

@@ -120,6 +120,11 @@ type ScheduleTrigger struct {
 	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
 }
 
+// Plan is the times as fleet checks and counts them.
+func (t *ScheduleTrigger) Plan() *fleet.SchedulePlan {
+	return &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
+}
+
 // EventTrigger starts a run for each event from outside that it matches.
 type EventTrigger struct {
 	Type   string          `json:"type" maxLength:"255" doc:"The event's type."`
@@ -137,6 +142,15 @@ func (d *Definition) Schedules() (schedules []*ScheduleTrigger) {
 		}
 	}
 	return schedules
+}
+
+// NextTimes are when the schedules start runs next, n at most, in order. What two of them start at a time is two runs.
+func (d *Definition) NextTimes(now time.Time, n int) (times []time.Time) {
+	for _, s := range d.Schedules() {
+		times = append(times, s.Plan().Next(now, n)...)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times[:min(len(times), n)]
 }
 
 // Events are the types of the events that start runs, sorted.

@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"mainstay.dev/mainstay/api"
@@ -57,7 +56,7 @@ func (s Jobs) Schedule(ctx context.Context, p *job.Plan, n int, t *job.ScheduleT
 	if p.Concurrency == nil && fleet.StartsAMinute(t.Cron, t.Interval) > 1 {
 		overlap = enumspb.SCHEDULE_OVERLAP_POLICY_SKIP // nothing bounds them, and they would soon be many
 	}
-	spec := ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval})
+	spec := ScheduleSpec(&api.ScheduleTimes{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}, time.Now())
 	if err := s.Spread(ctx, p.Tenant, spec); err != nil {
 		return fmt.Errorf("count the schedules of a tenant: %w", err)
 	}
@@ -182,22 +181,3 @@ func (s Jobs) Unmet(ctx context.Context, tenant string, services []string) ([]st
 	}
 	return unmet, nil
 }
-
-// NextTimes are when the schedules of a job start runs next, in order.
-func (s Jobs) NextTimes(ctx context.Context, name string, schedules int) (times []time.Time) {
-	for n := range schedules {
-		d, err := s.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
-			Namespace: s.Namespace, ScheduleId: contract.JobScheduleID(name, n)})
-		if err != nil || d.GetSchedule().GetState().GetPaused() {
-			continue
-		}
-		for _, at := range d.GetInfo().GetFutureActionTimes() {
-			times = append(times, at.AsTime().UTC())
-		}
-	}
-	slices.SortFunc(times, time.Time.Compare)
-	return times[:min(len(times), nextTimes)]
-}
-
-// nextTimes bounds the times that NextTimes tells.
-const nextTimes = 5

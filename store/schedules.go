@@ -15,11 +15,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // EnsureSweep makes the schedule that looks at the clusters, if one of them has scaling on.
@@ -76,45 +73,6 @@ func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool,
 		Namespace: s.Namespace, ScheduleId: scheduleID, Patch: patch, RequestId: uuid.NewString(),
 	})
 	return err
-}
-
-// ScheduleSpec are the times of a schedule in Temporal's words. A calendar's comment keeps the text of cron for people
-// and for GET.
-func ScheduleSpec(t *api.ScheduleTimes) *schedulepb.ScheduleSpec {
-	spec := &schedulepb.ScheduleSpec{TimezoneName: t.TimeZone}
-	if t.Cron == "" {
-		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
-			Phase: durationpb.New(t.Offset.Std())}}
-	} else {
-		cron, _ := fleet.ParseCron(t.Cron) // checked before
-		for _, c := range cron.Calendars() {
-			spec.StructuredCalendar = append(spec.StructuredCalendar, &schedulepb.StructuredCalendarSpec{
-				Second:     []*schedulepb.Range{{}},
-				Minute:     ranges(c.Minute),
-				Hour:       ranges(c.Hour),
-				DayOfMonth: ranges(c.DayOfMonth),
-				Month:      ranges(c.Month), DayOfWeek: ranges(c.DayOfWeek), Comment: t.Cron,
-			})
-		}
-	}
-	if t.Jitter != 0 {
-		spec.Jitter = durationpb.New(t.Jitter.Std())
-	}
-	if t.StartAt != nil {
-		spec.StartTime = timestamppb.New(*t.StartAt)
-	}
-	if t.EndAt != nil {
-		spec.EndTime = timestamppb.New(*t.EndAt)
-	}
-	return spec
-}
-
-func ranges(field fleet.CronField) []*schedulepb.Range {
-	list := make([]*schedulepb.Range, len(field))
-	for i, r := range field {
-		list[i] = &schedulepb.Range{Start: int32(r.From), End: int32(r.To), Step: int32(r.Step)}
-	}
-	return list
 }
 
 // AllSchedules finds the schedules of tasks and those of jobs.

@@ -46,13 +46,16 @@ func listCommand(a *app.App) *cobra.Command {
 func printSchedules(a *app.App, entries []api.ScheduleEntry) error {
 	header := []string{"SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK"}
 	return app.PrintTable(a, entries, "There are no such schedules.", header, func(e *api.ScheduleEntry) []string {
-		return []string{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, stateText(e.Paused),
+		return []string{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, stateText(e.Paused, e.Ended),
 			a.Ago(e.NextTime), a.Ago(e.LastTime), e.LastTask}
 	})
 }
 
-func stateText(paused bool) string {
-	if paused {
+func stateText(paused, ended bool) string {
+	switch {
+	case ended:
+		return "ended"
+	case paused:
 		return "paused"
 	}
 	return "active"
@@ -92,7 +95,7 @@ func printSchedule(a *app.App, s *api.Schedule) error {
 		jitter = "up to " + s.Jitter.String()
 	}
 	err := a.Facts([][2]string{
-		{"Schedule", s.Name}, {"State", stateText(s.Paused)}, {"Note", s.Note},
+		{"Schedule", s.Name}, {"State", stateText(s.Paused, s.Ended)}, {"Note", s.Note},
 		{"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
 		{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)},
 		{"Catchup window", s.CatchupWindow.String()}, {"Task", s.Task.Type + " in " + s.Task.Cluster},
@@ -142,14 +145,23 @@ func pauseCommand(
 		Use: action + " NAME", Short: short, Args: app.Exactly("a schedule's name"),
 		Example: "  mainstay schedule " + action + ` nightly --reason "holidays"`,
 	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if _, err := change(s.Schedules, ctx, args[0], reason); err != nil {
+		schedule, err := change(s.Schedules, ctx, args[0], reason)
+		if err != nil {
 			return err
 		}
-		return a.Print(s.Answer, func() error { return a.Sayf("Schedule %s "+then+"\n", args[0], args[0]) })
+		return a.Print(s.Answer, func() error {
+			if schedule.Ended {
+				return a.Sayf("Schedule %s has ended. "+hasEnded+"\n", args[0], args[0])
+			}
+			return a.Sayf("Schedule %s "+then+"\n", args[0], args[0])
+		})
 	})
 	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note")
 	return command
 }
+
+// hasEnded is what to do about a schedule without a next time.
+const hasEnded = "It has no next time. Give it a later end with: mainstay schedule replace %s … --end-at TIME"
 
 func triggerCommand(a *app.App) *cobra.Command {
 	var request api.TriggerRequest
@@ -242,10 +254,10 @@ func schedulingCommand(
 func (s *scheduling) flags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&s.times.Cron, "cron", "",
-		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *"`)
+		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *", as in crontab`)
 	flags.StringVar(&s.times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0, "when: every so long, such as 30s or 6h")
-	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0, "shifts --every")
+	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0, "when: every so long, such as 30s or 6h, from --start-at on")
+	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0, "shifts --every, counted from 1970-01-01 UTC, not from --start-at")
 	flags.StringVar((*string)(&s.times.Overlap), "overlap", "",
 		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
 	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,
@@ -305,6 +317,8 @@ func (s *scheduling) build(
 func printScheduled(a *app.App, s *api.Schedule, done string) error {
 	next := "It has no next time."
 	switch {
+	case s.Ended:
+		next = fmt.Sprintf(hasEnded, s.Name)
 	case s.Paused:
 		next = "It is paused: resume it with: mainstay schedule resume " + s.Name
 	case len(s.NextTimes) > 0:

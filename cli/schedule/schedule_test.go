@@ -71,7 +71,9 @@ func TestSchedules(t *testing.T) {
 	t.Parallel()
 	f := clitest.NewAPI(t, map[string]clitest.Answer{
 		"GET /api/v1/agents/schedules": {Status: 200, Body: `{"schedules":[{"name":"nightly","cron":"0 3 * * *","type":"exec","cluster":"default","paused":false,"next_time":"2026-11-22T03:00:00Z","last_time":"2026-11-21T11:00:00Z","last_task_id":"nightly@20261121t030000z"},
-			{"name":"poll","interval":"30s","type":"poll","cluster":"studio","paused":true}]}`},
+			{"name":"poll","interval":"30s","type":"poll","cluster":"studio","paused":true},
+			{"name":"over","interval":"30s","type":"poll","cluster":"studio","paused":false,"ended":true}]}`},
+		"POST /api/v1/agents/schedules/over/resume":    {Status: 200, Body: `{"name":"over","ended":true}`},
 		"GET /api/v1/agents/schedules/nightly":         {Status: 200, Body: jSON},
 		"POST /api/v1/agents/schedules/nightly/pause":  {Status: 200, Body: jSON},
 		"POST /api/v1/agents/schedules/nightly/resume": {Status: 200, Body: jSON},
@@ -84,6 +86,7 @@ func TestSchedules(t *testing.T) {
 SCHEDULE  WHEN             TYPE  CLUSTER  STATE   NEXT    LAST     LAST TASK
 nightly   0 3 * * * (UTC)  exec  default  active  in 15h  60m ago  nightly@20261121t030000z
 poll      every 30s        poll  studio   paused  -       -
+over      every 30s        poll  studio   ended   -       -
 `},
 		{"schedule get nightly", `
 Schedule        nightly
@@ -105,6 +108,8 @@ nightly@20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  th
 			"\nSchedule nightly is paused. Resume it with: mainstay schedule resume nightly\n"},
 		{"schedule resume nightly",
 			"\nSchedule nightly goes on. See its next times with: mainstay schedule get nightly\n"},
+		{"schedule resume over",
+			"\nSchedule over has ended. It has no next time. Give it a later end with: mainstay schedule replace over … --end-at TIME\n"},
 		{"schedule trigger nightly --overlap allow_all",
 			"\nSchedule nightly makes task nightly@20261121t120000z. See it with: mainstay task get nightly@20261121t120000z\n"},
 		{"schedule delete nightly", "\nSchedule nightly is deleted. The tasks that it has made go on.\n"},
@@ -116,5 +121,5 @@ nightly@20261120t020000z  not_submitted  2026-11-20T02:00:00Z  34h ago  1.0s  th
 	}
 	require.Equal(t, "/api/v1/agents/schedules?cluster=default&page_size=50", f.Requests[0].URI)
 	require.JSONEq(t, `{"reason":"holiday"}`, f.Requests[2].Body)
-	require.JSONEq(t, `{"overlap":"allow_all"}`, f.Requests[4].Body)
+	require.JSONEq(t, `{"overlap":"allow_all"}`, f.Requests[5].Body)
 }

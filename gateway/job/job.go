@@ -206,6 +206,9 @@ func (h *Handlers) find(ctx context.Context, name string) (string, job.Job, erro
 
 var errNotKept = fmt.Errorf("is not kept: only the newest %d versions are, or fewer if they are large", job.VersionsKept)
 
+// shownTimes is how many next times of its schedules are told.
+const shownTimes = 5
+
 // answer is a job as clients see it. Its versions are without their definitions, but for the one that is shown.
 func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version int) (*jobOutput, error) {
 	shown := j.Find(j.Version)
@@ -221,10 +224,8 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 	out.Body.Tenant, _ = fleet.CutTenant(name)
 	out.Body.Instances = nil // they have a route of their own
 	out.Body.Versions = withoutDefinitions(j.Versions)
-	if j.Schedules > 0 && j.Paused == nil {
-		ctx, cancel := context.WithTimeout(ctx, rest.LiveTimeout)
-		defer cancel()
-		out.Body.NextTimes = h.Store.Jobs().NextTimes(ctx, name, j.Schedules)
+	if j.Paused == nil {
+		out.Body.NextTimes = j.Definition().NextTimes(time.Now(), shownTimes)
 	}
 	return out, nil
 }

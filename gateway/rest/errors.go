@@ -20,6 +20,7 @@ const (
 	unsureDetail   = "no worker carried the change out in time; it may be made as soon as one answers: look before you ask again"
 	madeDetail     = "the change was made, but no worker told in time how the cluster stands now: look at it"
 	fullDetail     = "it has been changed as often as Temporal allows, and takes no more changes; a task, an array or a run can still be cancelled"
+	invalidDetail  = "Temporal takes no such request; the server's log says what is wrong with it"
 	outdatedDetail = "the cluster's settings are no longer of the revision that If-Match (--if-revision) names: get the cluster, look again, and send its new one"
 )
 
@@ -39,7 +40,7 @@ func (c *Core) Answer(err error, doing, notFound string) error {
 	switch code {
 	case protocol.CodeInternal:
 		c.Logger.Error(doing, zap.Error(err))
-	case protocol.CodeUnavailable:
+	case protocol.CodeUnavailable, protocol.CodeInvalidRequest:
 		c.Logger.Warn(doing, zap.Error(err))
 	default:
 		c.Logger.Debug(doing, zap.Error(err))
@@ -65,7 +66,7 @@ func classify(err error, notFound string) (code, detail string) {
 	case store.Unavailable:
 		return protocol.CodeUnavailable, UnavailableDetail
 	case store.Invalid:
-		return protocol.CodeInvalidRequest, "Temporal refuses the request; check the parameters, above all page_token"
+		return protocol.CodeInvalidRequest, invalidDetail
 	}
 	return protocol.CodeInternal, InternalDetail
 }

@@ -66,7 +66,7 @@ func scheduleQuery(in *listSchedulesInput) string {
 
 func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.ScheduleEntry {
 	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()
-	times := timesOf(info.GetSpec())
+	times := store.TimesOf(info.GetSpec())
 	e := api.ScheduleEntry{
 		Name:     name,
 		Cron:     times.Cron,
@@ -78,8 +78,9 @@ func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.Schedul
 		Cluster:  contract.Keyword(fields, contract.AttrCluster),
 		Tenant:   contract.Keyword(fields, contract.AttrTenant),
 	}
-	if next := info.GetFutureActionTimes(); len(next) > 0 && !e.Paused {
-		e.NextTime = store.TimeOf(next[0])
+	next := nextTimes(&times, info.GetFutureActionTimes())
+	if e.Ended = len(next) == 0; !e.Ended && !e.Paused {
+		e.NextTime = &next[0]
 	}
 	if recent := info.GetRecentActions(); len(recent) > 0 {
 		last := recent[len(recent)-1]

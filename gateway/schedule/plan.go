@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	_ "time/tzdata" // so that time zones are known on machines that have none
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -21,32 +20,13 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// planOf is the times as fleet checks them.
-func planOf(t *api.ScheduleTimes) *fleet.SchedulePlan {
-	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset,
-		Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
-	if t.StartAt != nil {
-		plan.StartAt = *t.StartAt
-	}
-	if t.EndAt != nil {
-		plan.EndAt = *t.EndAt
-	}
-	return plan
-}
-
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.
 func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
-	if err := planOf(&r.ScheduleTimes).Validate(now); err != nil {
+	if err := r.Plan().Validate(now); err != nil {
 		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 			return fleet.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}
 		return fleet.TaskSpec{}, rest.Invalid("body", err)
-	}
-	if r.TimeZone != "" {
-		if _, err := time.LoadLocation(r.TimeZone); err != nil || r.TimeZone == "Local" {
-			return fleet.TaskSpec{}, rest.Invalid("body.time_zone",
-				errors.New("must be the IANA name of a time zone, such as Europe/Berlin"))
-		}
 	}
 	switch {
 	case r.Task.ID != "":
@@ -103,7 +83,7 @@ func buildSchedule(r *api.ScheduleRequest, name string, spec fleet.TaskSpec) (*s
 		return nil, err
 	}
 	schedule := &schedulepb.Schedule{
-		Spec: store.ScheduleSpec(&r.ScheduleTimes),
+		Spec: store.ScheduleSpec(&r.ScheduleTimes, time.Now()),
 		Action: &schedulepb.ScheduleAction{
 			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
 				WorkflowId:   contract.PeriodicWorkflowID(name),
@@ -144,18 +124,4 @@ func scheduleAttributes(spec *fleet.TaskSpec) (*commonpb.SearchAttributes, error
 		fields[name] = payload
 	}
 	return &commonpb.SearchAttributes{IndexedFields: fields}, nil
-}
-
-// timesOf reads what times wrote. Of a schedule that another tool changed, what has no word here is left out.
-func timesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
-	t := api.ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
-	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
-		t.Cron = calendars[0].GetComment()
-	}
-	if intervals := spec.GetInterval(); len(intervals) > 0 {
-		t.Interval, t.Offset = fleet.Duration(intervals[0].GetInterval().AsDuration()), fleet.Duration(
-			intervals[0].GetPhase().AsDuration())
-	}
-	t.StartAt, t.EndAt = store.TimeOf(spec.GetStartTime()), store.TimeOf(spec.GetEndTime())
-	return t
 }

@@ -117,7 +117,7 @@ func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float6
 			return nil, err
 		}
 		for _, entry := range page {
-			times := timesOf(entry.GetInfo().GetSpec())
+			times := store.TimesOf(entry.GetInfo().GetSpec())
 			starts[entry.GetScheduleId()] = fleet.StartsAMinute(times.Cron, times.Interval)
 		}
 		token = next

@@ -278,7 +278,7 @@ func (h *Handlers) scheduleOf(
 	s, info := d.GetSchedule(), d.GetInfo()
 	schedule := api.Schedule{
 		Name:          name,
-		ScheduleTimes: timesOf(s.GetSpec()),
+		ScheduleTimes: store.TimesOf(s.GetSpec()),
 		Paused:        s.GetState().GetPaused(),
 		Note:          s.GetState().GetNotes(),
 		NextTimes:     []time.Time{},
@@ -296,13 +296,26 @@ func (h *Handlers) scheduleOf(
 			protocol.CodeInternal)
 	}
 	schedule.Task.TaskSpec = input.Spec
-	if !schedule.Paused {
-		for _, t := range info.GetFutureActionTimes() {
-			schedule.NextTimes = append(schedule.NextTimes, t.AsTime().UTC())
-		}
+	next := nextTimes(&schedule.ScheduleTimes, info.GetFutureActionTimes())
+	if schedule.Ended = len(next) == 0; !schedule.Paused {
+		schedule.NextTimes = append(schedule.NextTimes, next...)
 	}
 	schedule.Runs = h.runs(ctx, name, info.GetRecentActions())
 	return schedule, nil
+}
+
+// shownTimes is how many next times of a schedule are told.
+const shownTimes = 10
+
+// nextTimes are the next times of a schedule. Of one that another tool changed they are what Temporal tells.
+func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []time.Time) {
+	if t.Cron != "" || t.Interval != 0 {
+		return t.Plan().Next(time.Now(), shownTimes)
+	}
+	for _, at := range told {
+		times = append(times, at.AsTime().UTC())
+	}
+	return times
 }
 
 // Handlers answer the requests.
