@@ -286,6 +286,9 @@ func nameAndCommand(c *cobra.Command, args []string) error {
 func (s *scheduling) build(
 	c *cobra.Command, stdin io.Reader, now time.Time, args []string,
 ) (*api.ScheduleRequest, error) {
+	if c.Flags().Changed("catchup-window") && s.times.CatchupWindow == 0 {
+		return nil, app.UsageError("--catchup-window must be at least 10s; leave it out for the default")
+	}
 	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
 	for _, at := range []struct {
 		flag, text string

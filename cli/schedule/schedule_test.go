@@ -59,6 +59,7 @@ func TestScheduleCreate(t *testing.T) {
 		"there is no command after --":               {"nightly", "--every", "1s", "--"},
 		"give --type, or a command to run after --":  {"nightly", "--every", "1s"},
 		"--end-at must be a time such as 2026-12-24": {"nightly", "--every", "1s", "--end-at", "soon", "--", "x"},
+		"--catchup-window must be at least 10s":      {"nightly", "--every", "1s", "--catchup-window", "0s", "--", "x"},
 		"--label must be NAME=VALUE":                 {"nightly", "--every", "1s", "--label", "a", "--", "x"},
 	} {
 		got := clitest.Run(t.Context(), "", append([]string{"schedule", "create"}, args...)...)
@@ -91,7 +92,7 @@ over      every 30s        poll  studio   ended   -       -
 		{"schedule get nightly", `
 Schedule        nightly
 State           active
-Note            the [2J backup
+Note            the backup
 When            0 3 * * 1-5 (Europe/Berlin)
 Overlap         skip
 Catchup window  1h0m0s
