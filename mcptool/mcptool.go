@@ -149,7 +149,7 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 		return nil, agent.NonRetryable(agent.Typed(ErrorTypeUnknown,
 			fmt.Errorf("nobody knows whether the tool has done its work: %w", err)))
 	}
-	result = Result{Content: answer.Content, Structured: answer.StructuredContent}
+	result = Result{Content: answer.Content, Structured: structured(answer.StructuredContent)}
 	if answer.IsError {
 		return nil, agent.NonRetryable(agent.Typed(ErrorTypeTool, errors.New(text(answer.Content))))
 	}
@@ -319,13 +319,13 @@ func (c *connection) web() *http.Client {
 // maxHTTPAnswer bounds what a server answers to one request, in bytes. The SDK reads all of it before a result counts.
 const maxHTTPAnswer = 4 << 20
 
-// bounded ends answers that are too long.
+// bounded ends answers that are too long, and keeps the digits of those that are not.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, maxHTTPAnswer)
+		response.Body = exactBody(response, http.MaxBytesReader(nil, response.Body, maxHTTPAnswer))
 	}
 	return response, err
 }

@@ -62,6 +62,11 @@ func (s *toolServer) server() *mcp.Server {
 	add("shout", func(in words) (any, error) { return words{strings.ToUpper(in.Text)}, nil })
 	add("refuse", func(words) (any, error) { return nil, errors.New("no such customer") })
 	add("fill", func(words) (any, error) { return words{strings.Repeat("x", maxResult)}, nil })
+	server.AddTool(&mcp.Tool{Name: "mirror", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{StructuredContent: r.Params.Arguments,
+				Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+		})
 	add("cut", func(words) (any, error) { s.cut(); return words{}, nil })
 	return server
 }
@@ -84,7 +89,8 @@ func serve(t *testing.T, s *toolServer) (url string, forget func()) {
 
 func tools(t *testing.T, server *Server) *Tools {
 	t.Helper()
-	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut", "gone"}, []string{"shout", "refuse", "fill"}
+	server.Tools, server.Idempotent = []string{"shout", "refuse", "fill", "cut", "gone", "mirror"},
+		[]string{"shout", "refuse", "fill", "mirror"}
 	tools := New(&File{Servers: map[string]*Server{"s": server}}, "1", slog.New(slog.DiscardHandler),
 		func(string, fleet.ProviderAccess) error { return nil })
 	t.Cleanup(tools.Close)

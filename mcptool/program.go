@@ -138,7 +138,7 @@ func (m *messages) Read(p []byte) (int, error) {
 		at := messageIn(line)
 		m.skip(line[:at])
 		if at < len(line) {
-			m.rest = append(bytes.Clone(line[at:]), '\n')
+			m.rest = append(exact(bytes.Clone(line[at:])), '\n')
 		}
 	}
 	n := copy(p, m.rest)
