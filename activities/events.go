@@ -16,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -92,6 +93,9 @@ func (d *Dispatcher) DispatchEvent(
 	}
 	if slices.Contains(d.types, e.Attr("type")) {
 		id, spec, err := mesh.ReadAssignment(e, in.Data)
+		if err == nil {
+			err = payload.Task(&spec)
+		}
 		var started *mesh.Dispatch
 		if err == nil {
 			started, err = d.task(ctx, &in, id, spec)

@@ -58,8 +58,9 @@ type Hint func(section, key string) string
 
 // Places says where the fields of a document stand.
 type Places struct {
-	file  string
-	nodes map[string]*yaml.Node // by field
+	file   string
+	nodes  map[string]*yaml.Node // by field: its key, or the item of a list
+	values map[string]*yaml.Node // by field that has a key: its value
 }
 
 // Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
@@ -83,12 +84,13 @@ func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, syntaxError(name, err)
 	}
-	in := &inspection{Places: &Places{file: name, nodes: map[string]*yaml.Node{}}, hint: hint}
+	in := &inspection{Places: &Places{file: name, nodes: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}},
+		hint: hint}
 	in.value("", root.Content[0], reflect.TypeOf(value).Elem())
 	if len(in.problems) > 0 {
 		return nil, &Error{in.problems}
 	}
-	converted, err := toJSON(root.Content[0])
+	converted, err := toJSON(root.Content[0], "", nil)
 	if err == nil {
 		err = json.Unmarshal(converted, value)
 	}
@@ -139,43 +141,67 @@ func encodingProblem(name string, err error) Problem {
 	return Problem{File: name, What: err.Error()}
 }
 
-// toJSON writes a YAML tree as JSON. Numbers keep their digits.
-func toJSON(n *yaml.Node) ([]byte, error) {
-	var b bytes.Buffer
-	err := writeJSON(&b, n)
-	return b.Bytes(), err
+// JSON is the value of a field, in which scalars of some fields are written as text: exactly as they stand in the
+// document. ok is false for a field that does not stand there.
+func (p *Places) JSON(field string, texts []string) (value json.RawMessage, ok bool) {
+	n, there := p.values[field]
+	if !there {
+		return nil, false
+	}
+	value, err := toJSON(n, field, texts)
+	return value, err == nil
 }
 
-func writeJSON(b *bytes.Buffer, n *yaml.Node) error {
+// toJSON writes a YAML tree as JSON. Numbers keep their digits; texts are the fields whose scalars become texts.
+func toJSON(n *yaml.Node, field string, texts []string) ([]byte, error) {
+	w := &writer{texts: map[string]bool{}}
+	for _, text := range texts {
+		w.texts[text] = true
+	}
+	err := w.value(field, n)
+	return w.Bytes(), err
+}
+
+type writer struct {
+	bytes.Buffer
+	texts map[string]bool
+}
+
+func (w *writer) value(field string, n *yaml.Node) error {
 	switch n.Kind {
 	case yaml.MappingNode:
-		b.WriteByte('{')
+		w.WriteByte('{')
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if i > 0 {
-				b.WriteByte(',')
+				w.WriteByte(',')
 			}
-			writeText(b, n.Content[i].Value)
-			b.WriteByte(':')
-			if err := writeJSON(b, n.Content[i+1]); err != nil {
+			key := n.Content[i].Value
+			writeText(&w.Buffer, key)
+			w.WriteByte(':')
+			if err := w.value(keyIn(field, key), n.Content[i+1]); err != nil {
 				return err
 			}
 		}
-		b.WriteByte('}')
+		w.WriteByte('}')
 		return nil
 	case yaml.SequenceNode:
-		b.WriteByte('[')
+		w.WriteByte('[')
 		for i, item := range n.Content {
 			if i > 0 {
-				b.WriteByte(',')
+				w.WriteByte(',')
 			}
-			if err := writeJSON(b, item); err != nil {
+			if err := w.value(itemIn(field, i), item); err != nil {
 				return err
 			}
 		}
-		b.WriteByte(']')
+		w.WriteByte(']')
 		return nil
 	}
-	return writeScalar(b, n)
+	if w.texts[field] {
+		writeText(&w.Buffer, n.Value)
+		return nil
+	}
+	return writeScalar(&w.Buffer, n)
 }
 
 func writeScalar(b *bytes.Buffer, n *yaml.Node) error {

@@ -33,6 +33,16 @@ func below(field, part string) string {
 	return field + part
 }
 
+// keyIn is the name of a field in a section, and itemIn that of an item in a list.
+func keyIn(field, key string) string {
+	if field == "" {
+		return key
+	}
+	return below(field, "."+key)
+}
+
+func itemIn(field string, i int) string { return below(field, fmt.Sprintf("[%d]", i)) }
+
 // forbidden finds the characters that YAML takes only as an escape, and JSON writes as they are: a document that is
 // written as JSON could not be read again.
 func forbidden(r rune) bool {
@@ -97,7 +107,7 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 			return
 		}
 		for i, item := range n.Content {
-			in.value(below(field, fmt.Sprintf("[%d]", i)), item, t.Elem())
+			in.value(itemIn(field, i), item, t.Elem())
 		}
 	default:
 		in.scalar(field, n, t)
@@ -111,7 +121,7 @@ func (in *inspection) anything(field string, n *yaml.Node) {
 		in.entries(field, n, reflect.TypeFor[map[string]any]())
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			in.value(below(field, fmt.Sprintf("[%d]", i)), item, reflect.TypeFor[any]())
+			in.value(itemIn(field, i), item, reflect.TypeFor[any]())
 		}
 	default:
 		if err := writeScalar(&bytes.Buffer{}, n); err != nil {
@@ -122,7 +132,7 @@ func (in *inspection) anything(field string, n *yaml.Node) {
 
 // custom checks a value whose type reads itself; the type's own message explains what it wants.
 func (in *inspection) custom(field string, n *yaml.Node, t reflect.Type) {
-	text, err := toJSON(n)
+	text, err := toJSON(n, field, nil)
 	if err == nil {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
 	}
@@ -195,10 +205,7 @@ func (in *inspection) entries(field string, n *yaml.Node, t reflect.Type) {
 func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.Node, at string)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, at := n.Content[i], n.Content[i].Value
-		if field != "" {
-			at = below(field, "."+key.Value)
-		}
+		key, at := n.Content[i], keyIn(field, n.Content[i].Value)
 		if key.Kind != yaml.ScalarNode {
 			in.report(key, field, "has a key that is no text")
 			continue
@@ -217,7 +224,7 @@ func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.
 		}
 		first[key.Value] = key.Line
 		if at != field {
-			in.nodes[at] = key
+			in.nodes[at], in.values[at] = key, n.Content[i+1]
 		}
 		do(key, n.Content[i+1], at)
 	}

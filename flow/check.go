@@ -441,6 +441,8 @@ func (c *checker) taskStep(id string, s *job.Step) {
 		c.report(at+".task.type", "is missing: say what kind of work it is, like exec")
 		task.Type = "x"
 	}
+	c.payload(at+".task", s.Task)
+	task.Payload = s.Task.Payload
 	c.template(at+".task", s.Task, func(field, text string) {
 		c.dynamic[id], c.compute[id] = true, c.compute[id] || !job.IsReference(text)
 		c.text(field, text, id)
@@ -481,6 +483,7 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 		"says nothing: give it schema, rules or task")
 	if task := s.Check.Task; task != nil {
 		c.ofAnotherLevel(at+".task", task)
+		c.payload(at+".task", task)
 		c.template(at+".task", task, func(field, text string) {
 			c.pieces(field, text, id, varInputs, varSteps, varRun, varResult)
 		})

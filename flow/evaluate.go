@@ -13,6 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/payload"
 )
 
 // Evaluator evaluates the expressions of plans. It is safe for concurrent use; it keeps what it has compiled.
@@ -303,7 +304,7 @@ func (v *Evaluator) Task(
 	if err := fleet.CheckJSONDepth(task.Payload, fleet.MaxJSONValueDepth); err != nil {
 		return nil, fmt.Errorf("task.payload: %w", err)
 	}
-	return &task, task.Validate()
+	return &task, cmp.Or(task.Validate(), payload.Task(&task))
 }
 
 // render fills in the expressions of a JSON value. A text that is one expression keeps the type of its value.

@@ -118,6 +118,7 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 		c.report(at+".type", "is missing: say what kind of work it is, like exec")
 		return
 	}
+	c.payload(at, task)
 	if len(c.problems) > 0 {
 		return
 	}

@@ -126,7 +126,7 @@ func TestTextWhereOnlyTextFits(t *testing.T) {
 		"a list":  {`"type":"exec"`, `{"command":"${inputs.words}"}`, `{"command":["sleep","1.50"]}`},
 		"env":     {`"type":"exec"`, `{"command":["x"],"dir":"${inputs.none}","env":{"A":"${inputs.big}","B":"b"}}`, `{"command":["x"],"dir":null,"env":{"A":"12345678901234567890","B":"b"}}`},
 		"a tool":  {`"type":"mcp-tool"`, `{"arguments":{"n":"${inputs.v}"},"server":"s","tool":"${inputs.n}"}`, `{"arguments":{"n":1.10},"server":"s","tool":"5"}`},
-		"a model": {`"type":"model"`, `{"messages":[{"role":"user","content":"${inputs.n}"}]}`, `{"messages":[{"content":"5","role":"user"}]}`},
+		"a model": {`"type":"model","routes":[{"provider":"p","model":"m"}]`, `{"messages":[{"role":"user","content":"${inputs.n}"}]}`, `{"messages":[{"content":"5","role":"user"}]}`},
 		"another": {`"type":"x"`, `{"command":["${inputs.n}"]}`, `{"command":[5]}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,11 @@ func TestCallsAreBounded(t *testing.T) {
 	_, plan, err := Read("f.yaml", []byte(head+`labels: {team: x}
 steps:
   a:
-    task: {type: model, labels: {q: "${inputs.q}"}}
+    task:
+      type: model
+      labels: {q: "${inputs.q}"}
+      routes: [{provider: p, model: m}]
+      payload: {messages: [{role: user, content: x}]}
     timeout: 5m
     retry: {max_attempts: 7}
     tools: [{server: s, name: n, arguments: {properties: {x: {type: integer}}, additionalProperties: false}}]

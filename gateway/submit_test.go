@@ -46,7 +46,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath,
-		`{"type":"exec","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,"tenant":"acme",
+		`{"type":"render","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,"tenant":"acme",
 		  "labels":{"b":"2","a":"1=1"},"timeout":"00:00:30","expires_in":"5m","retry":{"max_attempts":5,"initial_interval":"100ms"},
 		  "retry_safety":"at_most_once"}`), http.StatusAccepted)
 	require.Regexp(t, `^acme:t-[0-9a-z]{32}$`, task.ID)
@@ -57,7 +57,7 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	require.NotNil(t, e)
 	o := e.options
 	require.Equal(t, contract.WorkerQueue, o.TaskQueue)
-	require.Equal(t, "exec in default", o.StaticSummary)
+	require.Equal(t, "render in default", o.StaticSummary)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, o.WorkflowIDReusePolicy)
 	require.True(t, o.WorkflowExecutionErrorWhenAlreadyStarted)
 	require.True(t, o.EnableEagerStart)

@@ -55,16 +55,16 @@ func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
 		"discard-task": `{"reason":"x"}`, "discard-event": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
-		"replace-schedule": `{"interval":"1h","task":{"type":"exec","cluster":"default"}}`,
+		"replace-schedule": `{"interval":"1h","task":{"type":"work","cluster":"default"}}`,
 		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "scale-job": `{"count":1}`, "apply-job": `job: named`, "plan-job": `job: named`,
 	}
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	s, do := tenants(t, f)
 	require.Equal(t, http.StatusAccepted, do("acme", http.MethodPost, tasksPath,
-		`{"id":"named","type":"exec","cluster":"default"}`).Code)
+		`{"id":"named","type":"work","cluster":"default"}`).Code)
 	require.Equal(t, http.StatusCreated, do("acme", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"named","interval":"1h","task":{"type":"exec","cluster":"default"}}`).Code)
+		`{"name":"named","interval":"1h","task":{"type":"work","cluster":"default"}}`).Code)
 	bulk := answer[api.Bulk](t, do("acme", http.MethodPost, bulkPath, `{"action":"cancel","all":true,"reason":"x"}`),
 		http.StatusAccepted)
 	task := f.executions[contract.TaskWorkflowID("acme:named")]
@@ -115,55 +115,55 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	_, do := tenants(t, f)
 	mine := answer[api.Task](t, do("acme", http.MethodPost, tasksPath,
-		`{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+		`{"id":"one","type":"work","cluster":"default"}`), http.StatusAccepted)
 	require.Equal(t, "acme", mine.Tenant)
 	e := f.executions[contract.TaskWorkflowID("acme:one")]
 	require.Equal(t, "acme", e.input.(contract.TaskInput).Spec.Tenant)
 	require.Equal(t, "acme", e.options.Priority.FairnessKey, "it cannot take another's share either")
 	named := answer[api.Task](t, do("acme", http.MethodPost, tasksPath,
-		`{"type":"exec","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
+		`{"type":"work","cluster":"default","tenant":"acme"}`), http.StatusAccepted)
 	require.Equal(t, "acme", named.Tenant)
-	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"exec","cluster":"default","tenant":"beta"}`),
+	problem(t, do("acme", http.MethodPost, tasksPath, `{"type":"work","cluster":"default","tenant":"beta"}`),
 		http.StatusForbidden, protocol.CodeForbidden)
 	for _, c := range []struct{ tenant, body string }{{"acme", `"id":"one"`}, {"acme", `"id":"acme:one"`},
 		{"", `"id":"acme:one"`}, {"", `"id":"one","tenant":"acme"`}} {
 		again := answer[api.Task](t, do(c.tenant, http.MethodPost, tasksPath,
-			`{`+c.body+`,"type":"exec","cluster":"default"}`), http.StatusOK)
+			`{`+c.body+`,"type":"work","cluster":"default"}`), http.StatusOK)
 		require.Equal(t, "acme:one", again.ID, c.body)
 	}
 	for tenant, id := range map[string]string{"beta": "beta:one", "": "one"} {
 		other := answer[api.Task](t, do(tenant, http.MethodPost, tasksPath,
-			`{"id":"one","type":"exec","cluster":"default"}`), http.StatusAccepted)
+			`{"id":"one","type":"work","cluster":"default"}`), http.StatusAccepted)
 		require.Equal(t, id, other.ID, "each tenant has its own ids")
 	}
-	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"exec","cluster":"default"}`),
+	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"work","cluster":"default"}`),
 		http.StatusNotFound, protocol.CodeUnknownTask)
 	w := do("beta", http.MethodPost, tasksPath+"/batch",
-		`[{"id":"acme:one","type":"exec","cluster":"default"},{"type":"exec","cluster":"default"},{"type":"exec","cluster":"default","tenant":"acme"}]`)
+		`[{"id":"acme:one","type":"work","cluster":"default"},{"type":"work","cluster":"default"},{"type":"work","cluster":"default","tenant":"acme"}]`)
 	require.Equal(t, http.StatusAccepted, w.Code)
 	require.NotContains(t, w.Body.String(), "acme")
 	require.Contains(t, w.Body.String(), `"accepted":1`)
 
-	key := `{"idempotency_key":"order-7","type":"exec","cluster":"default"}`
+	key := `{"idempotency_key":"order-7","type":"work","cluster":"default"}`
 	first := answer[api.Task](t, do("acme", http.MethodPost, tasksPath, key), http.StatusAccepted)
 	second := answer[api.Task](t, do("beta", http.MethodPost, tasksPath, key), http.StatusAccepted)
 	require.NotEqual(t, first.ID, second.ID, "each tenant has its own keys")
 
 	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
+		`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
 	schedule := answer[api.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+		`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default"}}`), http.StatusCreated)
 	require.Equal(t, "acme", schedule.Task.Tenant)
 	require.Equal(t, "acme:n", schedule.Name)
 	for tenant, name := range map[string]string{"beta": "beta:n", "": "n"} {
 		schedule := answer[api.Schedule](t, do(tenant, http.MethodPost, "/api/v1/agents/schedules",
-			`{"name":"n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusCreated)
+			`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default"}}`), http.StatusCreated)
 		require.Equal(t, name, schedule.Name, "each tenant has its own names")
 	}
 	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"acme:n","interval":"1h","task":{"type":"exec","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+		`{"name":"acme:n","interval":"1h","task":{"type":"work","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
 	everybodys := answer[api.Task](t, do("", http.MethodPost, tasksPath,
-		`{"type":"exec","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
+		`{"type":"work","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
 	require.Equal(t, "beta", everybodys.Tenant)
 }
 
@@ -260,9 +260,9 @@ func TestClusterIsOnlyForItsTenants(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "own", Tenants: []string{"acme"}})
 	_, do := tenants(t, f)
 	for path, body := range map[string]string{
-		tasksPath:                  `{"type":"exec","cluster":"own"}`,
-		"/api/v1/agents/arrays":    `{"type":"exec","cluster":"own","count":2}`,
-		"/api/v1/agents/schedules": `{"name":"s","interval":"1h","task":{"type":"exec","cluster":"own"}}`,
+		tasksPath:                  `{"type":"work","cluster":"own"}`,
+		"/api/v1/agents/arrays":    `{"type":"work","cluster":"own","count":2}`,
+		"/api/v1/agents/schedules": `{"name":"s","interval":"1h","task":{"type":"work","cluster":"own"}}`,
 	} {
 		own := do("acme", http.MethodPost, path, body)
 		require.Less(t, own.Code, 300, "%s: %s", path, own.Body)

@@ -313,6 +313,11 @@ func InvalidField(location, message string) error {
 		protocol.ProblemField{Location: safeLocation(location), Message: message})
 }
 
+// InvalidFields is InvalidField for several parts.
+func InvalidFields(fields []protocol.ProblemField) error {
+	return Problem(protocol.CodeInvalidRequest, invalidDetail, fields...)
+}
+
 // Invalid makes the invalid_request error for what huma's validation found in a part of a body.
 func Invalid(errs []error) error {
 	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, invalidFields(errs))

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/payload"
 )
 
 // Text is a value as text: text as it is, anything else as JSON, numbers digit for digit.
@@ -28,30 +28,12 @@ func Text(value any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// textPayloads are the parts that hold text of the payloads whose form we define, by the type of their task.
-var textPayloads = map[string]reflect.Type{
-	fleet.ExecType: reflect.TypeFor[struct {
-		Command []string          `json:"command"`
-		Env     map[string]string `json:"env"`
-		Dir     string            `json:"dir"`
-	}](),
-	fleet.ToolTask: reflect.TypeFor[struct {
-		Server string `json:"server"`
-		Tool   string `json:"tool"`
-	}](),
-	fleet.ModelTask: reflect.TypeFor[struct {
-		Messages []struct {
-			Content string `json:"content"`
-		} `json:"messages"`
-	}](),
-}
-
 // PayloadTexts is a payload with text wherever only text fits, such as the words of a command.
-func PayloadTexts(taskType string, payload json.RawMessage) json.RawMessage {
-	if t := textPayloads[taskType]; t != nil {
-		return Texts(payload, t)
+func PayloadTexts(taskType string, value json.RawMessage) json.RawMessage {
+	if t := payload.Form(taskType); t != nil {
+		return Texts(value, t)
 	}
-	return payload
+	return value
 }
 
 // Texts is JSON with text wherever a value of a type takes only that. null stays: it stands for nothing.

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -69,7 +71,7 @@ type Model struct {
 	Tools       []Tool         `json:"tools,omitempty"`
 	MaxTokens   int            `json:"max_tokens,omitempty"`
 	Temperature *float64       `json:"temperature,omitempty"`
-	Route       fleet.Route    `json:"route"`
+	Route       fleet.Route    `json:"route,omitzero"`
 	Feedback    []struct {
 		Errors []string        `json:"errors"`
 		Output json.RawMessage `json:"output"`
@@ -147,29 +149,39 @@ func Task(spec *fleet.TaskSpec) error {
 // Routes says what is wrong with the routes of a task: one that calls a model needs some; empty: nothing.
 func Routes(taskType string, routes []fleet.Route, value json.RawMessage) string {
 	var own struct{ Route json.RawMessage }
-	if taskType != mesh.ModelTask || len(routes) > 0 || json.Unmarshal(value, &own) == nil && own.Route != nil {
+	err := json.Unmarshal(value, &own) // of an expression, which may give a route
+	if taskType != mesh.ModelTask || len(routes) > 0 || err != nil || own.Route != nil {
 		return ""
 	}
 	return "is missing: name the providers and models to ask, like [{provider: openai, model: gpt-5}]"
 }
 
-// Items checks the payloads of an array's elements, and writes them as Task does.
-func Items(taskType string, items []json.RawMessage) error {
-	if shapes[taskType] == nil {
+// Array checks the payloads of an array's elements, and writes them as Task does.
+func Array(d *array.Definition) error {
+	if shapes[d.Spec.Type] == nil {
 		return nil
 	}
-	for i := range items {
-		written, err := Check(taskType, fmt.Sprintf("items[%d]", i), items[i])
-		if err != nil {
+	var err error
+	if len(d.Items) == 0 {
+		d.Spec.Payload, err = Check(d.Spec.Type, field, d.Spec.Payload)
+		return err
+	}
+	for i := range d.Items {
+		if d.Items[i], err = Check(d.Spec.Type, fmt.Sprintf("items[%d]", i), d.Items[i]); err != nil {
 			return err
 		}
-		items[i] = written
 	}
 	return nil
 }
 
 // shapes are the payloads by the type of task.
 var shapes = map[string]*shape{fleet.ExecType: execShape(), fleet.ToolTask: callShape(), mesh.ModelTask: modelShape()}
+
+// Form is the Go type of a type's payload; nil: it is not defined here.
+func Form(taskType string) reflect.Type { return forms[taskType] }
+
+var forms = map[string]reflect.Type{fleet.ExecType: reflect.TypeFor[Exec](), fleet.ToolTask: reflect.TypeFor[Call](),
+	mesh.ModelTask: reflect.TypeFor[Model]()}
 
 // examples are what a payload looks like, for those who have none.
 var examples = map[string]string{

@@ -9,6 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/payload"
 )
@@ -194,8 +195,19 @@ func TestTemplatesAreCheckedAsFarAsTheyAreKnown(t *testing.T) {
 func TestTasksOfOtherTypesPass(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, payload.Task(&fleet.TaskSpec{Type: "echo", Payload: json.RawMessage(`[`)}))
-	require.NoError(t, payload.Items("echo", []json.RawMessage{[]byte(`1`)}))
-	require.ErrorContains(t, payload.Items("exec", []json.RawMessage{[]byte(`{"command":["a"]}`), []byte(`1`)}), "items[1]: ")
+	require.NoError(t, payload.Array(&array.Definition{Spec: fleet.TaskSpec{Type: "echo"}}))
+}
+
+func TestElementsOfArraysAreChecked(t *testing.T) {
+	t.Parallel()
+	exec := fleet.TaskSpec{Type: "exec"}
+	require.ErrorContains(t, payload.Array(&array.Definition{Spec: exec, Count: 2}), "payload: is missing")
+	require.ErrorContains(t, payload.Array(&array.Definition{Spec: exec,
+		Items: []json.RawMessage{[]byte(`{"command":["a"]}`), []byte(`1`)}}), "items[1]: must be like")
+	exec.Payload = json.RawMessage(`{"command":["a",1]}`)
+	definition := array.Definition{Spec: exec, Count: 2}
+	require.NoError(t, payload.Array(&definition))
+	require.JSONEq(t, `{"command":["a","1"]}`, string(definition.Spec.Payload))
 }
 
 func TestAModelNeedsARoute(t *testing.T) {

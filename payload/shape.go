@@ -137,12 +137,16 @@ var otherNames = map[string]string{"cwd": "dir", "workdir": "dir", "working_dir"
 	"cmd": "command", "script": "command", "args": "command", "environment": "env", "params": "arguments",
 	"input": "arguments", "prompt": "messages"}
 
-func didYouMean(word string, names []string) string {
-	near := otherNames[word]
-	if !slices.Contains(names, near) {
-		near = spelling.Nearest(word, names)
+// nearest is the name that was meant; empty: nobody knows.
+func nearest(word string, names []string) string {
+	if other := otherNames[word]; slices.Contains(names, other) {
+		return other
 	}
-	if near != "" {
+	return spelling.Nearest(word, names)
+}
+
+func didYouMean(word string, names []string) string {
+	if near := nearest(word, names); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return ""
@@ -256,9 +260,9 @@ func record(members ...member) *shape {
 			i := slices.IndexFunc(members, func(m member) bool { return m.name == key })
 			switch null := string(trim(item)) == "null"; {
 			case i < 0:
-				hint := didYouMean(key, names)
-				if hint == "" {
-					hint = "; there are " + strings.Join(names, ", ")
+				hint := "; there are " + strings.Join(names, ", ")
+				if meant := nearest(key, names); meant != "" {
+					hint, there = "; did you mean "+meant+"?", append(there, meant)
 				}
 				r.wrong(field, "there is no such field%s", hint)
 			case null && (members[i].required || members[i].shape.schema["type"] != nil):

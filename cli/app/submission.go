@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/payload"
 )
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.
@@ -98,6 +100,28 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 		return nil, err
 	}
 	return &r, WithExit(ExitUsage, r.Validate())
+}
+
+// CheckPayload checks the payload of the task that was built. What is wrong in a file is told with its line.
+func (s *Submission) CheckPayload(r *api.TaskRequest) error {
+	err := payload.Task(&r.TaskSpec)
+	wrong, found := errors.AsType[*payload.Error](err)
+	name, isFile := strings.CutPrefix(s.payload, "@")
+	if !found || !isFile {
+		return WithExit(ExitUsage, err)
+	}
+	text, readErr := os.ReadFile(name)
+	var whole json.RawMessage
+	places, placeErr := document.Read(name, text, &whole, nil)
+	if readErr != nil || placeErr != nil {
+		return WithExit(ExitUsage, err)
+	}
+	problems := make([]document.Problem, len(wrong.Problems))
+	for i, p := range wrong.Problems {
+		field, _ := strings.CutPrefix(p.Field, "payload")
+		problems[i] = places.Place(strings.TrimPrefix(field, "."), "%s", p.What)
+	}
+	return WithExit(ExitUsage, &document.Error{Problems: problems})
 }
 
 func placeFlag(text string) (place fleet.Demand, err error) {

@@ -3,6 +3,7 @@ package array
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/textfile"
 )
 
@@ -66,7 +68,7 @@ completed.`,
 			r.Tolerate = &tolerate
 		}
 		definition := r.Definition()
-		if err := definition.Validate(); err != nil {
+		if err := cmp.Or(definition.Validate(), payload.Array(&definition)); err != nil {
 			return app.WithExit(app.ExitUsage, err)
 		}
 		submitted, err := c.Arrays.Submit(ctx, &r)
@@ -129,6 +131,9 @@ func readItems(a *app.App, name string, arguments bool, r *api.ArrayRequest) err
 		}
 		if !json.Valid(item) {
 			return app.UsageError("line %d is not JSON: put a text in quotes", number)
+		}
+		if _, err := payload.Check(r.Type, fmt.Sprintf("line %d", number), item); err != nil {
+			return app.WithExit(app.ExitUsage, err)
 		}
 		r.Items = append(r.Items, item)
 	}

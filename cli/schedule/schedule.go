@@ -310,6 +310,9 @@ func (s *scheduling) build(
 		r.Note = &s.note
 	}
 	task, err := s.task.Build(stdin, now, args[1:], c.ArgsLenAtDash()-1)
+	if err == nil {
+		err = s.task.CheckPayload(task)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -129,6 +129,9 @@ what it writes comes out here as if it had run here; what becomes of the task is
   echo '{"n": 1}' | mainstay task submit --type count --payload -`,
 	}, func(ctx context.Context, c *app.Client, args []string) error {
 		request, err := s.Build(a.Stdin, a.Now(), args, command.ArgsLenAtDash())
+		if err == nil {
+			err = s.CheckPayload(request)
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package array
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -177,7 +179,7 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 		return nil, err
 	}
 	definition := r.Definition()
-	if err := definition.Validate(); err != nil {
+	if err := cmp.Or(definition.Validate(), payload.Array(&definition)); err != nil {
 		return nil, rest.Invalid("body", err)
 	}
 	digest, err := definition.Digest()

@@ -7,6 +7,7 @@ import (
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -110,6 +111,13 @@ func Unknown(code string) error { return httpapi.Problem(code, notFoundDetail(co
 func Invalid(location string, err error) error {
 	if errors.Is(err, fleet.ErrTooLarge) {
 		return httpapi.Problem(protocol.CodePayloadTooLarge, err.Error())
+	}
+	if wrong, ok := errors.AsType[*payload.Error](err); ok {
+		fields := make([]protocol.ProblemField, len(wrong.Problems))
+		for i, p := range wrong.Problems {
+			fields[i] = protocol.ProblemField{Location: location + "." + p.Field, Message: p.What}
+		}
+		return httpapi.InvalidFields(fields)
 	}
 	return httpapi.InvalidField(location, err.Error())
 }

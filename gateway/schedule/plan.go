@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -40,7 +42,7 @@ func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error
 			errors.New("must be left out: the schedule says when a task starts"))
 	}
 	spec := r.Task.TaskSpec
-	if err := spec.Validate(); err != nil {
+	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {
 		return fleet.TaskSpec{}, rest.Invalid("body.task", err)
 	}
 	return spec, nil

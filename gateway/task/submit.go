@@ -2,6 +2,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -93,7 +95,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 	}
 	spec := r.TaskSpec
 	spec.StartAt = spec.StartAt.UTC()
-	if err := spec.Validate(); err != nil {
+	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {
 		return api.Task{}, rest.Invalid("body", err)
 	}
 	if err := fleet.ValidateStartAt(spec.StartAt, time.Now()); err != nil {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -265,10 +266,12 @@ func TestOtherNamesOfEvents(t *testing.T) {
 				return nil, agent.NonRetryable(errors.New("disk full"))
 			},
 			"dies": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("disk full") }})
+	payloads := map[string]string{"mcp-tool": `{"server":"s","tool":"t"}`,
+		"model": `{"messages":[{"role":"user","content":"x"}],"route":{"provider":"p","model":"m"}}`}
 	subject := map[string]string{}
 	for _, kind := range []string{"echo", "model", "mcp-tool", "fails", "dies"} {
 		task, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: kind, Cluster: cluster,
-			Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
+			Payload: json.RawMessage(payloads[kind]), Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
 		require.NoError(t, err)
 		subject[kind] = " tasks/" + task.ID
 	}

@@ -25,6 +25,7 @@ import (
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/mcptool"
 	"mainstay.dev/mainstay/modeltask"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
@@ -106,10 +107,10 @@ func TestModelsFailOver(t *testing.T) {
 	}
 	_, first := serve()
 	submit := func(say string, timeout time.Duration) string {
-		payload, err := json.Marshal(modeltask.Request{Messages: []modeltask.Message{{Role: "user", Content: say}}})
+		text, err := json.Marshal(payload.Model{Messages: []modeltask.Message{{Role: "user", Content: say}}})
 		require.NoError(t, err)
 		task, err := r.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: modeltask.Type,
-			Cluster: r.cluster, Payload: payload, Timeout: fleet.Duration(timeout),
+			Cluster: r.cluster, Payload: text, Timeout: fleet.Duration(timeout),
 			Routes: []fleet.Route{{Provider: "a", Model: "m"}, {Provider: "b", Model: "m"}}}})
 		require.NoError(t, err)
 		return task.ID

@@ -1,0 +1,43 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// TestPayloadsAreCheckedWhereverTheyComeIn names the field of what no agent could run.
+func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withJobs()
+	h := serve(t, f)
+	const wrong = `"cluster":"default","type":"exec","payload":{"command":"make test"}`
+	const list = `a command is a list of words: [make, test], or [sh, -c, "make test"]`
+	for at, c := range map[string]struct{ method, path, body string }{
+		"body.payload.command":                    {"POST", tasksPath, `{` + wrong + `}`},
+		"body.task.payload.command":               {"POST", "/api/v1/agents/schedules", `{"name":"s","interval":"1h","task":{` + wrong + `}}`},
+		"body.items[1].command":                   {"POST", arraysPath, `{"cluster":"default","type":"exec","items":[{"command":["a"]},{"command":"a"}]}`},
+		"body.steps.a.task.payload.command":       {"POST", "/api/v1/agents/jobs/j/plan", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"exec","payload":{"command":"a"}}}}}`},
+		"body.instances.task.payload.command":     {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","type":"service","instances":{"task":{"type":"exec","payload":{"command":"a"}}}}`},
+		"body.steps.a.check.task.payload.command": {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"x"},"check":{"task":{"type":"exec","payload":{"command":"a"}}}}}}`},
+	} {
+		p := problem(t, do(h, c.method, c.path, c.body), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		require.Equal(t, []protocol.ProblemField{{Location: at, Message: list}}, p.Errors)
+	}
+	batch := answer[struct {
+		Tasks []api.BatchItem `json:"tasks"`
+	}](t, do(h, http.MethodPost, tasksPath+"/batch",
+		`[{"cluster":"default","type":"exec","payload":{"command":["make",1]}},{`+wrong+`}]`), http.StatusAccepted)
+	require.Nil(t, batch.Tasks[0].Error)
+	require.Equal(t, []protocol.ProblemField{{Location: "body.payload.command", Message: list}}, batch.Tasks[1].Error.Errors)
+	in := f.executions[contract.TaskWorkflowID(batch.Tasks[0].ID)].input.(contract.TaskInput)
+	require.JSONEq(t, `{"command":["make","1"]}`, string(in.Spec.Payload))
+}
