@@ -352,7 +352,7 @@ func reductionText(a *app.App, g *api.Agent) string {
 		return ""
 	}
 	text := fmt.Sprintf("may use %d of its %d slots until %s", g.EffectiveSlots, g.MaxTasks,
-		r.Until.Local().Format("15:04:05"))
+		app.Clock(r.Until))
 	if r.UntilHealthy {
 		text += ", or until its health is good again"
 	}

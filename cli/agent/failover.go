@@ -75,12 +75,12 @@ func printFailover(a *app.App, r *fleet.FailoverRecord) error {
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, timeline(r), []string{"TIME (UTC)", "AFTER", "WHAT"}, func(step *failoverStep) []string {
+	return app.PrintBelow(a, timeline(r), []string{"TIME", "AFTER", "WHAT"}, func(step *failoverStep) []string {
 		if step.at == nil {
 			return []string{"", "", step.what}
 		}
 		after := "+" + app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
-		return []string{step.at.UTC().Format("15:04:05.000"), after, step.what}
+		return []string{app.ExactClock(*step.at), after, step.what}
 	})
 }
 
@@ -188,6 +188,7 @@ func failOverCommand(a *app.App) *cobra.Command {
 				)
 			})
 		}
+		fmt.Fprintf(a.Stderr, "Failover %s is asked for.\n", accepted.FailoverID)
 		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, before, wait)
 		if err != nil {
 			return err

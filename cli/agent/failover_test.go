@@ -30,14 +30,14 @@ func TestFailoverTimeline(t *testing.T) {
 	_, steps, found := strings.Cut(got.Stdout, "WHAT\n")
 	require.True(t, found, got.Stdout)
 	for i, want := range []string{
-		"11:59:00.000 +0ms noticed: the agent was lost",
-		"11:59:00.030 +30ms started",
-		"11:59:01.250 +1.2s task t-1: agent-1 → agent-2, epoch 8, running, retry 1: its agent was lost",
-		"11:59:01.250 +1.2s all that moved runs again",
+		"11:59:00.000Z +0ms noticed: the agent was lost",
+		"11:59:00.030Z +30ms started",
+		"11:59:01.250Z +1.2s task t-1: agent-1 → agent-2, epoch 8, running, retry 1: its agent was lost",
+		"11:59:01.250Z +1.2s all that moved runs again",
 		"- - task t-2: agent-1 → nobody yet, review: it may have run",
 		"- - leader: agent-1 → agent-2, epoch 9",
 		"- - shard 3: agent-1 → agent-2, epoch 10",
-		"11:59:02.000 +2.0s closed: succeeded",
+		"11:59:02.000Z +2.0s closed: succeeded",
 	} {
 		require.Equal(t, want, strings.Join(strings.Fields(strings.Split(steps, "\n")[i]), " "))
 	}
@@ -123,7 +123,7 @@ func TestAgentFailover(t *testing.T) {
 				"why not", "--wait=1m", "--server", server.URL)
 			require.Equal(t, test.code, got.Code, got.Stderr)
 			require.JSONEq(t, `{"target_agent_id":"agent-2","reason":"why not"}`, s.asked)
-			require.Contains(t, got.Stdout, "11:59:02.000  +2.0s  closed: "+test.status)
+			require.Contains(t, got.Stdout, "11:59:02.000Z  +2.0s  closed: "+test.status)
 			require.Equal(t, 3, s.looks)
 		})
 	}

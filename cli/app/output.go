@@ -162,6 +162,12 @@ func toUnit(d time.Duration) time.Duration {
 	return d.Round(time.Hour)
 }
 
+// Clock is a time of day, in UTC as all times of the command line are.
+func Clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// ExactClock is Clock with milliseconds.
+func ExactClock(t time.Time) string { return t.UTC().Format("15:04:05.000Z") }
+
 // Roughly is a duration with one unit, two where it helps.
 func Roughly(d time.Duration) string {
 	switch {

@@ -328,9 +328,9 @@ func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
 
 // clockText is a time of today, or with its date.
 func clockText(a *app.App, at time.Time) string {
-	at = at.Local()
-	if now := a.Now(); at.YearDay() == now.YearDay() && at.Year() == now.Year() {
-		return at.Format(time.TimeOnly)
+	at = at.UTC()
+	if now := a.Now().UTC(); at.YearDay() == now.YearDay() && at.Year() == now.Year() {
+		return app.Clock(at)
 	}
-	return at.Format(time.DateTime)
+	return at.Format("2006-01-02 15:04:05Z")
 }

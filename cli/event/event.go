@@ -34,7 +34,7 @@ func Command(a *app.App) *cobra.Command {
 		Long: `Show what happens in the fleet: agents that join, are suspect, lost or back, leaders, failovers, drains, and what
 becomes of tasks. Without --follow, what happened lately; with it, what happens from now on, until Ctrl-C.
 
-A line begins with the local time. With -o json each line is a CloudEvent. When the control plane is away, following goes
+A line begins with the time in UTC. With -o json each line is a CloudEvent. When the control plane is away, following goes
 on after what was seen once it is back; a line of type gap says where events are missing.`,
 		Example: `  mainstay events -f
   mainstay events -f --type agent,failover,leader
@@ -88,16 +88,16 @@ func (v *eventsView) print(e *api.CloudEvent) error {
 	if v.app.JSON() {
 		return v.app.Sayf("%s\n", v.server.Answer)
 	}
-	at := e.Time.Local()
+	at := e.Time.UTC()
 	if day := at.Format(time.DateOnly); day != v.day {
-		if v.day != "" || day != v.app.Now().Local().Format(time.DateOnly) {
+		if v.day != "" || day != v.app.Now().UTC().Format(time.DateOnly) {
 			if err := v.app.Sayf("--- %s\n", day); err != nil {
 				return err
 			}
 		}
 		v.day = day
 	}
-	return v.app.Sayf("%s  %-18s %s\n", at.Format("15:04:05.000"), shortType(e.Type), app.OneLine(eventText(e)))
+	return v.app.Sayf("%s  %-18s %s\n", app.ExactClock(at), shortType(e.Type), app.OneLine(eventText(e)))
 }
 
 func shortType(t fleet.EventType) string {

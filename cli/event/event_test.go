@@ -54,11 +54,11 @@ func event(id, kind, at, data string) string {
 
 func frame(id, event string) string { return "id: " + id + "\ndata: " + event + "\n\n" }
 
-func localTime(t *testing.T, at string) string {
+func timeOf(t *testing.T, at string) string {
 	t.Helper()
 	when, err := time.Parse(time.RFC3339, at)
 	require.NoError(t, err)
-	return when.Local().Format("15:04:05.000")
+	return when.UTC().Format("15:04:05.000Z")
 }
 
 func TestEventsShowsWhatHappenedLately(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEventsShowsWhatHappenedLately(t *testing.T) {
 	got := clitest.Run(t.Context(), "", "events", "--server", server.URL, "--type", "agent,failover", "--cluster", "c",
 		"--tenant", "film")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	require.Equal(t, localTime(t, at)+"  agent.lost         a-1 in c: its connection [2J closed\n", got.Stdout)
+	require.Equal(t, timeOf(t, at)+"  agent.lost         a-1 in c: its connection [2J closed\n", got.Stdout)
 	got = clitest.Run(t.Context(), "", "events", "--server", server.URL, "-o", "json", "--since", "1h")
 	require.Equal(t, lost+"\n", got.Stdout)
 	require.Equal(t, []string{"cluster=c&follow=false&since=15m&tenant=film&type=agent&type=failover",
@@ -87,7 +87,7 @@ func TestEventsGoesOnAfterABreak(t *testing.T) {
 		frame("p2", one)+frame("p3", two)+frame("p4", missing))
 	got := clitest.Run(ctx, "", "events", "-f", "--server", server.URL)
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	clock := localTime(t, at)
+	clock := timeOf(t, at)
 	require.Equal(t, clock+"  agent.joined       a-1 (epoch 1, hub h)\n"+clock+"  agent.left         a-1\n"+clock+"  gap                events are missing (7): hub h was restarted\n", got.Stdout,
 		"what comes again is shown once, and the gap is shown")
 	require.Equal(t, "[the control plane does not answer; trying again]\n[connected again]\n", got.Stderr)
@@ -135,12 +135,12 @@ func TestEventLines(t *testing.T) {
 		"a-1 is degraded: cpu": {"agent.health",
 			`"agent_id":"a-1","level":"degraded","reason":"cpu"`},
 		"a-1 to 1 slot": {"agent.load_reduced", `"agent_id":"a-1","count":1`},
-		"t-1, attempt 1 failed on a-1, next at " + localTime(t, at)[:8] +
+		"t-1, attempt 1 failed on a-1, next at " + timeOf(t, at)[:8] + "Z" +
 			": x": {"task.retry_wait",
 			`"task_id":"t-1","agent_id":"a-1","attempt":1,"attempt_outcome":"failed","next_attempt_at":"` + at + `","reason":"x"`},
 	} {
 		server, _ := eventServer(t, nil, frame("p", event("1", e[0], at, e[1])))
 		got := clitest.Run(t.Context(), "", "events", "--server", server.URL)
-		require.Equal(t, fmt.Sprintf("%s  %-18s %s\n", localTime(t, at), e[0], want), got.Stdout)
+		require.Equal(t, fmt.Sprintf("%s  %-18s %s\n", timeOf(t, at), e[0], want), got.Stdout)
 	}
 }

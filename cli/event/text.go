@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -104,7 +105,7 @@ func taskText(e *api.CloudEvent, add func(string, ...any)) {
 		add(", before on %s", d.PreviousAgentID)
 	}
 	if d.NextAttemptAt != nil {
-		add(", next at %s", d.NextAttemptAt.Local().Format("15:04:05"))
+		add(", next at %s", app.Clock(*d.NextAttemptAt))
 	}
 }
 

@@ -56,7 +56,7 @@ attempts, until the task has ended or needs a person.`,
 	})
 	flags := command.Flags()
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with new lines")
-	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time")
+	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time, in UTC")
 	flags.IntVar(&v.attempt, "attempt", 0, "which attempt (default: the one that runs, or else the last)")
 	app.CheckFirst(command, func() error {
 		if v.attempt < 0 {
@@ -176,7 +176,7 @@ func (v *logView) show(log *api.TaskLog) error {
 func (v *logView) text(line *fleet.LogLine) string {
 	text := app.Printable(line.Text)
 	if v.times {
-		return line.At.Local().Format("15:04:05.000") + " " + text
+		return line.At.UTC().Format("2006-01-02T15:04:05.000Z") + " " + text
 	}
 	return text
 }

@@ -109,7 +109,7 @@ func printTokens(a *app.App, tokens []api.Token) error {
 		case k.Expired:
 			expires = "expired"
 		case k.ExpiresAt != nil:
-			expires = k.ExpiresAt.Local().Format("2006-01-02 15:04")
+			expires = k.ExpiresAt.UTC().Format("2006-01-02 15:04Z")
 		}
 		return []string{k.ID, k.Name, string(k.Kind), may, of, uses, a.Ago(&k.CreatedAt), k.CreatedBy, expires}
 	})

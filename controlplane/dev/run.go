@@ -391,7 +391,7 @@ func (d *Run) startAgents(ctx context.Context, a *app.App, o Options) error {
 	}
 	d.launcher.endLeftovers(d.IDs)
 	say := func(format string, args ...any) {
-		fmt.Fprintf(a.Stderr, "%s  %s\n", a.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+		fmt.Fprintf(a.Stderr, "%s  %s\n", app.Clock(a.Now()), fmt.Sprintf(format, args...))
 	}
 	if o.DemoRoot != "" || o.QuietAgents { // the demo tells what happens to its agents itself
 		say = func(format string, args ...any) { fmt.Fprintf(d.log, format+"\n", args...) }

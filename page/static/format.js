@@ -58,8 +58,8 @@ export function tick() {
   }
 }
 
-/** clockTime is a time of day. */
-export const clockTime = (time) => h("time", { datetime: time }, new Date(time).toTimeString().slice(0, 8));
+/** clockTime is a time of day with its zone, as 14:03:12 GMT+0530. */
+export const clockTime = (time) => h("time", { datetime: time }, new Date(time).toTimeString().slice(0, 17));
 
 let absolute;
 
