@@ -237,3 +237,35 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	require.Equal(t, 130, got.Code)
 	require.Equal(t, "Error: interrupted\n", got.Stderr)
 }
+
+// Whoever does not wait until the end learns the id first, and what to do then.
+func TestInterruptedAfterASubmission(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"task submit --wait -- true": "Task x is submitted.\nError: interrupted; task x goes on\n" +
+			"  Wait for it:  mainstay task get x --wait=1h\n  Cancel it:    mainstay task cancel x\n",
+		"array submit --count 2 --wait -o json -- true": "Array x is submitted.\nError: interrupted; array x goes on\n" +
+			"  Wait for it:  mainstay array get x --wait=1h\n  Cancel it:    mainstay array cancel x\n",
+		"job dispatch j --follow -o json": "Run x of job j began.\nError: interrupted; run x goes on\n" +
+			"  Wait for it:  mainstay run watch x\n  Cancel it:    mainstay run cancel x\n",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					_, _ = io.WriteString(w, `{"id": "x", "job": "j", "type": "exec", "status": "queued"}`)
+					return
+				}
+				interrupt()
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			words := strings.Fields(args)
+			got := clitest.Run(ctx, "", append([]string{words[0], words[1], "--server", server.URL}, words[2:]...)...)
+			require.Equal(t, app.ExitInterrupted, got.Code)
+			require.Equal(t, says, got.Stderr)
+		})
+	}
+}

@@ -160,10 +160,12 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 		record, err := startDrain(ctx, s.Client, &request)
 		if err == nil && wait > 0 && !request.DryRun {
 			id := record.ID
+			fmt.Fprintf(a.Stderr, "Drain %s has begun.\n", id)
 			err = app.Await(ctx, wait, func() (bool, error) {
 				record, err = s.Drains.Get(ctx, id)
 				return err == nil && record.CompletedAt != nil, err
 			})
+			err = app.GoesOn(err, "drain "+id, "mainstay drain get "+id, "mainstay drain cancel "+id)
 		}
 		if err != nil {
 			return err

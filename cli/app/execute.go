@@ -182,8 +182,29 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
+// goesOn is the interruption of a wait. What was waited for goes on.
+type goesOn struct {
+	error
+	what, wait, cancel string
+}
+
+// Unwrap returns the interruption.
+func (e *goesOn) Unwrap() error { return e.error }
+
+// GoesOn has the interruption of a wait say that what was waited for goes on, and with which commands to wait again and to
+// cancel it. Other errors stay as they are.
+func GoesOn(err error, what, wait, cancel string) error {
+	if !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &goesOn{err, what, wait, cancel}
+}
+
 // message is what a person is told of an error.
 func message(err error) string {
+	if on, ok := errors.AsType[*goesOn](err); ok {
+		return fmt.Sprintf("interrupted; %s goes on\n  Wait for it:  %s\n  Cancel it:    %s", on.what, on.wait, on.cancel)
+	}
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}

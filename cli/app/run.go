@@ -214,17 +214,17 @@ func (a *App) FollowRun(ctx context.Context, s *client.Client, id string) (run *
 				line += ": " + e.Why
 			}
 			if told[e.Step] != line && e.Status != job.StepPending && e.Status != job.StepReady {
-				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", a.Now().Format(time.TimeOnly), e.Step, OneLine(line))
+				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", Clock(a.Now()), e.Step, OneLine(line))
 			}
 			told[e.Step] = line
 		}
 		if run.Status == job.RunBlocked && !person && told[""] != run.Why {
-			_, _ = fmt.Fprintf(out, "%s  %s\n", a.Now().Format(time.TimeOnly), OneLine(run.Why))
+			_, _ = fmt.Fprintf(out, "%s  %s\n", Clock(a.Now()), OneLine(run.Why))
 			told[""] = run.Why
 		}
 		return person || run.Status.Final(), nil
 	})
-	return run, err
+	return run, GoesOn(err, "run "+id, "mainstay run watch "+id, "mainstay run cancel "+id)
 }
 
 // RunEnd is the error of a command that waited for a run which did not complete; nil for one that did.

@@ -78,10 +78,10 @@ completed.`,
 		if wait == 0 {
 			return a.Print(c.Answer, func() error { return printSubmitted(a, submitted) })
 		}
-		if !a.JSON() {
-			if err := printSubmitted(a, submitted); err != nil {
-				return err
-			}
+		if a.JSON() {
+			fmt.Fprintf(a.Stderr, "Array %s is submitted.\n", submitted.ID)
+		} else if err := printSubmitted(a, submitted); err != nil {
+			return err
 		}
 		return await(ctx, a, c, submitted.ID, wait)
 	})
@@ -168,7 +168,7 @@ func await(ctx context.Context, a *app.App, c *app.Client, id string, wait time.
 		return one.Status.Final() || one.Status == array.ArrayBlocked, nil
 	})
 	if err != nil {
-		return err
+		return app.GoesOn(err, "array "+id, "mainstay array get "+id+" --wait=1h", "mainstay array cancel "+id)
 	}
 	return errors.Join(a.Print(c.Answer, func() error { return printArray(a, one) }), incomplete(one))
 }

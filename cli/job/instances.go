@@ -57,7 +57,8 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Defi
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			name := nameOf(d)
+			return app.GoesOn(ctx.Err(), "job "+name, "mainstay job get "+name, "mainstay job stop "+name)
 		}
 	}
 }

@@ -266,7 +266,7 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 		state = why
 	}
 	for i := range min(3, len(j.NextTimes)) {
-		next = append(next, j.NextTimes[i].Format(time.RFC3339))
+		next = append(next, j.NextTimes[i].UTC().Format(time.RFC3339))
 	}
 	for _, h := range j.Active {
 		text := h.Run
@@ -336,6 +336,7 @@ func dispatchCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		if wait {
+			_, _ = fmt.Fprintf(a.Storyteller(), "Run %s of job %s began.\n", run.ID, run.Job)
 			if run, err = a.FollowRun(ctx, s.Client, run.ID); err != nil {
 				return err
 			}

@@ -156,6 +156,7 @@ func runBulk(ctx context.Context, a *app.App, s *app.Client, l *bulkLine) error 
 		return err
 	}
 	if l.wait > 0 {
+		fmt.Fprintf(a.Stderr, "Bulk operation %s is under way on %s.\n", bulk.ID, count(bulk))
 		return waitForBulk(ctx, a, s, bulk.ID, l.wait)
 	}
 	return a.Print(s.Answer, func() error {
@@ -235,7 +236,8 @@ func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait
 		hold := min(max(0, time.Until(deadline)), time.Minute)
 		bulk, err := s.Bulks.Get(ctx, id, hold)
 		if err != nil {
-			return err
+			return app.GoesOn(err, "bulk operation "+id, "mainstay task bulk get "+id+" --wait=1h",
+				"mainstay task bulk cancel "+id)
 		}
 		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
 			continue

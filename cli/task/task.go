@@ -149,12 +149,13 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		if wait == 0 {
 			return a.Print(c.Answer, func() error { return printSubmitted(a, task) })
 		}
-		streamed := false
+		fmt.Fprintf(a.Stderr, "Task %s is submitted.\n", task.ID) // for whoever does not wait until the end
+		id, streamed := task.ID, false
 		if task.Type == agent.ExecType && a.StdoutTTY && !a.JSON() {
 			streamed = stream(ctx, a, c, task.ID, wait)
 		}
-		if task, err = c.Tasks.Wait(ctx, task.ID, max(0, wait-time.Since(begun))); err != nil {
-			return err
+		if task, err = c.Tasks.Wait(ctx, id, max(0, wait-time.Since(begun))); err != nil {
+			return app.GoesOn(err, "task "+id, "mainstay task get "+id+" --wait=1h", "mainstay task cancel "+id)
 		}
 		err = a.Print(c.Answer, func() error {
 			if task.Type == agent.ExecType {

@@ -105,7 +105,7 @@ func TestTaskSubmitPrintsWhatTheCommandWrote(t *testing.T) {
 			got := f.At(t, "task", "submit", "--wait", "--", "x")
 			require.Equal(t, c.code, got.Code)
 			require.Equal(t, c.stdout, got.Stdout)
-			require.Equal(t, c.stderr, got.Stderr)
+			require.Equal(t, "Task t-1 is submitted.\n"+c.stderr, got.Stderr)
 		})
 	}
 }
@@ -388,5 +388,5 @@ func TestSubmitWaitStreams(t *testing.T) {
 	got := clitest.RunOnTerminal(t.Context(), "task", "submit", "--server", f.URL, "--wait", "--", "x")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
 	require.Equal(t, "one\n", got.Stdout)
-	require.Equal(t, "oops\nTask t-1 completed on a.\n", got.Stderr)
+	require.Equal(t, "Task t-1 is submitted.\noops\nTask t-1 completed on a.\n", got.Stderr)
 }
