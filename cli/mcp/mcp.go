@@ -2,6 +2,7 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -183,11 +184,27 @@ func changes[In any](
 }
 
 func add[In any](t *tools, tool *sdk.Tool, call func(context.Context, In) (any, error)) {
-	handle := func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+	handle := func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+		if err := readExactly(r.Params.Arguments, &in); err != nil {
+			return nil, nil, err
+		}
 		answer, err := call(ctx, in)
 		return nil, answer, err
 	}
 	sdk.AddTool(t.server, tool, handle)
+}
+
+// readExactly reads arguments as they came: the SDK makes doubles of their numbers.
+func readExactly(arguments json.RawMessage, in any) error {
+	if len(arguments) == 0 {
+		return nil
+	}
+	if err := fleet.CheckJSONKeys(arguments); err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(arguments))
+	decoder.UseNumber()
+	return decoder.Decode(in)
 }
 
 // Inputs of tools.

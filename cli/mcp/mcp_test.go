@@ -113,12 +113,12 @@ func TestToolsCallTheAPI(t *testing.T) {
 		return string(answer)
 	}
 	require.Contains(t, call("list_tasks", map[string]any{"status": "queued", "limit": 5}), "no agent is online")
-	require.Contains(t, call("submit_task", map[string]any{"type": "echo", "payload": map[string]any{"n": 1},
+	require.Contains(t, call("submit_task", map[string]any{"type": "echo", "payload": map[string]any{"n": json.RawMessage(`[1,9007199254740993,1.10]`)},
 		"idempotency_key": "k1"}), "t-2")
 	call("drain_agent", map[string]any{"id": "a-1", "reason": "disk is old", "dry_run": true})
 	require.Equal(t, []string{
 		"GET /api/v1/agents/tasks?page_size=5&status=queued operator ",
-		`POST /api/v1/agents/tasks operator {"idempotency_key":"k1","type":"echo","cluster":"default","payload":{"n":1}}`,
+		`POST /api/v1/agents/tasks operator {"idempotency_key":"k1","type":"echo","cluster":"default","payload":{"n":[1,9007199254740993,1.10]}}`,
 		`POST /api/v1/agents/a-1/drain operator {"reason":"disk is old","dry_run":true}`,
 	}, api.asked)
 }
