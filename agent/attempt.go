@@ -52,6 +52,7 @@ type attempt struct {
 	state             protocol.RunningState
 	health            fleet.InstanceHealth // of an instance, by its checks
 	healthChanges     int64                // how often that has changed
+	healthTurns       int64                // CheckedHealth.Turns
 	reported          bool                 // its result was answered although its handler has not returned
 }
 
@@ -334,6 +335,7 @@ func (at *attempt) listing(withToken bool) protocol.RunningAttempt {
 	entry := protocol.RunningAttempt{
 		TaskID: at.attemptKey.task, Attempt: at.number, StartedAt: &started, Progress: at.progress,
 		Beacons: at.signs.count.Load(), State: at.state, Health: at.health, HealthChanges: at.healthChanges,
+		HealthTurns: at.healthTurns,
 	}
 	if at.beacon > 0 {
 		age := fleet.Duration(at.signs.age().Round(time.Millisecond))

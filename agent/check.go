@@ -38,7 +38,7 @@ func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
 			return
 		}
 		state = check.Checked(state, err == nil, time.Now())
-		at.setHealth(state.Health)
+		at.setHealth(state)
 		if state.Health == fleet.InstanceFailing && check.OnUnhealthy != fleet.KeepFailing {
 			at.log().Warn("The instance is not healthy: stopping the attempt", "failed_checks", state.Failed, "error", err)
 			at.cancel(fmt.Errorf("%w: %d checks in a row failed, the last one: %w", ErrUnhealthy, state.Failed, err))
@@ -49,13 +49,13 @@ func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
 }
 
 // setHealth has the next poll report a new health, and sends one soon.
-func (at *attempt) setHealth(health fleet.InstanceHealth) {
+func (at *attempt) setHealth(now fleet.CheckedHealth) {
 	at.run.mu.Lock()
-	changed := at.health != health
-	at.health = health
-	if changed {
+	changed := at.health != now.Health || at.healthTurns != now.Turns
+	if at.health != now.Health {
 		at.healthChanges++
 	}
+	at.health, at.healthTurns = now.Health, now.Turns
 	at.run.mu.Unlock()
 	if changed {
 		at.run.pollWithin(0)

@@ -120,10 +120,15 @@ type CheckedHealth struct {
 	Health InstanceHealth
 	Failed int       // checks that failed in a row
 	Passes time.Time // since when checks pass; zero: the last one failed
+	// Turns counts how often checks began to fail or to pass again since they first passed. Odd: the last one failed.
+	Turns int64
 }
 
 // Checked is the health after one more check.
 func (c *ServiceCheck) Checked(h CheckedHealth, passed bool, now time.Time) CheckedHealth {
+	if passed == h.Passes.IsZero() && (!passed || h.Turns%2 == 1) {
+		h.Turns++
+	}
 	if !passed {
 		h.Failed, h.Passes = h.Failed+1, time.Time{}
 		if h.Failed >= cmp.Or(c.UnhealthyAfter, DefaultUnhealthyAfter) {
@@ -135,7 +140,7 @@ func (c *ServiceCheck) Checked(h CheckedHealth, passed bool, now time.Time) Chec
 	if h.Passes.IsZero() {
 		h.Passes = now
 	}
-	if h.Health != InstanceStarting || now.Sub(h.Passes) >= c.HealthyAfter.Std() {
+	if now.Sub(h.Passes) >= c.HealthyAfter.Std() {
 		h.Health = InstancePassing
 	}
 	return h

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,23 +17,25 @@ func TestHealthFollowsChecks(t *testing.T) {
 		passed []bool // one check a second
 		want   InstanceHealth
 	}{
-		"none yet":                        {ServiceCheck{}, nil, InstanceStarting},
-		"the first one passes":            {ServiceCheck{}, []bool{true}, InstancePassing},
-		"too few fail":                    {ServiceCheck{}, []bool{true, false, false}, InstancePassing},
-		"three fail":                      {ServiceCheck{}, []bool{true, false, false, false}, InstanceFailing},
-		"one between passes":              {ServiceCheck{}, []bool{true, false, false, true, false}, InstancePassing},
-		"it comes back":                   {ServiceCheck{}, []bool{false, false, false, true}, InstancePassing},
-		"it never was well":               {ServiceCheck{UnhealthyAfter: 2}, []bool{false, false}, InstanceFailing},
-		"not for long enough":             {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, true}, InstanceStarting},
-		"for long enough":                 {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, true, true}, InstancePassing},
-		"a blip starts the time anew":     {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, false, true, true}, InstanceStarting},
-		"not again once it was well once": {ServiceCheck{HealthyAfter: Duration(2 * time.Second), UnhealthyAfter: 1}, []bool{true, true, true, false, true}, InstancePassing},
+		"none yet":                    {ServiceCheck{}, nil, InstanceStarting},
+		"the first one passes":        {ServiceCheck{}, []bool{true}, InstancePassing},
+		"too few fail":                {ServiceCheck{}, []bool{true, false, false}, InstancePassing},
+		"three fail":                  {ServiceCheck{}, []bool{true, false, false, false}, InstanceFailing},
+		"one between passes":          {ServiceCheck{}, []bool{true, false, false, true, false}, InstancePassing},
+		"it comes back":               {ServiceCheck{}, []bool{false, false, false, true}, InstancePassing},
+		"it never was well":           {ServiceCheck{UnhealthyAfter: 2}, []bool{false, false}, InstanceFailing},
+		"not for long enough":         {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, true}, InstanceStarting},
+		"for long enough":             {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, true, true}, InstancePassing},
+		"a blip starts the time anew": {ServiceCheck{HealthyAfter: Duration(2 * time.Second)}, []bool{true, false, true, true}, InstanceStarting},
+		"again once it was failing":   {ServiceCheck{HealthyAfter: Duration(2 * time.Second), UnhealthyAfter: 1}, []bool{true, true, true, false, true}, InstanceFailing},
+		"two good, two bad":           {ServiceCheck{HealthyAfter: Duration(5 * time.Second), UnhealthyAfter: 2}, []bool{true, true, false, false, true, true}, InstanceFailing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			state := CheckedHealth{Health: InstanceStarting}
 			for i, passed := range c.passed {
 				state = c.check.Checked(state, passed, start.Add(time.Duration(i)*time.Second))
+				require.Equal(t, !passed && slices.Contains(c.passed[:i], true), state.Turns%2 == 1)
 			}
 			require.Equal(t, c.want, state.Health)
 		})

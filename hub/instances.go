@@ -52,8 +52,7 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 	}
 	k.round = t.round
 	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Changes: a.healthChanges,
-		Hub:     hub,
-		Leaving: now.Before(a.session.leavingUntil)}
+		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leavingUntil)}
 }
 
 // tellLocked ends a look at all attempts: instances that were not seen are gone, and jobs are told what is new.

@@ -171,7 +171,7 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if a.health != r.Health {
 		a.healthChanges++
 	}
-	a.health, a.healthChanges = r.Health, max(a.healthChanges, r.HealthChanges)
+	a.health, a.healthChanges, a.healthTurns = r.Health, max(a.healthChanges, r.HealthChanges), r.HealthTurns
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}

@@ -133,6 +133,7 @@ type attempt struct {
 	instance      *fleet.InstanceOf    // set of an instance of a job
 	health        fleet.InstanceHealth // by the agent's checks
 	healthChanges int64                // as it tells, or as the hub has seen
+	healthTurns   int64
 
 	taskType, tenant string
 	queuedAt         time.Time      // when it was queued in its lane; zero: unknown

@@ -275,11 +275,12 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	if changed && i.Proven {
 		i.Proven, i.Due = false, time.Time{}
 	}
-	if changed {
-		i.Health, i.Attempt, i.Changes, i.HealthAt = h.Health, h.Attempt, h.Changes, now
+	turned := h.Turns != i.Turns
+	if changed || turned {
+		i.Health, i.Attempt, i.Changes, i.Turns, i.HealthAt = h.Health, h.Attempt, h.Changes, h.Turns, now
 	}
 	i.Hub, i.Leaving = h.Hub, h.Leaving
-	return changed || left
+	return changed || turned || left
 }
 
 // HealthReport is what a hub says of an instance.
@@ -288,7 +289,9 @@ type HealthReport struct {
 	Attempt int                  `json:"attempt"`
 	Health  fleet.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
 	// Changes counts how often it has changed, so that a break between two reports shows.
-	Changes int64  `json:"changes,omitempty"`
+	Changes int64 `json:"changes,omitempty"`
+	// Turns counts how often its checks began to fail or to pass again; odd while they fail.
+	Turns   int64  `json:"turns,omitempty"`
 	Hub     string `json:"hub"`
 	Leaving bool   `json:"leaving,omitempty"` // its agent is being drained
 }

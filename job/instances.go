@@ -77,6 +77,7 @@ type Instance struct {
 	Health   fleet.InstanceHealth `json:"told,omitempty"`
 	Attempt  int                  `json:"attempt,omitempty"`
 	Changes  int64                `json:"health_changes,omitempty" doc:"How often its health has changed."`
+	Turns    int64                `json:"health_turns,omitempty" doc:"How often its checks began to fail or to pass again; odd while they fail."`
 	Hub      string               `json:"hub,omitempty"`
 	HealthAt time.Time            `json:"health_at,omitzero"`
 	Leaving  bool                 `json:"leaving,omitempty" doc:"Its agent is being drained."`

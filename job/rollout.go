@@ -180,13 +180,16 @@ func (j *Job) pairs(wanted []string) map[string]*pair {
 func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
-		if p := pairs[i.Name]; p == nil || p.new != i || i.Proven || i.Health != fleet.InstancePassing ||
+		if p := pairs[i.Name]; p == nil || p.new != i || i.Proven || !i.steady() ||
 			now.Before(i.HealthAt.Add(u.HealthyAfter.Std())) {
 			continue
 		}
 		i.Proven, i.Due = true, time.Time{}
 	}
 }
+
+// steady reports whether its last check passed too: it may pass although some fail.
+func (i *Instance) steady() bool { return i.Health == fleet.InstancePassing && i.Turns%2 == 0 }
 
 // expect sets by when each new instance of the deployment is to be healthy.
 func (j *Job) expect(wanted []string, now time.Time) {
@@ -341,7 +344,7 @@ func (j *Job) nextRoll() (at time.Time) {
 			continue
 		}
 		at = earlier(at, i.Due)
-		if i.Open() && i.Health == fleet.InstancePassing {
+		if i.Open() && i.steady() {
 			at = earlier(at, i.HealthAt.Add(u.HealthyAfter.Std()))
 		}
 	}

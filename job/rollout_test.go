@@ -658,3 +658,41 @@ func TestARevertOfAJobWithStepsNeedsNoDeployment(t *testing.T) {
 	require.Nil(t, v, "not back to what was left")
 	require.Contains(t, why, "name a version")
 }
+
+// A check that fails now and then does not make an instance failing, and is a break all the same.
+func TestHealthyAfterIsWithoutABreak(t *testing.T) {
+	t.Parallel()
+	r := newRollout(t, Service, 1, soon)
+	r.deploy(Service, 1, "2", with(func(u *Update) { u.HealthyWithin = fleet.Duration(20 * time.Second) }))
+	turns := int64(0)
+	turn := func() {
+		turns++
+		i := r.FindInstance("0")
+		require.Equal(t, 2, i.Version)
+		require.True(t, r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: fleet.InstancePassing, Turns: turns,
+			Hub: "h"}, r.now))
+		require.Equal(t, turns%2 == 0, i.steady())
+		next := r.NextStart()
+		require.True(t, next.IsZero() || next.After(r.now), "nothing is looked at again and again: %s", next)
+	}
+	r.steps(2)
+	for range 4 { // it passes for a second, is not well for three, and so on
+		turn()
+		r.steps(3)
+		turn()
+		r.step()
+		require.Equal(t, DeploymentRunning, r.Deployment().Status)
+		require.False(t, r.FindInstance("0").Proven)
+	}
+	turn()
+	require.Contains(t, r.until(DeploymentFailed).Reason, "has not passed for 2s without a break")
+
+	t.Log("one that is proven stays so")
+	r = newRollout(t, Service, 1, soon)
+	r.deploy(Service, 1, "2", with(func(u *Update) { u.Canary = 1 }))
+	r.until(DeploymentWaiting)
+	turns = 0
+	turn()
+	r.steps(3)
+	require.Equal(t, DeploymentWaiting, r.Deployment().Status)
+}

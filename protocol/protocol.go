@@ -69,6 +69,8 @@ type RunningAttempt struct {
 	Health fleet.InstanceHealth `json:"health,omitempty" enum:"starting,passing,failing" doc:"Of an instance with a health check: how well it is."`
 	// HealthChanges tells that health has changed and changed back between two polls.
 	HealthChanges int64 `json:"health_changes,omitempty" minimum:"0" doc:"How often health has changed since the attempt began. Left out: what happens between two polls is not known."`
+	// HealthTurns tells of single checks, of which health does not tell at once.
+	HealthTurns int64 `json:"health_turns,omitempty" minimum:"0" doc:"How often its checks began to fail or to pass again since they first passed; odd while they fail. Left out: they pass while health is passing."`
 	// PortInUse belongs to Poll.Returned: a port of the assignment's allocation that cannot be listened on.
 	PortInUse int `json:"port_in_use,omitempty" minimum:"1" maximum:"65535" doc:"Under returned: a port of the allocation that the agent cannot listen on. The hub gives the task another, and this one to nobody for a while."`
 	// State is set once the handler must end.
