@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -247,7 +248,7 @@ func TestModelsUseTools(t *testing.T) {
 		startAgent(t, agent.Options{HubURLs: []string{r.url}, Cluster: r.cluster, ID: plane.UniqueID("m"), Slots: 8,
 			JoinToken: r.join, Capabilities: append(providers.Capabilities(), servers.Capabilities()...),
 			DialContext: n.dial}, map[string]agent.Handler{modeltask.Type: models.Handle,
-			mcptool.Type: mcptool.New(servers, "1", ignore).Handle})
+			mcptool.Type: mcptool.New(servers, "1", slog.New(slog.DiscardHandler), ignore).Handle})
 		return n
 	}
 	first := serve()
