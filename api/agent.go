@@ -137,8 +137,8 @@ type HealthMetrics struct {
 
 // ReduceLoadRequest lets an agent use fewer of its slots.
 type ReduceLoadRequest struct {
-	Slots        int     `json:"slots,omitempty" minimum:"0" maximum:"10000" doc:"How many tasks it may run at a time. Not with factor; neither: half of its slots."`
-	Factor       float64 `json:"factor,omitempty" minimum:"0" maximum:"1" doc:"This share of all its slots, at least one of them."`
+	Slots        int     `json:"slots,omitempty" minimum:"1" maximum:"10000" doc:"How many tasks it may run at a time. Not with factor; neither: half of its slots."`
+	Factor       float64 `json:"factor,omitempty" exclusiveMinimum:"0" maximum:"1" doc:"This share of all its slots, at least one of them."`
 	For          string  `json:"for,omitempty" maxLength:"32" example:"10m" doc:"After how long it gets them back, step by step: 1s to 168h. Default 10m."`
 	UntilHealthy bool    `json:"until_healthy,omitempty" doc:"It gets them back earlier, once its health is good again."`
 	Reason       string  `json:"reason,omitempty" maxLength:"512" doc:"Shown with the agent, and kept in the cluster's history."`

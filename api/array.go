@@ -14,8 +14,8 @@ type ArrayRequest struct {
 	IdempotencyKey string `json:"idempotency_key,omitempty" maxLength:"256" doc:"One key in a tenant and cluster starts one array, however often it is submitted. With another body it is refused with 409 idempotency_conflict. Not together with id."`
 	fleet.TaskSpec
 	Items       []json.RawMessage `json:"items,omitempty" maxItems:"100000" doc:"The elements' payloads, 1 MiB in all. Not together with count."`
-	Count       int               `json:"count,omitempty" minimum:"0" maximum:"100000" doc:"How many elements there are, if they have one payload. A handler knows its element's place."`
-	MaxParallel int               `json:"max_parallel,omitempty" minimum:"0" maximum:"512" doc:"Bounds the bundles that are under way at a time, each in one slot of an agent. Default 64."`
+	Count       int               `json:"count,omitempty" minimum:"1" maximum:"100000" doc:"How many elements there are, if they have one payload. A handler knows its element's place."`
+	MaxParallel int               `json:"max_parallel,omitempty" minimum:"1" maximum:"512" doc:"Bounds the bundles that are under way at a time, each in one slot of an agent. Default 64."`
 	Tolerate    *int              `json:"tolerate,omitempty" minimum:"0" doc:"How many elements may fail. When one more has, what is left is cancelled. Left out: all elements are tried, and any failure fails the array."`
 }
 

@@ -85,5 +85,5 @@ type DispatchRequest struct {
 
 // RevertRequest puts an earlier version of a job's definition in force again, as a new version.
 type RevertRequest struct {
-	Version int `json:"version,omitempty" minimum:"0" doc:"0 or left out: the last one before the present definition that differs from it, and with update was healthy."`
+	Version int `json:"version,omitempty" minimum:"1" doc:"Left out: the last one before the present definition that differs from it, and with update was healthy."`
 }

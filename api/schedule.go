@@ -10,11 +10,11 @@ import (
 type ScheduleTimes struct {
 	Cron          string         `json:"cron,omitempty" maxLength:"200" example:"0 3 * * *" doc:"Five fields: minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly, @yearly. Give this or interval. When both days are restricted, either may match; when a field of days begins with *, both must, as cron has it. 0 and 7 are Sunday."`
 	TimeZone      string         `json:"time_zone,omitempty" maxLength:"64" example:"Europe/Berlin" doc:"IANA name of the time zone of cron. Default UTC. A time that a change of the clock leaves out comes right after the change, one that the clock shows twice comes once; when minute or hour begins with *, what the clock shows counts, so each real hour does."`
-	Interval      fleet.Duration `json:"interval,omitempty" doc:"One task every so long, in whole seconds from 1s. Counted from start_at, the first; without it, or with offset, from 1970-01-01 UTC. Give this or cron."`
-	Offset        fleet.Duration `json:"offset,omitempty" doc:"Shifts interval, counted from 1970-01-01 UTC; whole seconds, less than interval."`
+	Interval      fleet.Duration `json:"interval,omitempty" least:"1s" most:"8784h" doc:"One task every so long, in whole seconds from 1s. Counted from start_at, the first; without it, or with offset, from 1970-01-01 UTC. Give this or cron."`
+	Offset        fleet.Duration `json:"offset,omitempty" least:"0s" most:"8784h" doc:"Shifts interval, counted from 1970-01-01 UTC; whole seconds, less than interval."`
 	Overlap       fleet.Overlap  `json:"overlap,omitempty" enum:"skip,buffer_one,allow_all,cancel_other" doc:"When it is time and the last task has not ended: leave this one out (skip, the default), make it when the last one ends (buffer_one), make it all the same (allow_all), or cancel the last one first (cancel_other). A task in review or a dead letter does not hold up the next."`
-	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" doc:"How late a task may still be made that was due while Temporal was down. From 10s. Default ten intervals, but at least 1m and at most 1h. Of cron, an interval is an hour divided by the starts in an hour that it names."`
-	Jitter        fleet.Duration `json:"jitter,omitempty" doc:"Delays each task by a different time, up to this."`
+	CatchupWindow fleet.Duration `json:"catchup_window,omitempty" least:"10s" most:"8784h" doc:"How late a task may still be made that was due while Temporal was down. From 10s. Default ten intervals, but at least 1m and at most 1h. Of cron, an interval is an hour divided by the starts in an hour that it names."`
+	Jitter        fleet.Duration `json:"jitter,omitempty" least:"0s" most:"24h" doc:"Delays each task by a different time, up to this."`
 	StartAt       *time.Time     `json:"start_at,omitempty" doc:"No task before this time."`
 	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
 }

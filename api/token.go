@@ -15,8 +15,8 @@ type TokenRequest struct {
 	Tenant    string           `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of an api token: the only tenant whose tasks it sees and touches. Absent: all."`
 	Cluster   string           `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Of a join token: the cluster that its agents may join. Required there."`
 	AgentID   string           `json:"agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*[*]?$" doc:"Of a join token: the only agent that may use it, or web-* for those whose id begins with web-. Absent: any."`
-	MaxUses   int              `json:"max_uses,omitempty" minimum:"0" maximum:"1000" doc:"Of a join token: how many agents may register with it. One that registers again, also as a new process, counts once. 0: no limit."`
-	ExpiresIn fleet.Duration   `json:"expires_in,omitempty" doc:"How long it lives, from a minute to ten years. Absent: until it is revoked."`
+	MaxUses   int              `json:"max_uses,omitempty" minimum:"1" maximum:"1000" doc:"Of a join token: how many agents may register with it. One that registers again, also as a new process, counts once. Left out: no limit."`
+	ExpiresIn fleet.Duration   `json:"expires_in,omitempty" least:"1m" most:"87600h" doc:"How long it lives, from a minute to ten years. Absent: until it is revoked."`
 }
 
 // Token is a token as it is kept.

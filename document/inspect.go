@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spelling"
 )
 
@@ -152,30 +154,57 @@ func (in *inspection) text(field string, n *yaml.Node, value encoding.TextUnmars
 	}
 }
 
-// fieldsOf are the keys of a struct with their types; embedded structs give theirs.
-func fieldsOf(t reflect.Type) (names []string, types map[string]reflect.Type) {
-	types = map[string]reflect.Type{}
+// bounded checks a number or a duration.
+func (in *inspection) bounded(field string, n *yaml.Node, b fleet.Bounds) {
+	var value any
+	switch {
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+		in.report(n, field, "has no value: give it one, or leave it out")
+		return
+	case n.Kind != yaml.ScalarNode:
+	case n.ShortTag() == "!!int", n.ShortTag() == "!!float":
+		var number float64
+		if n.Decode(&number) == nil {
+			value = number
+		}
+	default:
+		value = n.Value
+	}
+	switch err := b.Check(value); {
+	case errors.Is(err, fleet.ErrDuration):
+		in.report(n, field, "is %s", err)
+	case err != nil:
+		in.report(n, field, "%s", err)
+	}
+}
+
+// fieldsOf are the keys of a struct with their fields; embedded structs give theirs.
+func fieldsOf(t reflect.Type) (names []string, fields map[string]reflect.StructField) {
+	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || f.Anonymous && name == "" || name == "-" {
 			continue
 		}
 		names = append(names, name)
-		types[name] = f.Type
+		fields[name] = f
 	}
-	return names, types
+	return names, fields
 }
 
 func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
-	names, types := fieldsOf(t)
+	names, fields := fieldsOf(t)
 	if n.Kind != yaml.MappingNode {
 		in.report(n, field, "must be a section with some of the keys %s", strings.Join(names, ", "))
 		return
 	}
 	in.each(field, n, func(key, value *yaml.Node, at string) {
-		keyType, known := types[key.Value]
-		if known {
-			in.value(at, value, keyType)
+		if f, known := fields[key.Value]; known {
+			if b, bounded := fleet.BoundsOf(f); bounded && value.Kind != yaml.AliasNode {
+				in.bounded(at, value, b)
+			} else {
+				in.value(at, value, f.Type)
+			}
 			return
 		}
 		if in.full() {

@@ -48,25 +48,25 @@ type ClusterConfig struct {
 	TargetGroup     string            `json:"target_group,omitempty" maxLength:"255" doc:"The group of deployment targets it serves."`
 	MinAgents       int               `json:"min_agents,omitempty" minimum:"0" maximum:"5000" doc:"With fewer online agents it is critical."`
 	DesiredAgents   int               `json:"desired_agents,omitempty" minimum:"0" maximum:"5000" doc:"With fewer online agents it is degraded."`
-	MaxAgents       int               `json:"max_agents,omitempty" minimum:"0" maximum:"5000" doc:"More agents are refused. Default 1000."`
+	MaxAgents       int               `json:"max_agents,omitempty" minimum:"1" maximum:"5000" doc:"More agents are refused. Default 1000."`
 	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
-	Shards          int               `json:"shards,omitempty" minimum:"0" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
+	Shards          int               `json:"shards,omitempty" minimum:"1" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone."`
 	// RoleLease is how long a leader or shard owner may go on without an answer of its hub, and so the longest time
 	// without one. Default 3 s.
-	RoleLease Duration `json:"role_lease,omitempty" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 3s."`
+	RoleLease Duration `json:"role_lease,omitempty" least:"1s" most:"1h" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 3s."`
 	// ManualElection: a lost leader keeps its seat, and the cluster waits until it is back or a person acts. Only in
 	// mode active_passive; the first leader is elected as usual.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
 	// ElectionInterval bounds the time between two polls of a leader or shard owner. 0: a third of RoleLease, which is
 	// also its maximum.
-	ElectionInterval Duration `json:"election_interval,omitempty" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
+	ElectionInterval Duration `json:"election_interval,omitempty" least:"100ms" most:"1h" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
 	// TaskDefaults are values for settings that its tasks leave out.
 	TaskDefaults TaskDefaults `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
-	TransferTimeout Duration `json:"task_transfer_timeout,omitempty" doc:"How long a failover watches the tasks that it moves. Default 5m."`
+	TransferTimeout Duration `json:"task_transfer_timeout,omitempty" least:"1s" most:"1h" doc:"How long a failover watches the tasks that it moves. Default 5m."`
 	// DeadLetterRetention is how long a dead letter of its tasks is kept for a retry. Default 7 days.
-	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
+	DeadLetterRetention Duration `json:"dead_letter_retention,omitempty" least:"1s" most:"8760h" doc:"How long a dead letter of its tasks is kept for a retry, at most 8760h. Holds for tasks submitted from then on. Default 168h (7 days)."`
 	// Brake holds failovers back when many agents vanish at once.
 	Brake BrakePolicy `json:"brake,omitzero" doc:"When so many agents vanish at once that their failovers wait."`
 	// SelfHealing limits what the healing cycle may do in the cluster.
@@ -116,8 +116,8 @@ func (c ClusterConfig) Validate() error {
 	default:
 		return fmt.Errorf("selection_strategy must be standby, least_loaded, round_robin or affinity")
 	}
-	if c.MinAgents < 0 || c.DesiredAgents < 0 || c.MaxAgents < 1 || c.MaxAgents > MaxMembers {
-		return fmt.Errorf("agent counts must lie between 0 and %d", MaxMembers)
+	if err := Within("", c); err != nil {
+		return err
 	}
 	if c.MinAgents > c.MaxAgents {
 		return fmt.Errorf("min_agents must not be more than max_agents")
@@ -125,22 +125,13 @@ func (c ClusterConfig) Validate() error {
 	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
 		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
 	}
-	if c.Shards < 1 || c.Shards > 1024 {
-		return fmt.Errorf("shards must lie between 1 and 1024")
-	}
-	if err := cmp.Or(ValidateDuration("role_lease", c.RoleLease, time.Second, time.Hour),
-		ValidateDuration("election_interval", c.ElectionInterval, 100*time.Millisecond, time.Hour)); err != nil {
-		return err
-	}
 	if c.ElectionInterval >= c.RoleLease {
 		return fmt.Errorf("election_interval must be shorter than role_lease")
 	}
 	if err := c.TaskDefaults.Validate(); err != nil {
 		return fmt.Errorf("task_defaults: %w", err)
 	}
-	if err := cmp.Or(ValidateDuration("task_transfer_timeout", c.TransferTimeout, time.Second, time.Hour),
-		ValidateDuration("dead_letter_retention", c.DeadLetterRetention, time.Second, 365*24*time.Hour),
-		validateWeights(c.TenantWeights), c.validateTenants()); err != nil {
+	if err := cmp.Or(validateWeights(c.TenantWeights), c.validateTenants()); err != nil {
 		return err
 	}
 	if err := c.SelfHealing.Validate(); err != nil {

@@ -37,7 +37,7 @@ type DeviceDemand struct {
 	Kind   string `json:"kind" maxLength:"63" doc:"Such as gpu."`
 	Vendor string `json:"vendor,omitempty" maxLength:"63" doc:"Such as nvidia. Left out: any."`
 	Model  string `json:"model,omitempty" maxLength:"63" doc:"Such as h100, which h100-80gb-hbm3 is one of. Left out: any."`
-	Count  int    `json:"count,omitempty" minimum:"0" maximum:"64" doc:"How many. Default 1."`
+	Count  int    `json:"count,omitempty" minimum:"1" maximum:"64" doc:"How many. Default 1."`
 	Memory string `json:"memory,omitempty" maxLength:"32" doc:"Memory of each, as \"8Gi\". Others may have the rest of the device. Left out: the whole device."`
 	Share  *bool  `json:"share,omitempty" doc:"false: the whole device, of at least that memory. Default true."`
 }
@@ -50,7 +50,7 @@ type VolumeDemand struct {
 
 // PortDemand asks for a port: a certain one, or any of the agent's range.
 type PortDemand struct {
-	Static int `json:"static,omitempty" minimum:"0" maximum:"65535" doc:"This port, which only one task of a host has at a time. Left out: any port of the agent's range."`
+	Static int `json:"static,omitempty" minimum:"1" maximum:"65535" doc:"This port, which only one task of a host has at a time. Left out: any port of the agent's range."`
 }
 
 // Inventory is what an agent offers to tasks that ask for resources.
@@ -66,7 +66,7 @@ type Device struct {
 	Kind   string `json:"kind" maxLength:"63" doc:"Such as gpu."`
 	Vendor string `json:"vendor,omitempty" maxLength:"63"`
 	Model  string `json:"model,omitempty" maxLength:"63"`
-	Index  int    `json:"index,omitempty" minimum:"0" doc:"Its number among the devices of its kind, from 0."`
+	Index  int    `json:"index,omitempty" minimum:"0" maximum:"1023" doc:"Its number among the devices of its kind, from 0."`
 	Memory string `json:"memory,omitempty" maxLength:"32" doc:"As \"24Gi\". Left out: it can only be had whole."`
 }
 

@@ -38,7 +38,7 @@ type DrainRecord struct {
 	Reason  string      `json:"reason,omitempty"`
 	Error   string      `json:"error,omitempty"`
 	// Timeout is how long each agent may finish its work after new work has stopped.
-	Timeout     Duration     `json:"timeout"`
+	Timeout     Duration     `json:"timeout" least:"0s"`
 	MaxParallel int          `json:"max_parallel"`
 	Agents      []AgentDrain `json:"agents"`
 	RequestedAt time.Time    `json:"requested_at"`

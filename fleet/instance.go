@@ -18,13 +18,10 @@ type InstanceOf struct {
 	Health  *ServiceCheck `json:"health,omitempty" doc:"How its agent checks it."`
 	Canary  bool          `json:"canary,omitempty" doc:"It was started before its version was promoted."`
 	// StopGrace is how long it has to end when it is stopped; 0: DefaultStopGrace.
-	StopGrace Duration `json:"stop_grace,omitempty" doc:"How long it has to end when it is stopped. A command gets SIGTERM, and SIGKILL then. Default 5s."`
+	StopGrace Duration `json:"stop_grace,omitempty" least:"0s" doc:"How long it has to end when it is stopped. A command gets SIGTERM, and SIGKILL then. Default 5s."`
 	// DisconnectGrace is how long its agent may be out of touch before it counts as lost; 0: not at all.
-	DisconnectGrace Duration `json:"disconnect_grace,omitempty" doc:"How long its agent may be out of touch before the instance counts as lost."`
+	DisconnectGrace Duration `json:"disconnect_grace,omitempty" least:"0s" doc:"How long its agent may be out of touch before the instance counts as lost."`
 }
-
-// MaxDisconnectGrace bounds what a job may say.
-const MaxDisconnectGrace = 24 * time.Hour
 
 // AwaitedFor is how long the agent of an instance may be out of touch before the instance counts as lost; 0 without an
 // instance.
@@ -68,9 +65,9 @@ type ServiceCheck struct {
 	HTTP           *HTTPCheck `json:"http,omitempty" doc:"GET is answered with a status from 200 to 399."`
 	TCP            *TCPCheck  `json:"tcp,omitempty" doc:"A connection is accepted."`
 	Command        []string   `json:"command,omitempty" maxItems:"64" doc:"A command exits with 0. Only on agents that run commands."`
-	Interval       Duration   `json:"interval,omitempty" doc:"Between two checks. Default 5s."`
-	Timeout        Duration   `json:"timeout,omitempty" doc:"How long a check may take. Default 2s."`
-	HealthyAfter   Duration   `json:"healthy_after,omitempty" doc:"How long checks must pass before a new instance counts as passing. Default 0: from the first on."`
+	Interval       Duration   `json:"interval,omitempty" least:"100ms" most:"1h" doc:"Between two checks. Default 5s."`
+	Timeout        Duration   `json:"timeout,omitempty" least:"100ms" most:"1h" doc:"How long a check may take. Default 2s."`
+	HealthyAfter   Duration   `json:"healthy_after,omitempty" least:"0s" most:"1h" doc:"How long checks must pass before a new instance counts as passing. Default 0: from the first on."`
 	UnhealthyAfter int        `json:"unhealthy_after,omitempty" minimum:"1" maximum:"100" doc:"How many checks in a row must fail before it counts as failing. Default 3."`
 	OnUnhealthy    OnFailing  `json:"on_unhealthy,omitempty" enum:"restart,none" doc:"What becomes of one that counts as failing: its attempt ends as failed, with error_type unhealthy, and it is started again (restart, the default), or nothing (none)."`
 }
@@ -182,18 +179,6 @@ func (c *ServiceCheck) Validate() error {
 		return invalid("tcp.port", errors.New("is missing"))
 	case c.HTTP != nil && c.HTTP.Path != "" && c.HTTP.Path[0] != '/':
 		return invalid("http.path", errors.New("must begin with /"))
-	case c.UnhealthyAfter < 0 || c.UnhealthyAfter > 100:
-		return invalid("unhealthy_after", errors.New("must be between 1 and 100"))
 	}
-	for _, d := range []struct {
-		field string
-		value Duration
-		least time.Duration
-	}{{"interval", c.Interval, 100 * time.Millisecond}, {"timeout", c.Timeout, 100 * time.Millisecond},
-		{"healthy_after", c.HealthyAfter, 0}} {
-		if d.value != 0 && (d.value.Std() < d.least || d.value.Std() > time.Hour) {
-			return invalid(d.field, errors.New("must be between "+d.least.String()+" and 1h"))
-		}
-	}
-	return nil
+	return Within("", c)
 }

@@ -30,10 +30,10 @@ type Recovery struct {
 // RecoveryPolicy bounds and spaces attempts. Its window slides: an attempt counts until interval after its beginning.
 type RecoveryPolicy struct {
 	Attempts      *int          `json:"attempts,omitempty" minimum:"0" maximum:"50" doc:"How many may begin within interval. 0: none."`
-	Interval      Duration      `json:"interval,omitempty" doc:"How long one counts, from when it was to begin."`
-	Delay         Duration      `json:"delay,omitempty" doc:"Wait before the first."`
+	Interval      Duration      `json:"interval,omitempty" least:"1s" most:"720h" doc:"How long one counts, from when it was to begin."`
+	Delay         Duration      `json:"delay,omitempty" least:"1ms" most:"24h" doc:"Wait before the first."`
 	DelayFunction DelayFunction `json:"delay_function,omitempty" enum:"constant,exponential,fibonacci" doc:"How the wait grows with each that counts: not (constant), 1 2 4 8 times (exponential), or 1 1 2 3 5 times (fibonacci)."`
-	MaxDelay      Duration      `json:"max_delay,omitempty" doc:"The longest wait."`
+	MaxDelay      Duration      `json:"max_delay,omitempty" least:"1ms" most:"24h" doc:"The longest wait."`
 	Mode          Exhaustion    `json:"mode,omitempty" enum:"fail,delay" doc:"When attempts are used up: none follows (fail), or the next follows when the first no longer counts (delay)."`
 	Unlimited     bool          `json:"unlimited,omitempty" doc:"They are never used up."`
 }
@@ -99,9 +99,6 @@ func (p *RecoveryPolicy) validate(field string) error {
 	if p == nil {
 		return nil
 	}
-	if p.Attempts != nil && (*p.Attempts < 0 || *p.Attempts > maxRecoveryAttempts) {
-		return wrongField(field+".attempts", "must be between 0 and %d", maxRecoveryAttempts)
-	}
 	switch p.DelayFunction {
 	case "", DelayConstant, DelayExponential, DelayFibonacci:
 	default:
@@ -115,9 +112,7 @@ func (p *RecoveryPolicy) validate(field string) error {
 	if p.MaxDelay != 0 && p.Delay > p.MaxDelay {
 		return wrongField(field+".delay", "must not be longer than max_delay")
 	}
-	return cmp.Or(ValidateDuration(field+".interval", p.Interval, time.Second, 30*24*time.Hour),
-		ValidateDuration(field+".delay", p.Delay, time.Millisecond, 24*time.Hour),
-		ValidateDuration(field+".max_delay", p.MaxDelay, time.Millisecond, 24*time.Hour))
+	return Within(field+".", p)
 }
 
 // DefaultRecovery is the recovery of a mode. keepRunning is true of services and system jobs, whose work has no end,

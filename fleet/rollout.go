@@ -12,9 +12,9 @@ import (
 
 // RolloutPolicy says how spawned agents are replaced when what they are started with has changed.
 type RolloutPolicy struct {
-	MaxUnavailable int      `json:"max_unavailable,omitempty" yaml:"max_unavailable" minimum:"0" maximum:"50" doc:"How many agents may be missing while others are started in their place. Default 1."`
-	HealthyTime    Duration `json:"healthy_time,omitempty" yaml:"healthy_time" doc:"How long a new agent must be online before it counts as healthy. Default 10s."`
-	Deadline       Duration `json:"deadline,omitempty" yaml:"deadline" doc:"The rollout fails when it does not get on for so long. Default 10m; longer than a drain, a start and healthy_time together."`
+	MaxUnavailable int      `json:"max_unavailable,omitempty" yaml:"max_unavailable" minimum:"1" maximum:"50" doc:"How many agents may be missing while others are started in their place. Default 1."`
+	HealthyTime    Duration `json:"healthy_time,omitempty" yaml:"healthy_time" least:"1s" most:"1h" doc:"How long a new agent must be online before it counts as healthy. Default 10s."`
+	Deadline       Duration `json:"deadline,omitempty" yaml:"deadline" least:"1s" most:"168h" doc:"The rollout fails when it does not get on for so long. Default 10m; longer than a drain, a start and healthy_time together."`
 	Canary         int      `json:"canary,omitempty" yaml:"canary" minimum:"0" maximum:"50" doc:"How many agents with the new settings are started first, beside the old ones; these are replaced when the canaries are promoted. Default 0."`
 	AutoPromote    bool     `json:"auto_promote,omitempty" yaml:"auto_promote" doc:"Canaries are promoted as soon as they are healthy. Default: a person promotes them."`
 	AutoRevert     bool     `json:"auto_revert,omitempty" yaml:"auto_revert" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
@@ -35,17 +35,10 @@ func (p *RolloutPolicy) validate(spawn *SpawnPolicy) error {
 	if p == nil {
 		return nil
 	}
-	if p.MaxUnavailable < 1 || p.MaxUnavailable > MaxScaleStep {
-		return wrongField("scaling.rollout.max_unavailable", "must lie between 1 and %d", MaxScaleStep)
+	if least := spawn.DrainTimeout + spawn.JoinTimeout + p.HealthyTime; p.Deadline < least {
+		return wrongField("scaling.rollout.deadline", "must be at least %s: a drain, a start and healthy_time", least)
 	}
-	if p.Canary < 0 || p.Canary > MaxScaleStep {
-		return wrongField("scaling.rollout.canary", "must lie between 0 and %d", MaxScaleStep)
-	}
-	if err := ValidateDuration("scaling.rollout.healthy_time", p.HealthyTime, time.Second, time.Hour); err != nil {
-		return err
-	}
-	return ValidateDuration("scaling.rollout.deadline", p.Deadline,
-		(spawn.DrainTimeout + spawn.JoinTimeout + p.HealthyTime).Std(), 7*24*time.Hour)
+	return nil
 }
 
 // RolloutStatus is where a rollout stands.
@@ -73,7 +66,7 @@ type Rollout struct {
 	Stable []string    `json:"stable,omitempty"`
 	// Canary is how many agents are started beside the others before it is promoted. Canaries are these agents, and
 	// Blocked is why they could not be started.
-	Canary     int       `json:"canary,omitempty"`
+	Canary     int       `json:"canary,omitempty" minimum:"0" maximum:"50"`
 	Canaries   []string  `json:"canaries,omitempty"`
 	Blocked    *Blocked  `json:"blocked,omitempty"`
 	PromotedAt time.Time `json:"promoted_at,omitzero"`

@@ -14,7 +14,7 @@ const MaxRoutes = 8
 type Route struct {
 	Provider string `json:"provider" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The provider, as agents name it."`
 	Model    string `json:"model" minLength:"1" maxLength:"128" doc:"The model, as the provider names it."`
-	Window   int    `json:"window,omitempty" minimum:"0" doc:"How many tokens a conversation may have. After one that was too long, only routes with a larger window are used."`
+	Window   int    `json:"window,omitempty" minimum:"1" doc:"How many tokens a conversation may have. After one that was too long, only routes with a larger window are used."`
 }
 
 // ModelCapability is the capability of agents that can call a provider of models.

@@ -45,11 +45,11 @@ type ScaleUpRule struct {
 	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
 	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
 	// holds. Default 80.
-	CPUThreshold float64 `json:"cpu_threshold,omitempty" yaml:"cpu_threshold" minimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
+	CPUThreshold float64 `json:"cpu_threshold,omitempty" yaml:"cpu_threshold" exclusiveMinimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
 	// Cooldown is the least time between two starts. Default 1 min.
-	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time between two of them. Default 1m."`
+	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" least:"1s" most:"24h" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
-	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"0" maximum:"5000" doc:"How many agents are started at a time. Default 1."`
+	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"1" maximum:"5000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownRule stops agents.
@@ -57,11 +57,11 @@ type ScaleDownRule struct {
 	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
 	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
 	// IdleTimeout: the agent had no work for this long. Default 5 min.
-	IdleTimeout Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout" doc:"And an agent had nothing to do for so long. Default 5m."`
+	IdleTimeout Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout" least:"1s" most:"168h" doc:"And an agent had nothing to do for so long. Default 5m."`
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
-	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" doc:"The least time after the last change in either direction. Default 5m."`
+	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" least:"1s" most:"24h" doc:"The least time after the last change in either direction. Default 5m."`
 	// Decrement is how many agents are stopped at a time. Default 1.
-	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"0" maximum:"5000" doc:"How many agents are stopped at a time. Default 1."`
+	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"1" maximum:"5000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
 // SpawnPolicy describes the agents to start, and their spawner.
@@ -76,14 +76,14 @@ type SpawnPolicy struct {
 	Docker       DockerSpawn       `json:"docker,omitzero" yaml:"docker" doc:"What only the platform docker has."`
 	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero" yaml:"kubernetes" doc:"What only the platform kubernetes has."`
 	EC2          EC2Spawn          `json:"ec2,omitzero" yaml:"ec2" doc:"What only the platform ec2 has."`
-	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"0" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
+	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"1" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
 	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
 	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
 	Environment  map[string]string `json:"environment,omitempty" yaml:"environment" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
 	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
-	JoinTimeout Duration `json:"join_timeout,omitempty" yaml:"join_timeout" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
+	JoinTimeout Duration `json:"join_timeout,omitempty" yaml:"join_timeout" least:"1s" most:"1h" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
 	// DrainTimeout is how long an agent that is being stopped may finish its work. Default 5 min.
-	DrainTimeout Duration     `json:"drain_timeout,omitempty" yaml:"drain_timeout" doc:"How long an agent that is to stop may finish its work. Default 5m."`
+	DrainTimeout Duration     `json:"drain_timeout,omitempty" yaml:"drain_timeout" least:"1s" most:"24h" doc:"How long an agent that is to stop may finish its work. Default 5m."`
 	Backoff      SpawnBackoff `json:"backoff,omitzero" yaml:"backoff" doc:"How tries are spaced while agents cannot be started."`
 }
 
@@ -98,9 +98,9 @@ const (
 
 // SpawnBackoff is the wait between two tries while agents cannot be started.
 type SpawnBackoff struct {
-	Strategy BackoffStrategy `json:"strategy,omitempty" yaml:"strategy" enum:"constant,exponential" doc:"Default exponential."` // default exponential
-	Delay    Duration        `json:"delay,omitempty" yaml:"delay" doc:"After the first failure. Default 10s."`                  // after the first failure; default 10 s
-	MaxDelay Duration        `json:"max_delay,omitempty" yaml:"max_delay" doc:"The longest. Default 5m."`                       // default 5 min
+	Strategy BackoffStrategy `json:"strategy,omitempty" yaml:"strategy" enum:"constant,exponential" doc:"Default exponential."`     // default exponential
+	Delay    Duration        `json:"delay,omitempty" yaml:"delay" least:"1s" most:"1h" doc:"After the first failure. Default 10s."` // after the first failure; default 10 s
+	MaxDelay Duration        `json:"max_delay,omitempty" yaml:"max_delay" least:"1s" most:"24h" doc:"The longest. Default 5m."`     // default 5 min
 }
 
 // Wait is how long to wait after the nth failure.
@@ -158,33 +158,19 @@ func (p *ScalingPolicy) Validate() error {
 		return wrongField("scaling.queue_measure", "must be total or per_agent")
 	}
 	up, down := &p.ScaleUp, &p.ScaleDown
-	if *up.QueueThreshold < 0 || *up.QueueThreshold > 1_000_000 {
-		return wrongField("scaling.scale_up.queue_threshold", "must lie between 0 and 1000000")
+	if err := Within("scaling.", p); err != nil {
+		return err
 	}
-	if *down.QueueThreshold < 0 || *down.QueueThreshold > max(1, *up.QueueThreshold) {
+	if *down.QueueThreshold > max(1, *up.QueueThreshold) {
 		return wrongField("scaling.scale_down.queue_threshold",
 			"must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
 	}
-	if !(up.CPUThreshold > 0 && up.CPUThreshold <= 100) {
-		return wrongField("scaling.scale_up.cpu_threshold", "must lie between 0 and 100, in percent")
-	}
-	for _, count := range []struct {
-		field string
-		value int
-	}{{"scale_up.increment", up.Increment}, {"scale_down.decrement", down.Decrement}} {
-		if count.value < 1 || count.value > MaxMembers {
-			return wrongField("scaling."+count.field, "must lie between 1 and %d", MaxMembers)
-		}
-	}
 	spawn := &p.Spawn
+	if spawn.Backoff.MaxDelay < spawn.Backoff.Delay {
+		return wrongField("scaling.spawn.backoff.max_delay", "must not be shorter than delay, which is %s",
+			spawn.Backoff.Delay)
+	}
 	return cmp.Or(
-		ValidateDuration("scaling.scale_up.cooldown", up.Cooldown, time.Second, 24*time.Hour),
-		ValidateDuration("scaling.scale_down.cooldown", down.Cooldown, time.Second, 24*time.Hour),
-		ValidateDuration("scaling.scale_down.idle_timeout", down.IdleTimeout, time.Second, 7*24*time.Hour),
-		ValidateDuration("scaling.spawn.join_timeout", spawn.JoinTimeout, time.Second, time.Hour),
-		ValidateDuration("scaling.spawn.drain_timeout", spawn.DrainTimeout, time.Second, MaxDrainTimeout),
-		ValidateDuration("scaling.spawn.backoff.delay", spawn.Backoff.Delay, time.Second, time.Hour),
-		ValidateDuration("scaling.spawn.backoff.max_delay", spawn.Backoff.MaxDelay, spawn.Backoff.Delay.Std(), 24*time.Hour),
 		p.Rollout.validate(spawn),
 		spawn.validate())
 }
@@ -277,9 +263,6 @@ func (s *SpawnPolicy) validatePlatforms() error {
 		default:
 			return wrongField("scaling.spawn."+string(own.platform)+".pull", "must be missing, always or never")
 		}
-	}
-	if s.Docker.PidsLimit < 0 || s.Docker.PidsLimit > MaxPids {
-		return wrongField("scaling.spawn.docker.pids_limit", "must lie between 0 and %d", MaxPids)
 	}
 	return nil
 }

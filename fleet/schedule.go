@@ -26,9 +26,6 @@ const (
 	leastCatchupWindow = time.Minute
 	mostCatchupWindow  = time.Hour
 	catchupStarts      = 10
-	minInterval        = time.Second
-	minCatchupWindow   = 10 * time.Second
-	longestSpan        = 366 * 24 * time.Hour
 )
 
 // StartsAMinute is how often a schedule starts something at most. Of cron it is that of an hour that it names. One that
@@ -56,13 +53,13 @@ type SchedulePlan struct {
 	Cron     string
 	TimeZone string // an IANA name; empty: UTC
 	// Interval is counted from 1970-01-01 UTC plus Offset, so it does not drift: see Phase.
-	Interval Duration
-	Offset   Duration
+	Interval Duration `json:"interval" least:"1s" most:"8784h"`
+	Offset   Duration `json:"offset" least:"0s" most:"8784h"`
 	Overlap  Overlap
 	// CatchupWindow of zero is that of the function of this name.
-	CatchupWindow Duration
+	CatchupWindow Duration `json:"catchup_window" least:"10s" most:"8784h"`
 	// Jitter delays each task by up to this much.
-	Jitter  Duration
+	Jitter  Duration `json:"jitter" least:"0s" most:"24h"`
 	StartAt time.Time
 	EndAt   time.Time
 }
@@ -108,9 +105,7 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 		return wrongField("offset", "must be whole seconds")
 	}
 	if err := cmp.Or(ValidateTime("start_at", p.StartAt), ValidateTime("end_at", p.EndAt),
-		ValidateDuration("interval", p.Interval, minInterval, longestSpan),
-		ValidateDuration("catchup_window", p.CatchupWindow, minCatchupWindow, longestSpan),
-		ValidateDuration("jitter", p.Jitter, time.Second, 24*time.Hour)); err != nil {
+		Within("", p)); err != nil {
 		return err
 	}
 	switch p.Overlap {

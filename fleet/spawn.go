@@ -31,13 +31,10 @@ const (
 	PullNever   PullPolicy = "never"
 )
 
-// MaxPids bounds DockerSpawn.PidsLimit.
-const MaxPids = 100_000
-
 // DockerSpawn is what only the platform docker knows of the containers of agents.
 type DockerSpawn struct {
 	Pull         PullPolicy `json:"pull,omitempty" yaml:"pull" enum:"missing,always,never" doc:"When the engine fetches the image. Default missing: where it does not have it."`
-	PidsLimit    int        `json:"pids_limit,omitempty" yaml:"pids_limit" minimum:"0" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
+	PidsLimit    int        `json:"pids_limit,omitempty" yaml:"pids_limit" minimum:"1" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
 	WritableRoot bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
 }
 

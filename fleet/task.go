@@ -87,13 +87,13 @@ const (
 // RetryPolicy bounds and spaces the attempts of a task.
 type RetryPolicy struct {
 	// MaxAttempts counts attempts whose handler reported a failure. 0 means DefaultMaxAttempts.
-	MaxAttempts int `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before the task is a dead letter. Default 3."`
+	MaxAttempts int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that may fail before the task is a dead letter. Default 3."`
 	// MaxTransfers counts attempts lost with their agent. 0 means DefaultMaxTransfers.
-	MaxTransfers int `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents the task may be lost with before it is a dead letter. Default 3."`
+	MaxTransfers int `json:"max_transfers,omitempty" minimum:"1" maximum:"100" doc:"Agents the task may be lost with before it is a dead letter. Default 3."`
 	// InitialInterval is the backoff before the second attempt; it doubles each time. 0 means 2 s.
-	InitialInterval Duration `json:"initial_interval,omitempty" doc:"Wait before the second attempt; doubles each time. Default 2s."`
+	InitialInterval Duration `json:"initial_interval,omitempty" least:"1ms" most:"1h" doc:"Wait before the second attempt; doubles each time. Default 2s."`
 	// MaxInterval caps the backoff. 0 means 5 min.
-	MaxInterval Duration `json:"max_interval,omitempty" doc:"Longest wait between attempts. Default 5m."`
+	MaxInterval Duration `json:"max_interval,omitempty" least:"1ms" most:"24h" doc:"Longest wait between attempts. Default 5m."`
 	// NonRetryable are the types of failures that must not be tried again.
 	NonRetryable []string `json:"non_retryable,omitempty" maxItems:"32" doc:"Types of failures, as agents report them in error_type, that must not be tried again: the task fails at once."`
 }
@@ -113,10 +113,10 @@ type TaskSpec struct {
 	Recovery              *Recovery         `json:"recovery,omitempty" doc:"What happens after an attempt that brought no result: restarts on the same agent, then attempts on others. It takes the place of retry, but for non_retryable."`
 	KeepRunning           bool              `json:"keep_running,omitempty" doc:"Its work has no end: an attempt that completes begins again by its recovery, none has a timeout unless one is given, and the task does not expire."`
 	RetrySafety           RetrySafety       `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When it may run again after its agent was lost: at once (idempotent, the default), after the lost agent's lease has ended (fenced), or only when a person says so (at_most_once, and unmarked, which is tried again after a reported failure)."`
-	Timeout               Duration          `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
+	Timeout               Duration          `json:"timeout,omitempty" least:"1s" most:"720h" doc:"How long one attempt may run. Default 24h."`
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
-	ExpiresIn             Duration          `json:"expires_in,omitempty" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
-	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
+	ExpiresIn             Duration          `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
+	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" least:"1s" most:"24h" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
 	Routes                []Route           `json:"routes,omitempty" maxItems:"8" doc:"Of a task that calls a model: the providers and models to use, the first that works. Each attempt is one call of one of them; its agent has the capability model.PROVIDER."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
@@ -175,18 +175,8 @@ func (s *TaskSpec) Validate() error {
 	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
 		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
 	}
-	if err := cmp.Or(ValidateLabels(s.Labels), ValidateDuration("timeout", s.Timeout, time.Second, 30*24*time.Hour),
-		ValidateDuration("expires_in", s.ExpiresIn, time.Second, 30*24*time.Hour),
-		ValidateDuration("beacon_timeout", s.BeaconTimeout, time.Second, 24*time.Hour),
-		ValidateDuration("retry.initial_interval", s.Retry.InitialInterval, time.Millisecond, time.Hour),
-		ValidateDuration("retry.max_interval", s.Retry.MaxInterval, time.Millisecond, 24*time.Hour)); err != nil {
+	if err := cmp.Or(ValidateLabels(s.Labels), Within("", s)); err != nil {
 		return err
-	}
-	if s.Retry.MaxAttempts < 0 || s.Retry.MaxAttempts > 100 {
-		return fmt.Errorf("retry.max_attempts must be 0 (the default) to 100")
-	}
-	if s.Retry.MaxTransfers < 0 || s.Retry.MaxTransfers > 100 {
-		return fmt.Errorf("retry.max_transfers must be 0 (the default) to 100")
 	}
 	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) &&
 		s.Retry.InitialInterval != 0 {
@@ -272,7 +262,7 @@ type Progress struct {
 	Step    string `json:"step,omitempty" maxLength:"200"`
 	Message string `json:"message,omitempty" maxLength:"1000"`
 	// EstimatedDuration is how long the attempt takes in all, as the agent guesses. People see it; nothing acts on it.
-	EstimatedDuration Duration `json:"estimated_duration,omitempty" doc:"How long the attempt takes in all, as its agent guesses."`
+	EstimatedDuration Duration `json:"estimated_duration,omitempty" least:"0s" doc:"How long the attempt takes in all, as its agent guesses."`
 }
 
 // Attempt is one delivery of a task to one agent.
@@ -385,11 +375,11 @@ type HeldTask struct {
 // defaults.
 type TaskDefaults struct {
 	// MaxAttempts is how many attempts may fail before a task is a dead letter. Default 3.
-	MaxAttempts int `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
+	MaxAttempts int `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Attempts that may fail before a task is a dead letter. Default 3."`
 	// MaxTransfers is how many agents a task may be lost with before it is a dead letter. Default 3.
-	MaxTransfers int `json:"max_transfers,omitempty" minimum:"0" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
+	MaxTransfers int `json:"max_transfers,omitempty" minimum:"1" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
 	// ExpiresIn is how long a task may wait for an agent. Default 1 h.
-	ExpiresIn Duration `json:"expires_in,omitempty" doc:"How long a task may wait for an agent. Default 1h."`
+	ExpiresIn Duration `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long a task may wait for an agent. Default 1h."`
 	// RetrySafety is when a task may run again after its agent was lost. Default idempotent.
 	RetrySafety RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a task may run again after its agent was lost. Default idempotent."`
 }
@@ -405,13 +395,7 @@ func (d TaskDefaults) WithDefaults() TaskDefaults {
 
 // Validate checks d after WithDefaults.
 func (d TaskDefaults) Validate() error {
-	if d.MaxAttempts < 1 || d.MaxAttempts > 100 || d.MaxTransfers < 1 || d.MaxTransfers > 100 {
-		return fmt.Errorf("max_attempts and max_transfers must lie between 1 and 100")
-	}
-	return errors.Join(
-		ValidateDuration("expires_in", d.ExpiresIn, time.Second, 30*24*time.Hour),
-		d.RetrySafety.Validate(),
-	)
+	return cmp.Or(Within("", d), d.RetrySafety.Validate())
 }
 
 // Apply sets what a task leaves out.

@@ -62,10 +62,6 @@ func (c *checker) invalid(field string, err error) {
 	}
 }
 
-func (c *checker) duration(field string, d fleet.Duration, low, high time.Duration) {
-	c.check(d == 0 || d.Std() >= low && d.Std() <= high, field, "must be between %s and %s", low, high)
-}
-
 // oneOf checks a word; "" is the default.
 func oneOf[T ~string](c *checker, field string, value T, words ...T) bool {
 	if value == "" || slices.Contains(words, value) {
@@ -81,8 +77,6 @@ func oneOf[T ~string](c *checker, field string, value T, words ...T) bool {
 	}
 	return c.check(false, field, "must be one of %s%s", strings.Join(names, ", "), near)
 }
-
-const longest = 365 * 24 * time.Hour
 
 func (c *checker) job() {
 	d := c.definition
@@ -105,17 +99,13 @@ func (c *checker) job() {
 	c.safety("safety", d.Safety)
 	c.retry("retry", d.Retry)
 	c.recovery("recovery", d.Recovery, c.places.Written("retry"))
-	c.duration("deadline", d.Deadline, time.Second, longest)
 	c.inputSchema()
 	c.triggers()
 	if b := d.Budget; b != nil {
-		c.check(b.Tokens >= 0 && b.USD >= 0 && (b.Tokens > 0 || b.MicroUSD() > 0), "budget",
-			"must give tokens or usd, above 0")
+		c.check(b.Tokens > 0 || b.MicroUSD() > 0, "budget", "must give tokens or usd")
 	}
 	if d.Concurrency != nil {
 		oneOf(c, "concurrency.then", d.Concurrency.Then, job.ThenQueue, job.ThenSkip, job.ThenCancelOther)
-		c.check(d.Concurrency.MaxRuns >= 0 && d.Concurrency.MaxRuns <= 100, "concurrency.max_runs",
-			"must be between 1 and 100")
 		if d.Concurrency.Key != "" {
 			c.expression("concurrency.key", d.Concurrency.Key, "", varInputs)
 		}
@@ -367,7 +357,6 @@ func (c *checker) step(id string, s *job.Step) {
 	}
 	c.safety(at+".safety", s.Safety)
 	oneOf(c, at+".on_failure", s.OnFailure, job.FailRun, job.FailPartial, job.FailSkip, job.FailHold)
-	c.duration(at+".deadline", s.Deadline, time.Second, longest)
 	if s.TerminalSink {
 		c.sink(id)
 	}
@@ -379,7 +368,6 @@ func (c *checker) step(id string, s *job.Step) {
 		c.text(at+".approve.message", s.Approve.Message, id)
 	case s.Wait != nil:
 		c.check((s.Wait.For != 0) != (s.Wait.Until != ""), at+".wait", "needs one of for and until, like {for: 1h}")
-		c.duration(at+".wait.for", s.Wait.For, time.Second, longest)
 		if s.Wait.Until != "" {
 			c.expression(at+".wait.until", s.Wait.Until, id, varInputs, varSteps, varRun)
 		}
@@ -416,12 +404,8 @@ func (c *checker) taskStep(id string, s *job.Step) {
 		c.retry(at+".retry", *s.Retry)
 	}
 	c.recovery(at+".recovery", s.Recovery, s.Retry != nil)
-	c.duration(at+".timeout", s.Timeout, time.Second, 30*24*time.Hour)
 	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout",
 		"is longer than deadline (%s): shorten it, or lengthen deadline", s.Deadline)
-	if s.Beacon != nil {
-		c.duration(at+".beacon.timeout", s.Beacon.Timeout, time.Second, 24*time.Hour)
-	}
 	c.demand(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
@@ -498,8 +482,6 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 			c.check(e.kind.TypeName() == "bool" || e.kind.TypeName() == "dyn", field+".that", "must give true or false")
 		}
 	}
-	n := s.Check.Correct.Attempts
-	c.check(n >= 0 && n <= job.MaxCorrections, at+".correct.attempts", "must be between 0 and %d", job.MaxCorrections)
 	oneOf(c, at+".exhausted", s.Check.Exhausted, job.ExhaustedReview, job.ExhaustedFail)
 }
 

@@ -37,12 +37,6 @@ func (c *checker) forEach(id string, s *job.Step) {
 		c.check(s.Tolerate == job.Tolerate{}, at+".tolerate", "belongs to a step with for_each: add that, or remove this")
 		return
 	}
-	c.check(
-		s.Parallel >= 0 && s.Parallel <= job.MaxParallel,
-		at+".max_parallel",
-		"must be between 1 and %d",
-		job.MaxParallel,
-	)
 	if s.ForEach.Count == 0 {
 		c.kind(at+".for_each", s.ForEach.List, id, "a list", "list")
 	}

@@ -29,9 +29,8 @@ func (c *checker) instances() {
 		c.check(!given, field, "belongs to a batch job, and this one is of type %s: remove it", d.Type)
 	}
 	in, service := d.Instances, d.Type == job.Service
-	c.check(in.Count == 0 || service, "instances.count", "belongs to a service: a %s job has one instance on each agent",
+	c.check(in.Count == nil || service, "instances.count", "belongs to a service: a %s job has one instance on each agent",
 		d.Type)
-	c.check(in.Count >= 0 && in.Count <= job.MaxCount, "instances.count", "must be between 1 and %d", job.MaxCount)
 	if in.Service != nil {
 		c.invalid("instances.service.name", fleet.ValidateID("name", in.Service.Name))
 		for _, tag := range in.Service.Tags {
@@ -46,11 +45,7 @@ func (c *checker) instances() {
 		}
 		c.report(at, "%s", wrong.Err)
 	}
-	c.check(in.Stop == nil || in.Stop.Grace >= 0 && in.Stop.Grace.Std() <= fleet.MaxStopGrace, "instances.stop.grace",
-		"must be between 0s and %s", fleet.MaxStopGrace)
 	if away := in.Disconnect; away != nil {
-		c.check(away.Grace >= 0 && away.Grace.Std() <= fleet.MaxDisconnectGrace, "instances.disconnect.grace",
-			"must be between 0s and %s", fleet.MaxDisconnectGrace)
 		c.check(away.Grace == 0 || d.Safety != fleet.Fenced, "instances.disconnect.grace",
 			"has no use for fenced instances: an agent that is out of touch stops them when its lease ends; remove it, or write safety: idempotent")
 	}
@@ -75,13 +70,8 @@ func (c *checker) update() {
 	if given == nil {
 		return
 	}
-	c.check(given.MaxParallel >= 0 && given.MaxParallel <= job.MaxCount, "update.max_parallel",
-		"must be between 1 and %d", job.MaxCount)
-	c.check(given.Canary >= 0 && given.Canary <= job.MaxCount, "update.canary", "must be between 0 and %d",
-		job.MaxCount)
 	c.check(u.Order == job.StartFirst || u.Order == job.StopFirst, "update.order", "must be start_first or stop_first")
 	c.check(u.Promote == job.PromoteManual || u.Promote == job.PromoteAuto, "update.promote", "must be manual or auto")
-	c.check(given.HealthyAfter >= 0, "update.healthy_after", "must not be negative")
 	c.check(u.HealthyAfter < u.HealthyWithin, "update.healthy_within", "must be longer than healthy_after, which is %s",
 		u.HealthyAfter.Std())
 	c.check(u.HealthyWithin <= u.ProgressWithin, "update.progress_within",

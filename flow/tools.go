@@ -24,7 +24,6 @@ const maxArgumentsDepth = 64
 // tools checks the tools of a step.
 func (c *checker) tools(id string, s *job.Step) {
 	at := "steps." + id
-	c.check(s.Turns >= 0 && s.Turns <= job.MaxTurns, at+".max_turns", "must be between 1 and %d", job.MaxTurns)
 	if len(s.Tools) == 0 {
 		c.check(s.Turns == 0, at+".max_turns", "belongs to a step with tools: add these, or remove this")
 		return

@@ -271,7 +271,7 @@ func keepsService(status job.DeploymentStatus) func(*watchedFleet, *fleet.Cluste
 	return func(f *watchedFleet, _ *fleet.Cluster) {
 		j := &job.Job{Name: "web"}
 		j.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "east", Update: &job.Update{},
-			Instances: &job.Instances{Count: 2, Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
+			Instances: &job.Instances{Count: new(2), Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", time.Now().Add(-time.Hour))
 		j.Deployment().Status = status
 		j.Instances = []job.Instance{{Name: "0", Health: fleet.InstancePassing}, {Name: "1"}}
 		e := open(contract.JobWorkflowID("web"), contract.JobWorkflow)

@@ -393,7 +393,7 @@ func TestRecoveryIsShown(t *testing.T) {
 	require.True(t, begun.Add(time.Minute).Equal(*step.Attempts[0].DeadlineAt))
 
 	web := &job.Job{Name: "web"}
-	web.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "default", Instances: &job.Instances{Count: 1,
+	web.Apply(job.Definition{Job: "web", Type: job.Service, Cluster: "default", Instances: &job.Instances{Count: new(1),
 		Task: &fleet.TaskSpec{Type: "serve"}}}, "ann", begun)
 	web.Instances = []job.Instance{{Name: "0", TaskID: "web~~0.1"}}
 	answers(contract.JobWorkflowID("web"), contract.JobWorkflow, web)

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -62,7 +64,82 @@ type durationSchema struct{}
 
 // Schema implements huma.SchemaProvider.
 func (durationSchema) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Pattern: durationPattern}
+	return &huma.Schema{Type: huma.TypeString, Pattern: positive}
+}
+
+// describeDurations lets the durations of which zero is a value have it, and says the bounds of each.
+func (s *Server) describeDurations(schemas huma.Registry) {
+	for name, schema := range schemas.Map() {
+		t := schemas.TypeFromRef("#/components/schemas/" + name)
+		if s.described[name] || t == nil || t.Kind() != reflect.Struct {
+			continue
+		}
+		s.described[name] = true
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			property, known := schema.Properties[name]
+			if b, bounded := fleet.BoundsOf(f); known && bounded && property.Type == huma.TypeString && b.TakesZero() {
+				property.Pattern = anyDuration
+				property.PrecomputeMessages()
+			}
+		}
+	}
+}
+
+// bodyField finds the fields of a request's body by their locations; nil: it has none.
+func bodyField(ctx huma.Context) func(location string) (reflect.StructField, bool) {
+	body, ok := ctx.(*boundedBody)
+	if !ok || body.bounds.root == nil || body.bounds.root.Ref == "" {
+		return nil
+	}
+	t := body.bounds.registry.TypeFromRef(body.bounds.root.Ref)
+	return func(location string) (reflect.StructField, bool) {
+		path, within := strings.CutPrefix(location, "body.")
+		if !within {
+			return reflect.StructField{}, false
+		}
+		return fieldAt(t, path)
+	}
+}
+
+// fieldAt finds a field of a type by a location such as retry.max_attempts or devices[0].count.
+func fieldAt(t reflect.Type, path string) (field reflect.StructField, found bool) {
+	for part := range strings.SplitSeq(path, ".") {
+		for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
+			t = t.Elem()
+		}
+		name, _, _ := strings.Cut(part, "[")
+		switch {
+		case t == nil:
+			return field, false
+		case t.Kind() == reflect.Map:
+			t, found = t.Elem(), false
+			continue
+		case t.Kind() != reflect.Struct:
+			return field, false
+		}
+		found = false
+		for _, f := range reflect.VisibleFields(t) {
+			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && !f.Anonymous {
+				field, found = f, true
+			}
+		}
+		if !found {
+			return field, false
+		}
+		t = field.Type
+	}
+	return field, found
+}
+
+// boundedMessage says what a count or a duration must be, unless it is none or what is wrong is something else.
+func boundedMessage(f reflect.StructField, value any, otherwise string) string {
+	if b, bounded := fleet.BoundsOf(f); bounded {
+		if err := b.Check(value); err != nil {
+			return err.Error()
+		}
+	}
+	return otherwise
 }
 
 // definitionSchema describes job.Definition, which has a schema of its own.
@@ -217,7 +294,9 @@ func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any
 	result := &huma.ValidateResult{}
 	huma.Validate(registry, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
 	if len(result.Errors) > 0 {
-		return Invalid(result.Errors)
+		at := func(location string) (reflect.StructField, bool) { return fieldAt(reflect.TypeOf(into), location) }
+		return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
+			invalidFields(result.Errors, at))
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())

@@ -37,7 +37,7 @@ func TestMessagesAreForPeople(t *testing.T) {
 		`{"stat":"queued"}`: `unexpected property; did you mean status?`,
 		`{"Full":"a"}`:      `unexpected property; did you mean full?`,
 		`{"colour":"red"}`:  `unexpected property; known are full, id, status, wait`,
-		`{"wait":"long"}`:   `not a duration: write it like "30s", "1m30s" or "00:00:30"`,
+		`{"wait":"long"}`:   `not a duration: write it like "30s", "1m30s" or "7d"`,
 	} {
 		w := do(s.Handler(), http.MethodPost, "/say", body)
 		require.Equal(t, 422, w.Code)

@@ -174,6 +174,7 @@ type notingAdapter struct {
 func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	policy, _ := op.Metadata[policyKey].(access.Policy)
 	registry, body := a.api.OpenAPI().Components.Schemas, bodySchema(op)
+	a.api.server.describeDurations(registry)
 	wide, _ := op.Metadata[wideKey].(bool)
 	taken := Route{Method: op.Method, Path: op.Path, Policy: policy, Operation: op.OperationID, Held: streaming(op),
 		Wide: wide}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/spelling"
 )
@@ -62,9 +62,10 @@ var statuses = map[string]int{
 
 // Patterns of the OpenAPI document that are said in words.
 const (
-	idPattern       = `^[a-z0-9][a-z0-9._-]*$`
-	fullIDPattern   = `^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$`
-	durationPattern = `^[0-9]([0-9.:hms]|ns|us|µs)*$`
+	idPattern     = `^[a-z0-9][a-z0-9._-]*$`
+	fullIDPattern = `^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$`
+	anyDuration   = `^[0-9.:hmsdnuµ]+$`
+	positive      = `^[0-9.:hmsdnuµ]*[1-9][0-9.:hmsdnuµ]*$`
 )
 
 // invalidDetail goes with errors[].
@@ -137,6 +138,8 @@ const problemType = "application/problem+json"
 // that "Type" is an unknown field rather than a second "type". Both are process-wide switches of huma.
 var overrideHuma = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing = true
+	validation.MsgExpectedMinimumNumber = "must be at least %v"
+	validation.MsgExpectedMaximumNumber = "must be at most %v"
 	huma.NewError = func(status int, detail string, errs ...error) huma.StatusError {
 		return fromHuma(nil, status, detail, errs)
 	}
@@ -174,14 +177,14 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 		return newProblem(status, codeOfStatus(status), "the request failed on our side; the server's log says why",
 			nil)
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
-		fields := invalidFields(errs)
+		fields := invalidFields(errs, bodyField(ctx))
 		nameMeant(ctx, fields)
 		if detail == "validation failed" {
 			detail = invalidDetail
 		}
 		return newProblem(status, protocol.CodeInvalidRequest, detail, fields)
 	}
-	return newProblem(status, codeOfStatus(status), detail, invalidFields(errs))
+	return newProblem(status, codeOfStatus(status), detail, invalidFields(errs, nil))
 }
 
 // nameMeant adds to what is said of unknown names those that may have been meant.
@@ -248,7 +251,8 @@ func codeOfStatus(status int) string {
 // maxFields bounds errors[]: a client needs the first mistakes, not ten thousand of them.
 const maxFields = 20
 
-func invalidFields(errs []error) []protocol.ProblemField {
+// invalidFields words what huma found. Of counts and durations, whose fields at finds by location, their bounds say it.
+func invalidFields(errs []error, at func(location string) (reflect.StructField, bool)) []protocol.ProblemField {
 	var fields []protocol.ProblemField
 	for _, err := range errs {
 		if err == nil || len(fields) == maxFields {
@@ -260,7 +264,13 @@ func invalidFields(errs []error) []protocol.ProblemField {
 			continue
 		}
 		d := detailer.ErrorDetail()
-		fields = append(fields, protocol.ProblemField{Location: safeLocation(d.Location), Message: safeMessage(d)})
+		message := safeMessage(d)
+		if at != nil {
+			if f, found := at(d.Location); found {
+				message = boundedMessage(f, d.Value, message)
+			}
+		}
+		fields = append(fields, protocol.ProblemField{Location: safeLocation(d.Location), Message: message})
 	}
 	return fields
 }
@@ -277,8 +287,6 @@ func safeMessage(d *huma.ErrorDetail) string {
 		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit"
 	case message == "expected string to match pattern "+fullIDPattern:
 		return "must be lower-case letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit; the tenant and \":\" may stand before it"
-	case message == "expected string to match pattern "+durationPattern:
-		return fleet.ErrDuration.Error()
 	}
 	for _, prefix := range []string{"expected string to be ", "expected duration"} {
 		if strings.HasPrefix(message, prefix) {
@@ -316,11 +324,6 @@ func InvalidField(location, message string) error {
 // InvalidFields is InvalidField for several parts.
 func InvalidFields(fields []protocol.ProblemField) error {
 	return Problem(protocol.CodeInvalidRequest, invalidDetail, fields...)
-}
-
-// Invalid makes the invalid_request error for what huma's validation found in a part of a body.
-func Invalid(errs []error) error {
-	return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail, invalidFields(errs))
 }
 
 // Body returns the body that err would be answered with, and whether err is made by Problem or Invalid.

@@ -72,6 +72,7 @@ type Server struct {
 	api        huma.API
 	gate       Gate
 	routes     map[string]Route // by method and path
+	described  map[string]bool  // the schemas whose durations have their bounds
 	// streams are the paths that answer without end.
 	streams map[string]bool
 
@@ -99,7 +100,7 @@ func New(o Options) *Server {
 
 	engine := gin.New()
 	s := &Server{logger: o.Logger, engine: engine, compressed: compressing(engine), gate: o.Gate,
-		routes: map[string]Route{}, streams: map[string]bool{}}
+		routes: map[string]Route{}, described: map[string]bool{}, streams: map[string]bool{}}
 	s.spec, s.docs = sync.OnceValues(s.makeSpec), sync.OnceValues(s.makeDocs)
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false

@@ -70,7 +70,7 @@ type Definition struct {
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
-	Deadline    fleet.Duration    `json:"deadline,omitempty" doc:"How long a whole run may take. Default: without end."`
+	Deadline    fleet.Duration    `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long a whole run may take. Default: without end."`
 	Budget      *Budget           `json:"budget,omitempty" doc:"What the models that its steps call may take in a run. One that has used it up is paused; each resume gives it as much again."`
 	Steps       map[string]*Step  `json:"steps,omitempty" doc:"Of a batch job: the steps by their ids, 1 to 24 characters of a-z, 0-9 and -, beginning with a letter."`
 	Instances   *Instances        `json:"instances,omitempty" doc:"Of a service, system or sysbatch job: what it has many of."`
@@ -116,7 +116,7 @@ type Trigger struct {
 type ScheduleTrigger struct {
 	Cron     string          `json:"cron,omitempty" doc:"Five fields, as in crontab; or give interval."`
 	TimeZone string          `json:"time_zone,omitempty" doc:"An IANA name, for cron. Default UTC."`
-	Interval fleet.Duration  `json:"interval,omitempty" doc:"Counted from 1970-01-01 UTC. Below 1m, and without concurrency, none is started while the last one goes."`
+	Interval fleet.Duration  `json:"interval,omitempty" least:"1s" most:"8784h" doc:"Counted from 1970-01-01 UTC. Below 1m, and without concurrency, none is started while the last one goes."`
 	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
 }
 
@@ -221,8 +221,8 @@ type Step struct {
 	Safety       fleet.RetrySafety  `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When its task may run again after its agent was lost. Default: the job's."`
 	Retry        *fleet.RetryPolicy `json:"retry,omitempty" doc:"Bounds and spaces its attempts. Default: the job's."`
 	Recovery     *fleet.Recovery    `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result. A mode, or a section. Default: the job's, unless the step has retry."`
-	Timeout      fleet.Duration     `json:"timeout,omitempty" doc:"How long one attempt may run. Default 24h."`
-	Deadline     fleet.Duration     `json:"deadline,omitempty" doc:"How long all its attempts may take together."`
+	Timeout      fleet.Duration     `json:"timeout,omitempty" least:"1s" most:"720h" doc:"How long one attempt may run. Default 24h."`
+	Deadline     fleet.Duration     `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long all its attempts may take together."`
 	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`
 	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB."`
@@ -280,13 +280,13 @@ type Approve struct {
 
 // Wait waits for a time. Exactly one of its fields is given.
 type Wait struct {
-	For   fleet.Duration `json:"for,omitempty" doc:"How long."`
+	For   fleet.Duration `json:"for,omitempty" least:"1s" most:"8760h" doc:"How long."`
 	Until string         `json:"until,omitempty" doc:"CEL that gives a time as text (RFC 3339) or a timestamp."`
 }
 
 // Beacon ends attempts without signs of life.
 type Beacon struct {
-	Timeout fleet.Duration `json:"timeout,omitempty" doc:"Silence after which the attempt counts as failed. Default 45s."`
+	Timeout fleet.Duration `json:"timeout,omitempty" least:"1s" most:"24h" doc:"Silence after which the attempt counts as failed. Default 45s."`
 }
 
 // OnFailure says what the failure of a step means.
@@ -428,7 +428,7 @@ func (t Tolerate) MarshalJSON() ([]byte, error) {
 // Size is a number of bytes, written as a number or as text such as 64KiB.
 type Size int
 
-var errSize = errors.New("must be a size like 64KiB or 1MiB")
+var errSize = errors.New("must be a size above 0, like 64KiB or 1MiB")
 
 // UnmarshalJSON reads a number of bytes or text.
 func (s *Size) UnmarshalJSON(data []byte) error {
@@ -444,7 +444,7 @@ func (s *Size) UnmarshalJSON(data []byte) error {
 		}
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil || n < 0 || n > 1<<20 {
+	if err != nil || n < 1 || n > 1<<20 {
 		return errSize
 	}
 	*s = Size(n * unit)

@@ -13,9 +13,9 @@ type Update struct {
 	Order          Order          `json:"order,omitempty" enum:"start_first,stop_first" doc:"start_first (the default of a service): an old instance is stopped once the new one is healthy. stop_first (the default of a system job): before the new one is started, to make room."`
 	Canary         int            `json:"canary,omitempty" minimum:"0" maximum:"1000" doc:"How many instances of the new version are started first; the others follow when it is promoted. Those of a service are beside the old ones. Default 0."`
 	Promote        Promote        `json:"promote,omitempty" enum:"manual,auto" doc:"Once the canaries are healthy, a person lets the others follow (manual, the default), or they follow at once (auto)."`
-	HealthyAfter   fleet.Duration `json:"healthy_after,omitempty" doc:"How long a new instance must pass before it counts as healthy. Default 10s."`
-	HealthyWithin  fleet.Duration `json:"healthy_within,omitempty" doc:"The deployment fails when a new instance is not healthy by then. Default 5m."`
-	ProgressWithin fleet.Duration `json:"progress_within,omitempty" doc:"The deployment fails when no further instance was healthy for so long. Default 10m."`
+	HealthyAfter   fleet.Duration `json:"healthy_after,omitempty" least:"1ms" most:"24h" doc:"How long a new instance must pass before it counts as healthy. Default 10s."`
+	HealthyWithin  fleet.Duration `json:"healthy_within,omitempty" least:"1s" most:"168h" doc:"The deployment fails when a new instance is not healthy by then. Default 5m."`
+	ProgressWithin fleet.Duration `json:"progress_within,omitempty" least:"1s" most:"720h" doc:"The deployment fails when no further instance was healthy for so long. Default 10m."`
 	Revert         bool           `json:"revert,omitempty" doc:"After a deployment that failed, the last version that was healthy is put in force again."`
 }
 

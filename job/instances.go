@@ -29,7 +29,7 @@ const (
 
 // Instances are the work of a service, system or sysbatch job. Each of them is a task.
 type Instances struct {
-	Count      int                 `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"Of a service: how many there are. Default 1."`
+	Count      *int                `json:"count,omitempty" minimum:"0" maximum:"1000" doc:"Of a service: how many there are. Default 1."`
 	Task       *fleet.TaskSpec     `json:"task" doc:"What each of them is: a task for an agent, as POST /tasks takes it. What place and the job say is left out."`
 	Place      *Place              `json:"place,omitempty" doc:"Which agents may have one. Left out: all that handle the task's type."`
 	Health     *fleet.ServiceCheck `json:"health,omitempty" doc:"How its agent finds out whether an instance is well. Left out: it is while it runs."`
@@ -38,14 +38,22 @@ type Instances struct {
 	Disconnect *Disconnect         `json:"disconnect,omitempty" doc:"What happens to an instance whose agent is out of touch."`
 }
 
+// count is how many a service is to have.
+func (in *Instances) count() int {
+	if in.Count == nil {
+		return 1
+	}
+	return *in.Count
+}
+
 // Disconnect says what happens to an instance whose agent is out of touch.
 type Disconnect struct {
-	Grace fleet.Duration `json:"grace,omitempty" doc:"How long the agent has to come back. Until then its instances are not replaced, and go on if it comes back. At most 24h. Default 0s: they are replaced as soon as the agent is lost."`
+	Grace fleet.Duration `json:"grace,omitempty" least:"0s" most:"24h" doc:"How long the agent has to come back. Until then its instances are not replaced, and go on if it comes back. At most 24h. Default 0s: they are replaced as soon as the agent is lost."`
 }
 
 // Stop says how an instance is stopped.
 type Stop struct {
-	Grace fleet.Duration `json:"grace,omitempty" doc:"How long an instance has to end. A command gets SIGTERM, and SIGKILL then. At most 10m. Default 5s."`
+	Grace fleet.Duration `json:"grace,omitempty" least:"1ms" most:"10m" doc:"How long an instance has to end. A command gets SIGTERM, and SIGKILL then. At most 10m. Default 5s."`
 }
 
 // Place says which agents may have an instance.
@@ -444,9 +452,9 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 		return
 	}
 	j.Serial = max(j.Serial, now.Unix())
-	count, was := max(1, d.Instances.Count), 0
+	count, was := d.Instances.count(), -1
 	if before.HasInstances() && before.Type == Service {
-		was = max(1, before.Instances.Count)
+		was = before.Instances.count()
 	}
 	if count != was && d.Type == Service {
 		j.Count = count
@@ -468,7 +476,7 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 // uncounted is the definition without what no instance notices: how many there are, and how they are replaced.
 func (d *Definition) uncounted() *Definition {
 	c, instances := *d, *d.Instances
-	instances.Count, c.Instances, c.Update = 0, &instances, nil
+	instances.Count, c.Instances, c.Update = nil, &instances, nil
 	return &c
 }
 

@@ -13,7 +13,15 @@ import (
 
 func withInstances(kind Type, count int) Definition {
 	return Definition{Job: "j", Type: kind, Cluster: "c",
-		Instances: &Instances{Count: count, Task: &fleet.TaskSpec{Type: "serve"}}}
+		Instances: &Instances{Count: counted(count), Task: &fleet.TaskSpec{Type: "serve"}}}
+}
+
+// counted is a count that a definition gives; 0: it gives none.
+func counted(count int) *int {
+	if count == 0 {
+		return nil
+	}
+	return &count
 }
 
 // keeper makes plans and carries them out at once.

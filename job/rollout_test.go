@@ -44,7 +44,7 @@ func newRollout(t *testing.T, kind Type, count int, u Update) *rollout {
 func (r *rollout) deploy(kind Type, count int, payload string, u Update) {
 	d := withInstances(kind, 0)
 	if kind == Service {
-		d.Instances.Count = count
+		d.Instances.Count = &count
 	}
 	d.Instances.Task.Payload, d.Update = []byte(payload), &u
 	r.apply(d)

@@ -58,7 +58,7 @@ func TestTrouble(t *testing.T) {
 			j := &Job{Name: "j"}
 			d := withInstances(c.kind, 0)
 			if c.kind == Service {
-				d.Instances.Count = 2
+				d.Instances.Count = new(2)
 			}
 			j.Apply(d, "", noon.Add(old))
 			j.Instances = c.instances

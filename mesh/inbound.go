@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -173,6 +175,9 @@ type Assignment struct {
 // ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
 func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.TaskSpec, err error) {
 	var a Assignment
+	if err := fleet.CheckGiven(data, reflect.TypeFor[Assignment]()); err != nil {
+		return "", spec, fmt.Errorf("its data is no task: %w", err)
+	}
 	if err := json.Unmarshal(data, &a); err != nil {
 		return "", spec, errors.New("its data is no task: send an object with type, cluster and payload")
 	}

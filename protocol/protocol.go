@@ -61,7 +61,7 @@ type RunningAttempt struct {
 	// Beacons counts signs of life from the handler itself, and BeaconAge is how long ago the last one was. A task's
 	// beacon_timeout watches them.
 	Beacons   int64           `json:"beacons,omitempty"`
-	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
+	BeaconAge *fleet.Duration `json:"beacon_age,omitempty" least:"0s" doc:"For a task with a beacon_timeout: how long ago its handler last gave a sign of life."`
 	// Unreadable belongs to Poll.Returned: why the agent cannot read the assignment. It does not repeat what stood
 	// there.
 	Unreadable string `json:"unreadable,omitempty" maxLength:"512" doc:"Under returned: why the agent cannot read the assignment. A task that agents cannot read becomes a dead letter."`

@@ -32,7 +32,7 @@ type file struct {
 		AgentGroup       string            `json:"agent_group"`       // --group
 		Hubs             []string          `json:"hubs"`              // --hub
 		Cluster          string            `json:"cluster"`
-		Slots            int               `json:"slots"`
+		Slots            int               `json:"slots,omitempty" minimum:"1" maximum:"10000"`
 		Capabilities     []string          `json:"capabilities"`
 		Providers        []string          `json:"providers"`
 		Metadata         map[string]string `json:"metadata"`
@@ -51,19 +51,19 @@ type file struct {
 	} `json:"agent"`
 	Heartbeat   heartbeat `json:"heartbeat"`
 	HealthCheck struct {
-		Host string `json:"host"` // default 127.0.0.1
-		Port *int   `json:"port"` // default 9091; 0: no probes
-		Path string `json:"path"` // default /health; /readyz and /healthz stay where they are
+		Host string `json:"host"`                                       // default 127.0.0.1
+		Port *int   `json:"port,omitempty" minimum:"0" maximum:"65535"` // default 9091; 0: no probes
+		Path string `json:"path"`                                       // default /health; /readyz and /healthz stay where they are
 	} `json:"health_check"`
 	GracefulShutdown struct {
-		TimeoutSeconds int `json:"timeout_seconds"` // --stop-timeout
+		TimeoutSeconds int `json:"timeout_seconds,omitempty" minimum:"1" maximum:"86400"` // --stop-timeout
 	} `json:"graceful_shutdown"`
 }
 
 // heartbeat is what the agent expects of its hubs, which set both. The agent warns of a hub with longer times.
 type heartbeat struct {
-	IntervalSeconds int `json:"interval_seconds"` // between two heartbeats, at most
-	TimeoutSeconds  int `json:"timeout_seconds"`  // without a heartbeat until the agent counts as lost, at most
+	IntervalSeconds int `json:"interval_seconds,omitempty" minimum:"1" maximum:"86400"` // between two heartbeats, at most
+	TimeoutSeconds  int `json:"timeout_seconds,omitempty" minimum:"1" maximum:"86400"`  // without a heartbeat until the agent counts as lost, at most
 }
 
 // readFile reads and checks a file.
@@ -77,27 +77,9 @@ func readFile(path string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	var problems []document.Problem
-	const day = 24 * 60 * 60
-	for _, n := range []struct {
-		field       string
-		value, most int
-	}{
-		{"agent.slots", f.Agent.Slots, 10000},
-		{"heartbeat.interval_seconds", f.Heartbeat.IntervalSeconds, day},
-		{"heartbeat.timeout_seconds", f.Heartbeat.TimeoutSeconds, day},
-		{"health_check.port", f.port(), 65535},
-		{"graceful_shutdown.timeout_seconds", f.GracefulShutdown.TimeoutSeconds, day},
-	} {
-		if n.value < 0 || n.value > n.most {
-			problems = append(problems, places.Place(n.field, "must lie between 0 and %d", n.most))
-		}
-	}
 	if path := f.HealthCheck.Path; path != "" && path[0] != '/' {
-		problems = append(problems, places.Place("health_check.path", "must be a path like /health"))
-	}
-	if len(problems) > 0 {
-		return nil, &document.Error{Problems: problems}
+		return nil, &document.Error{Problems: []document.Problem{
+			places.Place("health_check.path", "must be a path like /health")}}
 	}
 	return f, nil
 }

@@ -92,10 +92,10 @@ func TestAgentsFileIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"agent:\n  agent_ip: x":                    "agent.agent_ip: ",
 		"heartbeat: {interval_seconds: soon}":      "heartbeat.interval_seconds: must be a whole number",
-		"health_check:\n  port: 99999":             "health_check.port: must lie between 0 and 65535",
+		"health_check:\n  port: 99999":             "health_check.port: must be between 0 and 65535",
 		"health_check: {path: health}":             "health_check.path: must be a path like /health",
 		"heartbeats: {}":                           "heartbeats: ",
-		"graceful_shutdown: {timeout_seconds: -1}": "graceful_shutdown.timeout_seconds: must lie between 0 and 86400",
+		"graceful_shutdown: {timeout_seconds: -1}": "graceful_shutdown.timeout_seconds: must be between 1 and 86400",
 	} {
 		_, _, err := fromFile(flagsOf(t), written(t, text), "")
 		require.Regexp(t, `agent\.yaml:\d+:\d+: `+regexp.QuoteMeta(want), err)

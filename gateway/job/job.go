@@ -49,7 +49,7 @@ type NameInput struct {
 
 type getInput struct {
 	NameInput
-	Version int `query:"version" minimum:"0" doc:"Show the definition of this version, if it is kept. 0: the one in force."`
+	Version int `query:"version" minimum:"1" doc:"Show the definition of this version, if it is kept. Left out: the one in force."`
 }
 
 type definitionInput struct {

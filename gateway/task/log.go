@@ -21,7 +21,7 @@ import (
 type taskLogInput struct {
 	ID      string `path:"id" doc:"The task's id."`
 	After   int64  `query:"after" minimum:"0" doc:"Only lines with a greater number. 0: all that are kept."`
-	Attempt int    `query:"attempt" minimum:"0" doc:"Which attempt. 0: the one that runs, or else the last."`
+	Attempt int    `query:"attempt" minimum:"1" doc:"Which attempt. Left out: the one that runs, or else the last."`
 	Wait    string `query:"wait" maxLength:"32" example:"20s" doc:"Hold the answer until there is a line, the attempt has ended, or this time is over. At most 60s."`
 }
 

@@ -94,7 +94,7 @@ func (s *instanceScenario) endSoon(task string, status fleet.TaskStatus) {
 }
 
 func (s *instanceScenario) apply(kind job.Type, count int, payload string) {
-	d := job.Definition{Job: "nightly", Type: kind, Cluster: "gpu", Instances: &job.Instances{Count: count,
+	d := job.Definition{Job: "nightly", Type: kind, Cluster: "gpu", Instances: &job.Instances{Count: &count,
 		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 }
@@ -102,7 +102,7 @@ func (s *instanceScenario) apply(kind job.Type, count int, payload string) {
 // updates applies a definition whose instances are replaced one after the other.
 func (s *instanceScenario) updates(payload string, u job.Update) *workflowtest.Answer {
 	u.HealthyAfter = fleet.Duration(5 * time.Second)
-	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Update: &u, Instances: &job.Instances{Count: 2,
+	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Update: &u, Instances: &job.Instances{Count: new(2),
 		Task: &fleet.TaskSpec{Type: "serve", Payload: []byte(payload)}}}
 	return s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 }
@@ -246,7 +246,7 @@ func TestRequiredServicesAreWaitedFor(t *testing.T) {
 	s.missing = []string{"db"}
 	d := job.Definition{Job: "nightly", Type: job.Service, Cluster: "gpu", Requires: &job.Requires{Services: []string{"db"}},
 		Update:    &job.Update{HealthyAfter: fleet.Duration(time.Second), HealthyWithin: fleet.Duration(time.Minute)},
-		Instances: &job.Instances{Count: 1, Task: &fleet.TaskSpec{Type: "serve"}}}
+		Instances: &job.Instances{Count: new(1), Task: &fleet.TaskSpec{Type: "serve"}}}
 	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: d, By: "ada"})
 	s.at += time.Hour
 	s.then(func() {
