@@ -14,8 +14,8 @@ type Cluster struct {
 	TargetGroup     string                `yaml:"target_group"`
 	Membership      Membership            `yaml:"membership"`
 	ReplicationMode fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
-	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. 0: fleet.DefaultShards.
-	Shards         int               `yaml:"shards"`
+	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. Default 16.
+	Shards         int               `yaml:"shards" minimum:"1" maximum:"1024"`
 	Failover       Failover          `yaml:"failover"`
 	TaskQueue      TaskQueue         `yaml:"task_queue"`
 	LeaderElection LeaderElection    `yaml:"leader_election"`
@@ -31,22 +31,22 @@ type Cluster struct {
 // Membership bounds a cluster's agents.
 type Membership struct {
 	// MinimumAgents is the number of online agents below which the cluster is critical. Default 0.
-	MinimumAgents int `yaml:"minimum_agents"`
+	MinimumAgents int `yaml:"minimum_agents" minimum:"0" maximum:"5000"`
 	// DesiredAgents is the number of online agents below which the cluster is degraded. 0: not watched.
-	DesiredAgents int `yaml:"desired_agents"`
-	// MaxAgents is the number above which agents are refused. 0: fleet.DefaultMaxAgents.
-	MaxAgents int `yaml:"max_agents"`
+	DesiredAgents int `yaml:"desired_agents" minimum:"0" maximum:"5000"`
+	// MaxAgents is the number above which agents are refused. Default 1000.
+	MaxAgents int `yaml:"max_agents" minimum:"1" maximum:"5000"`
 }
 
 // Failover says what happens to the tasks of a lost agent.
 type Failover struct {
 	// SelectionStrategy picks the agent that takes over. Default least_loaded.
 	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
-	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. 0: 5m.
-	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout"`
+	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. Default 5m.
+	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout" least:"1s" most:"1h"`
 	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the
-	// task's own retry policy does not say. 0: fleet.DefaultMaxTransfers.
-	MaxTransferRetries int `yaml:"max_transfer_retries"`
+	// task's own retry policy does not say. Default 3.
+	MaxTransferRetries int `yaml:"max_transfer_retries" minimum:"1" maximum:"100"`
 }
 
 func (f *Failover) fill() {
@@ -55,16 +55,16 @@ func (f *Failover) fill() {
 	orDefault(&f.MaxTransferRetries, fleet.DefaultMaxTransfers)
 }
 
-// AgentCluster is one cluster with everything about its resilience in one section. In its durations and counts, 0 or
-// left out means the default.
+// AgentCluster is one cluster with everything about its resilience in one section. What is left out
+// has its default.
 type AgentCluster struct {
 	// Name is the cluster's id, as in Cluster. Required.
 	Name string `yaml:"name"`
 	// TargetGroupID names what the cluster's agents serve. Default: none.
 	TargetGroupID    string                `yaml:"target_group_id"`
 	Membership       Membership            `yaml:"membership"`
-	ReplicationMode  fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
-	Shards           int                   `yaml:"shards"`           // As in Cluster.
+	ReplicationMode  fleet.ReplicationMode `yaml:"replication_mode"`                  // Default active_active.
+	Shards           int                   `yaml:"shards" minimum:"1" maximum:"1024"` // As in Cluster.
 	Failover         Failover              `yaml:"failover"`
 	HealthMonitoring HealthMonitoring      `yaml:"health_monitoring"`
 	TaskQueue        TaskQueue             `yaml:"task_queue"`
@@ -78,24 +78,24 @@ type AgentCluster struct {
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
 type HealthMonitoring struct {
-	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"` // As in Hub.
-	WarningThreshold  fleet.Duration `yaml:"warning_threshold"`  // As in Hub.
-	FailureThreshold  fleet.Duration `yaml:"failure_threshold"`  // As in Hub.
+	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval" least:"50ms" most:"10m"` // As in Hub.
+	WarningThreshold  fleet.Duration `yaml:"warning_threshold" least:"50ms" most:"10m"`  // As in Hub.
+	FailureThreshold  fleet.Duration `yaml:"failure_threshold" least:"50ms" most:"10m"`  // As in Hub.
 	// HealthCheckInterval is the time between two ratings of an agent's health. As in Hub.
-	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
+	HealthCheckInterval fleet.Duration `yaml:"health_check_interval" least:"50ms" most:"10m"`
 }
 
 // TaskQueue is about the cluster's tasks: what those have that leave it out.
 type TaskQueue struct {
 	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
-	MaxDeliveryAttempts int `yaml:"max_delivery_attempts"`
+	MaxDeliveryAttempts int `yaml:"max_delivery_attempts" minimum:"1" maximum:"100"`
 	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
-	DefaultExpiration fleet.Duration `yaml:"default_expiration"`
+	DefaultExpiration fleet.Duration `yaml:"default_expiration" least:"1s" most:"720h"`
 	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
 	// Default idempotent.
 	RetrySafety fleet.RetrySafety `yaml:"retry_safety"`
 	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
-	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention"`
+	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention" least:"1s" most:"8760h"`
 }
 
 func (q *TaskQueue) fill() {
@@ -124,12 +124,12 @@ type LeaderElection struct {
 	// Enabled elects a new leader when one is lost. false: a lost leader keeps its seat until it is back, or until a
 	// person acts. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. 0: a third of
+	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. Default: a third of
 	// LeaseDuration, which is also the longest that counts.
-	ElectionInterval fleet.Duration `yaml:"election_interval"`
+	ElectionInterval fleet.Duration `yaml:"election_interval" least:"100ms" most:"1h"`
 	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. Longer than
 	// ElectionInterval. Default 5s.
-	LeaseDuration fleet.Duration `yaml:"lease_duration"`
+	LeaseDuration fleet.Duration `yaml:"lease_duration" least:"1s" most:"1h"`
 }
 
 func (e *LeaderElection) fill() {

@@ -61,9 +61,9 @@ type Dev struct {
 	// 127.0.0.1:8233.
 	UI string `yaml:"ui"`
 	// Agents is how many agents run beside the server, 0 to 100. Default 3.
-	Agents int `yaml:"agents"`
+	Agents int `yaml:"agents" minimum:"0" maximum:"100"`
 	// Slots is how many tasks each of them runs at once, 1 to 1000. Default 4.
-	Slots int `yaml:"slots"`
+	Slots int `yaml:"slots" minimum:"1" maximum:"1000"`
 	// Durability says what the database survives. Default process.
 	Durability Durability `yaml:"durability"`
 }
@@ -78,7 +78,7 @@ const (
 	DurableNone    Durability = "none"    // a clean stop only; fastest
 )
 
-// Hub is the part that agents talk to. In its durations, 0 or left out means the default.
+// Hub is the part that agents talk to. What is left out has its default.
 type Hub struct {
 	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks
 	// one.
@@ -87,28 +87,28 @@ type Hub struct {
 	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
 	TokenKeyFile string `yaml:"token_key_file"`
 	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 2s.
-	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval"`
+	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval" least:"50ms" most:"10m"`
 	// CrowdInterval is the same for agents that register while the hub has so many others that it would answer 1,000
 	// polls a second; they are given up after three of these and a second. Default 5s.
-	CrowdInterval fleet.Duration `yaml:"crowd_interval"`
+	CrowdInterval fleet.Duration `yaml:"crowd_interval" least:"50ms" most:"10m"`
 	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default two of
 	// these: 4s.
-	WarningThreshold fleet.Duration `yaml:"warning_threshold"`
+	WarningThreshold fleet.Duration `yaml:"warning_threshold" least:"50ms" most:"10m"`
 	// FailureThreshold is the silence after which an agent is lost and its tasks move; fenced tasks also wait as long.
 	// Longer than WarningThreshold. Default three heartbeat intervals and a second: 7s.
-	FailureThreshold fleet.Duration `yaml:"failure_threshold"`
+	FailureThreshold fleet.Duration `yaml:"failure_threshold" least:"50ms" most:"10m"`
 	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
 	// FailureThreshold. An agent that promises to reconnect at once has a few of its round trips. Default 1s.
-	DisconnectGrace fleet.Duration `yaml:"disconnect_grace"`
+	DisconnectGrace fleet.Duration `yaml:"disconnect_grace" least:"50ms" most:"10m"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
-	HealthCheckInterval fleet.Duration `yaml:"health_check_interval"`
+	HealthCheckInterval fleet.Duration `yaml:"health_check_interval" least:"50ms" most:"10m"`
 	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default
 	// 5s.
-	AcceptTimeout fleet.Duration `yaml:"accept_timeout"`
+	AcceptTimeout fleet.Duration `yaml:"accept_timeout" least:"50ms" most:"10m"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
-	Park fleet.Duration `yaml:"park"`
+	Park fleet.Duration `yaml:"park" least:"50ms" most:"10m"`
 	// LanePollers bounds the open polls on one lane, 1 to 1000. More give more tasks per second. Default 16.
-	LanePollers int `yaml:"lane_pollers"`
+	LanePollers int `yaml:"lane_pollers" minimum:"1" maximum:"1000"`
 }
 
 // Default is the configuration of an empty file.

@@ -54,8 +54,7 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, c.Validate())
 	require.Equal(t, fleet.DefaultTiming(), c.Timing())
 	require.Empty(t, c.ClusterConfigs())
-	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n",
-		"hub: {park: 0s}"} {
+	for _, text := range []string{"", "# nothing\n", "---\n", "hub:\n", "http: {listen: }\nagent_cluster: ~\n"} {
 		got, err := Parse("empty", []byte(text))
 		require.NoError(t, err, "%q", text)
 		require.Equal(t, c, got, "%q", text)

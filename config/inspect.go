@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -88,11 +89,11 @@ func keys(section reflect.Type) []reflect.StructField {
 }
 
 func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
-	types := map[string]reflect.Type{}
+	fields := map[string]reflect.StructField{}
 	var names []string
 	for _, key := range keys(t) {
-		name := key.Tag.Get("yaml")
-		types[name] = key.Type
+		name, _, _ := strings.Cut(key.Tag.Get("yaml"), ",")
+		fields[name] = key
 		names = append(names, name)
 	}
 	if n.Kind != yaml.MappingNode {
@@ -106,7 +107,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 		if field != "" {
 			keyField = field + "." + key.Value
 		}
-		keyType, known := types[key.Value]
+		known := fields[key.Value].Name != ""
 		if !known || key.Kind != yaml.ScalarNode {
 			if near := spelling.Nearest(key.Value, names); near != "" {
 				in.report(key.Line, keyField, "is no known key; did you mean %s?", near)
@@ -121,7 +122,7 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 			continue
 		}
 		in.lines[keyField] = key.Line
-		if in.value(keyField, value, keyType) {
+		if in.field(keyField, value, fields[key.Value]) {
 			kept = append(kept, key, value)
 		} else {
 			in.unread = append(in.unread, key.Value)
@@ -129,6 +130,37 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) bool {
 	}
 	n.Content = kept
 	return true
+}
+
+// field checks the value of a key. What is only out of its bounds can be read, but would hide what is wrong.
+func (in *inspection) field(field string, n *yaml.Node, f reflect.StructField) bool {
+	b, bounded := fleet.BoundsOf(f)
+	if !bounded || n.Kind == yaml.AliasNode {
+		return in.value(field, n, f.Type)
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		in.report(n.Line, field, "has no value: give it one, or leave it out")
+		return false
+	}
+	var value any
+	switch tag := n.ShortTag(); {
+	case n.Kind != yaml.ScalarNode:
+	case tag == "!!int", tag == "!!float":
+		var number float64
+		if n.Decode(&number) == nil {
+			value = number
+		}
+	default:
+		value = n.Value
+	}
+	err := b.Check(value)
+	switch {
+	case errors.Is(err, fleet.ErrDuration):
+		in.report(n.Line, field, "is %s", err)
+	case err != nil:
+		in.report(n.Line, field, "%s", err)
+	}
+	return err == nil
 }
 
 // entries checks a section whose keys the user chooses.
@@ -159,10 +191,6 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) bool {
 		return true
 	}
 	switch {
-	case t == reflect.TypeFor[fleet.Duration]():
-		in.report(n.Line, field, `must be a duration like "30s", "1m30s" or "00:00:30"`)
-	case t.Kind() == reflect.Int:
-		in.report(n.Line, field, "must be a whole number")
 	case t.Kind() == reflect.Float64:
 		in.report(n.Line, field, "must be a number")
 	case t.Kind() == reflect.Bool:

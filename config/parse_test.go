@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,12 +44,12 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:3: dev.agents: is already set in line 2; keep one of them"},
 		"no section": {"http: 8080", "f.yaml:1: http: must be a section with some of the keys listen"},
 		"no list":    {"clusters: {name: a}", "f.yaml:1: clusters: must be a list"},
-		"no number":  {"dev: {agents: many}", "f.yaml:1: dev.agents: must be a whole number"},
+		"no number":  {"dev: {agents: many}", "f.yaml:1: dev.agents: must be a whole number between 0 and 100"},
 		"no text":    {"dev: {data_dir: [a]}", "f.yaml:1: dev.data_dir: must be text"},
 		"no truth": {"agent_cluster:\n  name: a\n  self_healing: {enabled: 3}",
 			"f.yaml:3: agent_cluster.self_healing.enabled: must be true or false"},
 		"no duration": {"hub:\n  park: 5",
-			"f.yaml:2: hub.park: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\""},
+			"f.yaml:2: hub.park: is not a duration: write it like \"30s\", \"1m30s\" or \"7d\""},
 		"alias": {"http: &a {listen: \":1\"}\ndev: *a",
 			"f.yaml:2: dev: must be written out: aliases are not allowed"},
 		"merge": {"temporal: &a {namespace: n}\nhttp: {<<: *a}",
@@ -70,14 +71,14 @@ func TestParseErrors(t *testing.T) {
 		"durability": {"dev: {durability: disk}", "f.yaml:1: dev.durability: must be process, power or none"},
 		"hub id": {"hub: {id: Hub 1}",
 			"f.yaml:1: hub.id: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
-		"negative": {"hub: {park: -1s}", "f.yaml:1: hub.park: must lie between 50ms and 10m0s"},
+		"negative": {"hub: {park: -1s}", "f.yaml:1: hub.park: must be between 50ms and 10m; leave it out for the default"},
 		"warning too short": {"hub:\n  heartbeat_interval: 10s\n  warning_threshold: 8s",
 			"f.yaml:3: hub.warning_threshold: must be longer than heartbeat_interval (10s)"},
 		"failure too short": {"agent_cluster:\n  name: a\n  health_monitoring:\n    failure_threshold: 3s",
 			"f.yaml:4: agent_cluster.health_monitoring.failure_threshold: must be longer than warning_threshold (4s)"},
 		"grace too long": {"hub: {disconnect_grace: 8s}",
 			"f.yaml:1: hub.disconnect_grace: must not be longer than failure_threshold (7s)"},
-		"overridden health": {"hub: {heartbeat_interval: 1s}\nagent_cluster:\n  name: a\n  health_monitoring: {heartbeat_interval: -1s}", "f.yaml:4: agent_cluster.health_monitoring: must not have negative durations"},
+		"overridden health": {"hub: {heartbeat_interval: 1s}\nagent_cluster:\n  name: a\n  health_monitoring: {heartbeat_interval: -1s}", "f.yaml:4: agent_cluster.health_monitoring.heartbeat_interval: must be between 50ms and 10m; leave it out for the default"},
 		"no name": {"clusters:\n- {}\n",
 			"f.yaml:2: clusters[0].name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"same name": {"clusters: [{name: a}]\nagent_cluster:\n  name: a",
@@ -87,7 +88,7 @@ func TestParseErrors(t *testing.T) {
 		"strategy": {"clusters: [{name: a, failover: {selection_strategy: best}}]",
 			"f.yaml:1: clusters[0].failover.selection_strategy: must be standby, least_loaded, round_robin or affinity"},
 		"shards": {"clusters: [{name: a, shards: 2000}]",
-			"f.yaml:1: clusters[0].shards: must lie between 1 and 1024"},
+			"f.yaml:1: clusters[0].shards: must be between 1 and 1024"},
 		"minimum": {"clusters:\n- name: a\n  membership:\n    minimum_agents: 6\n    max_agents: 5",
 			"f.yaml:4: clusters[0].membership.minimum_agents: must lie between 0 and max_agents (5)"},
 		"desired": {"clusters:\n- name: a\n  membership:\n    minimum_agents: 2\n    desired_agents: 1",
@@ -95,7 +96,7 @@ func TestParseErrors(t *testing.T) {
 		"scaling mode": {"clusters:\n- name: a\n  scaling: {mode: on}",
 			"f.yaml:3: clusters[0].scaling.mode: must be off, manual or auto"},
 		"scaling cpu": {"clusters:\n- name: a\n  scaling:\n    scale_up:\n      cpu_threshold: 101",
-			"f.yaml:5: clusters[0].scaling.scale_up.cpu_threshold: must lie between 0 and 100, in percent"},
+			"f.yaml:5: clusters[0].scaling.scale_up.cpu_threshold: must be above 0 and at most 100"},
 		"spawn resources": {"clusters:\n- name: a\n  scaling: {spawn: {resources: {cpu: many}}}",
 			"f.yaml:3: clusters[0].scaling.spawn.resources.cpu: must be a number of cores, like \"2\", \"0.5\" or \"500m\""},
 		"spawn spawner": {"clusters:\n- name: a\n  scaling: {spawn: {spawner: A B}}",
@@ -123,21 +124,21 @@ func TestParseErrors(t *testing.T) {
 		"spawner tls": {"spawner: {platform: docker, docker: {tls_ca: a}}",
 			"f.yaml:1: spawner.docker.tls_ca: must be given with tls_cert and tls_key, or none of them"},
 		"spawner": {"spawner: {name: A B, slots: -1}",
-			"f.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit\nf.yaml:1: spawner.slots: must lie between 0 and 10000"},
+			"f.yaml:1: spawner.slots: must be between 1 and 10000; leave it out for the default\nf.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"lease": {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}",
 			"f.yaml:3: agent_cluster.leader_election.lease_duration: must be longer than election_interval (30s)"},
 		"all at once": {"dev: {slots: 0}\nhub: {lane_pollers: 0}",
-			"f.yaml:1: dev.slots: must lie between 1 and 1000\nf.yaml:2: hub.lane_pollers: must lie between 1 and 1000"},
+			"f.yaml:1: dev.slots: must be between 1 and 1000; leave it out for the default\nf.yaml:2: hub.lane_pollers: must be between 1 and 1000; leave it out for the default"},
 		"form and values": {"htp: {}\nhub:\n  park: 5\n  lane_pollers: 0\ndev: {slots: 0}",
-			"f.yaml:1: htp: is no known key; did you mean http?\nf.yaml:3: hub.park: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\"\nf.yaml:5: dev.slots: must lie between 1 and 1000\nf.yaml:4: hub.lane_pollers: must lie between 1 and 1000"},
+			"f.yaml:1: htp: is no known key; did you mean http?\nf.yaml:3: hub.park: is not a duration: write it like \"30s\", \"1m30s\" or \"7d\"\nf.yaml:4: hub.lane_pollers: must be between 1 and 1000; leave it out for the default\nf.yaml:5: dev.slots: must be between 1 and 1000; leave it out for the default"},
 		"compares misspelt": {"hub: {warning_treshold: 2s, failure_threshold: 3s, heartbeat_interval: 1s}",
 			"f.yaml:1: hub.warning_treshold: is no known key; did you mean warning_threshold?"},
 		"required misspelt": {"clusters: [{nam: a}]\ndev: {slots: 0}",
-			"f.yaml:1: clusters[0].nam: is no known key; did you mean name?\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
+			"f.yaml:1: clusters[0].nam: is no known key; did you mean name?\nf.yaml:2: dev.slots: must be between 1 and 1000; leave it out for the default"},
 		"compares unread": {"hub: {warning_threshold: soon, failure_threshold: 3s, heartbeat_interval: 1s}",
-			"f.yaml:1: hub.warning_threshold: must be a duration like \"30s\", \"1m30s\" or \"00:00:30\""},
+			"f.yaml:1: hub.warning_threshold: is not a duration: write it like \"30s\", \"1m30s\" or \"7d\""},
 		"nothing of it": {"agent_cluster: a\ndev: {slots: 0}",
-			"f.yaml:1: agent_cluster: must be a section with some of the keys name, target_group_id, membership, replication_mode, shards, failover, health_monitoring, task_queue, self_healing, leader_election, brake, tenant_weights, tenants, scaling\nf.yaml:2: dev.slots: must lie between 1 and 1000"},
+			"f.yaml:1: agent_cluster: must be a section with some of the keys name, target_group_id, membership, replication_mode, shards, failover, health_monitoring, task_queue, self_healing, leader_election, brake, tenant_weights, tenants, scaling\nf.yaml:2: dev.slots: must be between 1 and 1000; leave it out for the default"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,11 +173,30 @@ func FuzzParse(f *testing.F) {
 		timing := c.Timing()
 		require.Less(t, timing.WarningThreshold, timing.FailureThreshold)
 		// What is valid stays the same when it is written and read again.
-		written, err := yaml.Marshal(c)
+		var tree yaml.Node
+		require.NoError(t, tree.Encode(c))
+		leaveOut(&tree)
+		written, err := yaml.Marshal(&tree)
 		require.NoError(t, err)
 		again, err := Parse("again.yaml", written)
 		require.NoError(t, err)
 		require.Equal(t, c.ClusterConfigs(), again.ClusterConfigs())
 		require.Equal(t, c.Hub, again.Hub)
 	})
+}
+
+// leaveOut takes the zeros out that stand for what was left out.
+func leaveOut(n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		kept := []*yaml.Node{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if value := n.Content[i+1].Value; !slices.Contains([]string{"0", "0s", "null"}, value) {
+				kept = append(kept, n.Content[i], n.Content[i+1])
+			}
+		}
+		n.Content = kept
+	}
+	for _, inner := range n.Content {
+		leaveOut(inner)
+	}
 }

@@ -26,8 +26,8 @@ type Security struct {
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not
 	// counted. 0: no limit. Default 200 and 1000.
-	RateLimit float64 `yaml:"rate_limit"`
-	RateBurst int     `yaml:"rate_burst"`
+	RateLimit float64 `yaml:"rate_limit" minimum:"0"`
+	RateBurst int     `yaml:"rate_burst" minimum:"0"`
 	// AuditLog takes one line for each change: log (the process's own log), off, or a file. Default log.
 	AuditLog string `yaml:"audit_log"`
 	// AuditReads also writes a line for each thing that was read. Default false.

@@ -12,8 +12,8 @@ import (
 type Spawner struct {
 	// Platform is where its agents run: process (its own machine), docker, kubernetes, coolify or ec2. Default process.
 	Platform fleet.Platform `yaml:"platform"`
-	// MaxAgents bounds the agents that run at a time, 0 to 10000. 0: nothing does.
-	MaxAgents int `yaml:"max_agents"`
+	// MaxAgents bounds the agents that run at a time, 1 to 10000. Default: nothing does.
+	MaxAgents int `yaml:"max_agents" minimum:"1" maximum:"10000"`
 	// Docker is the engine, for platform docker.
 	Docker Docker `yaml:"docker"`
 	// Kubernetes is the cluster, for platform kubernetes.
@@ -32,10 +32,10 @@ type Spawner struct {
 	Command []string `yaml:"command"`
 	// AllowExec lets the agents run any command that is submitted, where Command is left out. Default false.
 	AllowExec bool `yaml:"allow_exec"`
-	// Slots is how many tasks an agent runs at a time when its cluster does not say, 1 to 10000. 0: 1.
-	Slots int `yaml:"slots"`
-	// StopGrace is how long an agent has between being asked to stop and being killed, 1s to 1h. 0: 40s.
-	StopGrace fleet.Duration `yaml:"stop_grace"`
+	// Slots is how many tasks an agent runs at a time when its cluster does not say, 1 to 10000. Default 1.
+	Slots int `yaml:"slots" minimum:"1" maximum:"10000"`
+	// StopGrace is how long an agent has between being asked to stop and being killed, 1s to 1h. Default 40s.
+	StopGrace fleet.Duration `yaml:"stop_grace" least:"1s" most:"1h"`
 }
 
 // Docker is a Docker engine and what its containers have in common.

@@ -78,7 +78,6 @@ func (c *Config) problems() []Problem {
 	}
 	if c.AgentCluster != nil {
 		k.cluster("agent_cluster", "target_group_id", c.AgentCluster.cluster(), seen)
-		k.agentCluster(c.AgentCluster)
 	}
 	return k.problems
 }
@@ -184,17 +183,6 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 	if len(k.problems) == before {
 		err := full.Validate() // what fleet may come to forbid
 		k.check(err == nil, at, "%v", err)
-	}
-}
-
-func (k *checker) agentCluster(a *AgentCluster) {
-	const at = "agent_cluster."
-	if health := a.HealthMonitoring; k.duration(at+"health_monitoring.health_check_interval",
-		health.HealthCheckInterval, minTiming, maxTiming) {
-		// Those that the hub section overrides are in nobody else's hands.
-		k.check(min(health.HeartbeatInterval, health.WarningThreshold, health.FailureThreshold) >= 0,
-			at+"health_monitoring",
-			"must not have negative durations")
 	}
 }
 
