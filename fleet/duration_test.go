@@ -15,7 +15,7 @@ func TestParseDuration(t *testing.T) {
 		"30s": 30 * time.Second, "1m30s": 90 * time.Second, "00:00:30": 30 * time.Second, "01:00:00": time.Hour,
 		"7.00:00:00": 7 * 24 * time.Hour, "00:05": 5 * time.Minute, "00:00:01.5": 1500 * time.Millisecond,
 		"-00:00:10": -10 * time.Second,
-		"7d": 7 * 24 * time.Hour, "1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "-1d": -24 * time.Hour, "0": 0,
+		"7d":        7 * 24 * time.Hour, "1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "-1d": -24 * time.Hour, "0": 0,
 		"9999999h": math.MaxInt64, "99999999999999999999999d": math.MaxInt64, "-9999999h": -math.MaxInt64,
 	} {
 		got, err := ParseDuration(text)
