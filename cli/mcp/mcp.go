@@ -2,12 +2,10 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -21,6 +19,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/payload"
 	"mainstay.dev/mainstay/protocol"
 )
 
@@ -184,27 +183,16 @@ func changes[In any](
 }
 
 func add[In any](t *tools, tool *sdk.Tool, call func(context.Context, In) (any, error)) {
-	handle := func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
-		if err := readExactly(r.Params.Arguments, &in); err != nil {
+	tool.InputSchema = schemaOf[In]()
+	handle := func(ctx context.Context, request *sdk.CallToolRequest, _ In) (*sdk.CallToolResult, any, error) {
+		in, err := exact[In](request.Params.Arguments)
+		if err != nil {
 			return nil, nil, err
 		}
 		answer, err := call(ctx, in)
 		return nil, answer, err
 	}
 	sdk.AddTool(t.server, tool, handle)
-}
-
-// readExactly reads arguments as they came: the SDK makes doubles of their numbers.
-func readExactly(arguments json.RawMessage, in any) error {
-	if len(arguments) == 0 {
-		return nil
-	}
-	if err := fleet.CheckJSONKeys(arguments); err != nil {
-		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(arguments))
-	decoder.UseNumber()
-	return decoder.Decode(in)
 }
 
 // Inputs of tools.
@@ -345,7 +333,7 @@ func events(ctx context.Context, c *client.Client, in eventsInput) (any, error) 
 type submitInput struct {
 	Type         string          `json:"type" jsonschema:"the type of work; an online agent should handle it"`
 	Cluster      string          `json:"cluster,omitempty" jsonschema:"the cluster; default if left out"`
-	Payload      any             `json:"payload,omitempty" jsonschema:"what the agent is given, as JSON"`
+	Payload      taskPayload     `json:"payload,omitempty" jsonschema:"what the agent is given: JSON itself, not text with JSON in it"`
 	RetrySafety  string          `json:"retry_safety,omitempty" jsonschema:"idempotent, fenced or at_most_once; what may happen when an agent dies in the middle"`
 	Capabilities []string        `json:"required_capabilities,omitempty" jsonschema:"what the agent must have"`
 	Priority     *fleet.Priority `json:"priority,omitempty" jsonschema:"1 (first) to 5 (last)"`
@@ -358,15 +346,14 @@ func (t *tools) changingTools() {
 		func(ctx context.Context, in submitInput) (any, error) {
 			cluster := cmp.Or(in.Cluster, "default")
 			r := &api.TaskRequest{IdempotencyKey: in.Key, TaskSpec: fleet.TaskSpec{Type: in.Type, Cluster: cluster,
-				RetrySafety: fleet.RetrySafety(in.RetrySafety), RequiredCapabilities: in.Capabilities}}
+				RetrySafety: fleet.RetrySafety(in.RetrySafety), RequiredCapabilities: in.Capabilities,
+				Payload: unquoted(json.RawMessage(in.Payload))}}
 			if in.Priority != nil {
 				r.Priority = *in.Priority
 			}
-			payload, err := raw(in.Payload)
-			if err != nil {
+			if err := payload.Task(&r.TaskSpec); err != nil {
 				return nil, err
 			}
-			r.Payload = payload
 			return c.Tasks.Submit(ctx, r)
 		})
 	changes(t, "cancel_task", "Cancel a task; a running attempt is stopped.", true,
@@ -383,13 +370,13 @@ func (t *tools) changingTools() {
 				api.DrainRequest{Deadline: in.Deadline, Reason: in.Reason, DryRun: in.DryRun})
 		})
 	changes(t, "dispatch_job", "Start a run of a job.", false, func(ctx context.Context, in struct {
-		Job    string `json:"job" jsonschema:"its name"`
-		Inputs any    `json:"inputs,omitempty" jsonschema:"what the run is given, as a JSON object"`
-		Key    string `json:"idempotency_key" jsonschema:"a new word for each run: the same key starts it once"`
+		Job    string    `json:"job" jsonschema:"its name"`
+		Inputs runInputs `json:"inputs,omitempty" jsonschema:"what the run is given: an object, not text with JSON in it"`
+		Key    string    `json:"idempotency_key" jsonschema:"a new word for each run: the same key starts it once"`
 	}) (any, error) {
-		inputs, err := raw(in.Inputs)
-		if err != nil {
-			return nil, err
+		inputs := unquoted(json.RawMessage(in.Inputs))
+		if len(inputs) > 0 && inputs[0] != '{' {
+			return nil, errors.New("inputs must be an object, like {\"bucket\": \"docs\"}")
 		}
 		return c.Jobs.Dispatch(ctx, in.Job, api.DispatchRequest{Inputs: inputs, IdempotencyKey: in.Key})
 	})
@@ -399,16 +386,4 @@ func (t *tools) changingTools() {
 		func(ctx context.Context, in withReason) (any, error) {
 			return c.Runs.Retry(ctx, in.ID, api.RetryRunRequest{Reason: in.Reason})
 		})
-}
-
-// raw is a value as JSON; nothing for none.
-func raw(value any) (json.RawMessage, error) {
-	if value == nil {
-		return nil, nil
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("write it as JSON: %w", err)
-	}
-	return data, nil
 }

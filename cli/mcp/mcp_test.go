@@ -123,6 +123,47 @@ func TestToolsCallTheAPI(t *testing.T) {
 	}, api.asked)
 }
 
+// TestPayloadsOfAssistants hands on what was written, digit for digit, reads JSON that is in quotes, and says what is
+// wrong with the rest before anything is asked.
+func TestPayloadsOfAssistants(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	session := inMemory(t, api.client(t, "operator"), false)
+	for _, c := range []struct{ name, arguments, sent, wrong string }{
+		{"submit_task", `"type":"echo","payload":{"id":9007199254740993}`, `{"id":9007199254740993}`, ""},
+		{"submit_task", `"type":"echo","payload":"{\"id\": 9007199254740993}"`, `{"id":9007199254740993}`, ""},
+		{"submit_task", `"type":"echo","payload":"[1.10]"`, `[1.10]`, ""},
+		{"submit_task", `"type":"echo","payload":"hello"`, `"hello"`, ""},
+		{"submit_task", `"type":"exec","payload":{"command":["sleep",1.10]}`, `{"command":["sleep","1.10"]}`, ""},
+		{"submit_task", `"type":"exec","payload":"{\"command\": [\"true\"]}"`, `{"command":["true"]}`, ""},
+		{"submit_task", `"type":"exec","payload":"make test"`, "", "payload: must be like {command: [make, test]}, and is text"},
+		{"submit_task", `"type":"exec","payload":{"command":"make test"}`, "", "payload.command: a command is a list of words"},
+		{"submit_task", `"type":"exec"`, "", "payload: is missing"},
+		{"dispatch_job", `"job":"j","inputs":{"n":9007199254740993}`, `{"n":9007199254740993}`, ""},
+		{"dispatch_job", `"job":"j","inputs":"{\"n\":1.10}"`, `{"n":1.10}`, ""},
+		{"dispatch_job", `"job":"j","inputs":"n=1"`, "", "inputs must be an object"},
+	} {
+		before := len(api.asked)
+		result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: c.name,
+			Arguments: json.RawMessage(`{"idempotency_key":"k",` + c.arguments + `}`)})
+		require.NoError(t, err)
+		if c.wrong != "" {
+			require.True(t, result.IsError, c.arguments)
+			require.Contains(t, result.Content[0].(*sdk.TextContent).Text, c.wrong)
+			require.Len(t, api.asked, before)
+			continue
+		}
+		require.False(t, result.IsError, "%v", result.Content)
+		require.Contains(t, api.asked[before], c.sent)
+	}
+	for tool, err := range session.Tools(t.Context(), nil) {
+		require.NoError(t, err)
+		if text, _ := json.Marshal(tool.InputSchema); tool.Name == "submit_task" {
+			require.Contains(t, string(text), "The program and its arguments, each a word.")
+		}
+	}
+}
+
 func TestRefusalsReachTheAssistant(t *testing.T) {
 	t.Parallel()
 	session := inMemory(t, newAPI(t).client(t, "reader"), false)
