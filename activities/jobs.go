@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -28,30 +29,35 @@ func (a *Control) EndedRuns(ctx context.Context, runs []string) ([]string, error
 	return ended, nil
 }
 
-// ScheduleJob makes the schedules of a job in Temporal as its definition has them.
+// ScheduleJob makes the schedules of a job in Temporal as its definition has them: those that Temporal takes, also when
+// it refuses another.
 func (a *Control) ScheduleJob(ctx context.Context, in contract.ScheduleJob) error {
 	jobs, want := a.store().Jobs(), 0
+	var failed []error
 	if in.Definition != nil {
 		schedules := in.Definition.Schedules()
 		want = len(schedules)
 		plan, err := flow.PlanOf(in.Name, in.Version, in.Definition)
 		if err != nil {
-			return temporal.NewNonRetryableApplicationError("the definition cannot be used", contract.Refused, err)
+			return temporal.NewNonRetryableApplicationError(fmt.Sprintf("the definition cannot be used: %s", err),
+				contract.Refused, err)
 		}
 		for n, schedule := range schedules {
-			filled := *schedule
-			if filled.Inputs, err = flow.CheckInputs(ctx, in.Definition.Inputs, schedule.Inputs); err != nil {
-				return temporal.NewNonRetryableApplicationError("the definition cannot be used", contract.Refused, err)
-			}
-			if err := jobs.Schedule(ctx, plan, n, &filled, in.Paused); err != nil {
-				return fmt.Errorf("schedule %d of job %s: %w", n, in.Name, err)
+			if err := jobs.Schedule(ctx, plan, n, schedule, in.Paused); err != nil {
+				failed = append(failed, fmt.Errorf("schedule %d of %d cannot be written: %w", n+1, want, err))
 			}
 		}
 	}
 	for n := want; n < in.Had; n++ {
 		if err := jobs.DropSchedule(ctx, contract.JobScheduleID(in.Name, n)); err != nil {
-			return fmt.Errorf("drop schedule %d of job %s: %w", n, in.Name, err)
+			failed = append(failed, fmt.Errorf("schedule %d cannot be removed: %w", n+1, err))
 		}
 	}
-	return nil
+	err := errors.Join(failed...)
+	for _, f := range failed {
+		if store.KindOf(f) == store.Invalid {
+			return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, err)
+		}
+	}
+	return err
 }

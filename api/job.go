@@ -21,17 +21,18 @@ type Job struct {
 
 // JobEntry is a job in a list: what Temporal tells of it without asking the job itself.
 type JobEntry struct {
-	Name      string   `json:"name"`
-	Type      job.Type `json:"type" enum:"batch,service,system,sysbatch"`
-	Cluster   string   `json:"cluster"`
-	Tenant    string   `json:"tenant,omitempty"`
-	Version   int      `json:"version"`
-	Steps     int      `json:"steps"`
-	Schedules int      `json:"schedules,omitempty"`
-	Events    []string `json:"events,omitempty" doc:"The types of the events that start its runs."`
-	Paused    bool     `json:"paused,omitempty"`
-	Stopped   bool     `json:"stopped,omitempty"`
-	Count     int      `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
+	Name        string   `json:"name"`
+	Type        job.Type `json:"type" enum:"batch,service,system,sysbatch"`
+	Cluster     string   `json:"cluster"`
+	Tenant      string   `json:"tenant,omitempty"`
+	Version     int      `json:"version"`
+	Steps       int      `json:"steps"`
+	Schedules   int      `json:"schedules,omitempty"`
+	Unscheduled string   `json:"unscheduled,omitempty" doc:"Why its schedules cannot be written."`
+	Events      []string `json:"events,omitempty" doc:"The types of the events that start its runs."`
+	Paused      bool     `json:"paused,omitempty"`
+	Stopped     bool     `json:"stopped,omitempty"`
+	Count       int      `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	// Deployment is where the deployment of the version in force stands.
 	Deployment job.DeploymentStatus `json:"deployment,omitempty" doc:"Of a job with update: where the deployment of its version stands."`
 	Service    string               `json:"service,omitempty" doc:"What its instances are found by: GET /services/{name}."`

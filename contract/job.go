@@ -67,9 +67,11 @@ type JobNote struct {
 	Version   int      `json:"version"`
 	Steps     int      `json:"steps"`
 	Schedules int      `json:"schedules,omitempty"`
-	Events    []string `json:"events,omitempty"`
-	Paused    bool     `json:"paused,omitempty"`
-	Stopped   bool     `json:"stopped,omitempty"`
+	// Unscheduled is why they cannot be written.
+	Unscheduled string   `json:"unscheduled,omitempty"`
+	Events      []string `json:"events,omitempty"`
+	Paused      bool     `json:"paused,omitempty"`
+	Stopped     bool     `json:"stopped,omitempty"`
 	// Count is how many instances a service has.
 	Count int `json:"count,omitempty"`
 	// Deployment is where the deployment of the version in force stands.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// JobFacts are what is known of a service or system job. The zero value but for its name means that all is well.
+// JobFacts are what is known of a job. The zero value but for its name means that all is well.
 type JobFacts struct {
 	Job string
 	// Lacks says which instances are not healthy, since when if that is known; empty: none that should be.
@@ -17,12 +17,13 @@ type JobFacts struct {
 	Failed, RevertedTo, Waits int
 	FailedWhy                 string
 	DeployedAt                time.Time // when the deployment failed, or began
+	Unscheduled               string    // why its schedules cannot be written; empty: they are
 }
 
 // OfJobs is about services and system jobs of a cluster that lack healthy instances, and about deployments of theirs
-// that have failed or wait for a person.
+// that have failed or wait for a person; and about jobs whose schedules cannot be written.
 func OfJobs(cluster string, jobs []JobFacts) []Problem {
-	var none, fewer, failed, waits []JobFacts
+	var none, fewer, failed, waits, unscheduled []JobFacts
 	for i := range jobs {
 		f := jobs[i]
 		switch {
@@ -37,6 +38,9 @@ func OfJobs(cluster string, jobs []JobFacts) []Problem {
 		}
 		if f.Waits > 0 {
 			waits = append(waits, f)
+		}
+		if f.Unscheduled != "" {
+			unscheduled = append(unscheduled, f)
 		}
 	}
 	lacking := func(f *JobFacts) Problem {
@@ -68,12 +72,23 @@ func OfJobs(cluster string, jobs []JobFacts) []Problem {
 				p.Why += fmt.Sprintf(" and %d more", n-len(p.Jobs))
 			}
 			p.Do = "See which, and why: mainstay job list --troubled --cluster " + cluster
+			if kind == KindSchedule {
+				p.Do = "See why, and correct each: mainstay job get " + p.Jobs[0]
+			}
 		}
 		p.Severity, p.Kind, p.Cluster, p.Count = severity, kind, cluster, int64(len(found))
 		problems = append(problems, p)
 	}
 	add(SeverityCritical, KindJob, none, "have no healthy instance", lacking)
 	add(SeverityWarning, KindJob, fewer, "have fewer healthy instances than they are to have", lacking)
+	add(SeverityWarning, KindSchedule, unscheduled, "have schedules that cannot be written", func(f *JobFacts) Problem {
+		return Problem{
+			What: fmt.Sprintf("the schedules of job %s of cluster %s are not as its definition has them", f.Job, cluster),
+			Why:  f.Unscheduled,
+			Do: "Correct its definition and apply it, or delete it: mainstay job apply FILE, mainstay job delete " + f.Job +
+				". It is tried again every 10 minutes.",
+		}
+	})
 	add(SeverityWarning, KindDeployment, failed, "could not be deployed", func(f *JobFacts) Problem {
 		p := Problem{Since: since(f.DeployedAt), Why: f.FailedWhy}
 		p.What = fmt.Sprintf("version %d of job %s of cluster %s could not be deployed", f.Failed, f.Job, cluster)

@@ -38,6 +38,10 @@ func TestOfJobs(t *testing.T) {
 			Severity: SeverityWarning, Kind: KindDeployment, Jobs: []string{"f"}, Why: "it crashes", Since: since(noon),
 			What: "version 2 of job f of cluster c could not be deployed, and version 1 was put in force again",
 			Do:   "Apply a version that works. See what happened: mainstay job deployment f"}}},
+		"not scheduled": {jobs: []JobFacts{{Job: "s", Unscheduled: "schedule 1 of 1 cannot be written"}}, want: []Problem{{
+			Severity: SeverityWarning, Kind: KindSchedule, Jobs: []string{"s"}, Why: "schedule 1 of 1 cannot be written",
+			What: "the schedules of job s of cluster c are not as its definition has them",
+			Do:   "Correct its definition and apply it, or delete it: mainstay job apply FILE, mainstay job delete s. It is tried again every 10 minutes."}}},
 		"waits": {jobs: []JobFacts{{Job: "w", Waits: 4, DeployedAt: noon}}, want: []Problem{{
 			Severity: SeverityNotice, Kind: KindDeployment, Jobs: []string{"w"}, Since: since(noon),
 			What: "the canaries of version 4 of job w of cluster c wait for their promotion",

@@ -41,6 +41,7 @@ const (
 	KindArray         Kind = "array"      // arrays with elements that wait for a person
 	KindJob           Kind = "job"        // services and system jobs that lack healthy instances
 	KindDeployment    Kind = "deployment" // of a version of a job: it has failed, or waits for a person
+	KindSchedule      Kind = "schedule"   // schedules of jobs that cannot be written
 	KindFailover      Kind = "failover"
 	KindHealth        Kind = "health"         // agents are unhealthy
 	KindHealing       Kind = "healing"        // healing may not act on unhealthy agents, or does not run
@@ -51,7 +52,7 @@ const (
 // Problem is something that a person should know of: what, where, since when, why, and what to do.
 type Problem struct {
 	Severity Severity   `json:"severity" enum:"critical,warning,notice"`
-	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,job,deployment,failover,health,healing,healing_paused,scaling"`
+	Kind     Kind       `json:"kind" enum:"unanswered,agents,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,job,deployment,schedule,failover,health,healing,healing_paused,scaling"`
 	Cluster  string     `json:"cluster,omitempty"`
 	Lane     string     `json:"lane,omitempty"`
 	TaskType string     `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`

@@ -24,8 +24,10 @@ type Job struct {
 	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
 	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
 	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
-	Events    []string  `json:"events,omitempty" doc:"The types of the events that start its runs."`
-	CreatedAt time.Time `json:"created_at"`
+	// Unscheduled is why Temporal's schedules are not as the definition has them.
+	Unscheduled string    `json:"unscheduled,omitempty" doc:"Why its schedules cannot be written as the definition has them. Tried again every 10 minutes, and with each new version."`
+	Events      []string  `json:"events,omitempty" doc:"The types of the events that start its runs."`
+	CreatedAt   time.Time `json:"created_at"`
 	// The rest is of jobs with instances.
 	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
 	Stopped   *Decision  `json:"stopped,omitempty" doc:"Who stopped its instances."`

@@ -134,16 +134,17 @@ func (s Jobs) Page(
 		attributes := info.GetSearchAttributes().GetIndexedFields()
 		jobs = append(jobs, api.JobEntry{
 			Name: name, Type: cmp.Or(note.Type, job.Batch), Version: note.Version, Steps: note.Steps,
-			Schedules:  note.Schedules,
-			Events:     note.Events,
-			Paused:     note.Paused,
-			Stopped:    note.Stopped,
-			Count:      note.Count,
-			Deployment: note.Deployment,
-			Service:    note.Service,
-			Cluster:    contract.Keyword(attributes, contract.AttrCluster),
-			Tenant:     contract.Keyword(attributes, contract.AttrTenant),
-			CreatedAt:  TimeOf(info.GetStartTime()),
+			Schedules:   note.Schedules,
+			Unscheduled: note.Unscheduled,
+			Events:      note.Events,
+			Paused:      note.Paused,
+			Stopped:     note.Stopped,
+			Count:       note.Count,
+			Deployment:  note.Deployment,
+			Service:     note.Service,
+			Cluster:     contract.Keyword(attributes, contract.AttrCluster),
+			Tenant:      contract.Keyword(attributes, contract.AttrTenant),
+			CreatedAt:   TimeOf(info.GetStartTime()),
 		})
 	}
 	return jobs, next, err

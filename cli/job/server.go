@@ -282,7 +282,7 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 	err = a.Facts([][2]string{
 		{"Job", j.Name}, {"Type", string(j.Type)}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster},
 		{"State", state}, {"Deployment", deploymentOf(j.Name, all)},
-		{"Next runs", strings.Join(next, ", ")}, {"Counted runs", strings.Join(active, ", ")},
+		{"Not scheduled", j.Unscheduled}, {"Next runs", strings.Join(next, ", ")}, {"Counted runs", strings.Join(active, ", ")},
 	})
 	if err != nil {
 		return err

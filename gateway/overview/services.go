@@ -83,7 +83,7 @@ func (s *askedServices) read(ctx context.Context, h *Handlers) (asked []askedJob
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if began := time.Now(); !began.Before(s.until) {
-		if s.asked, s.more, err = h.askJobs(ctx, overviewJobs, keepsRunning); err != nil {
+		if s.asked, s.more, err = h.askJobs(ctx, overviewJobs, isTold); err != nil {
 			return nil, false, err
 		}
 		s.until = time.Now().Add(askedShare * time.Since(began))
@@ -117,7 +117,8 @@ func (h *Handlers) readServices(ctx context.Context, clusters []clusterReading, 
 	return err
 }
 
-// jobs tells of services and system jobs whose instances or deployments are not as they should be.
+// jobs tells of services and system jobs whose instances or deployments are not as they should be, and of jobs whose
+// schedules cannot be written.
 func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +129,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	troubled := map[string][]diagnosis.JobFacts{}
 	for i := range asked {
 		e, j := &asked[i].listed, &asked[i].says
-		facts := diagnosis.JobFacts{Job: e.Name}
+		facts := diagnosis.JobFacts{Job: e.Name, Unscheduled: e.Unscheduled}
 		if t := j.Trouble(b.At); t != nil {
 			facts.Healthy, facts.Wanted, facts.Lacks, facts.Since = t.Healthy, t.Wanted, t.Why, t.Since
 			b.Jobs.Troubled++
@@ -158,5 +159,8 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 	}
 }
 
-// keepsRunning reports whether a job of a list has instances that are to run all the time.
-func keepsRunning(e *api.JobEntry) bool { return e.Type == job.Service || e.Type == job.System }
+// isTold reports whether an overview may have something to tell of a job of a list: of one that has instances that are
+// to run all the time, and of one whose schedules cannot be written.
+func isTold(e *api.JobEntry) bool {
+	return e.Type == job.Service || e.Type == job.System || e.Unscheduled != ""
+}

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/flow"
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/testsuite/plane"
@@ -57,4 +58,32 @@ func TestRecordJob(t *testing.T) {
 	update(t, c, id, contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada"})
 	closed(t, c, id)
 	save(t, c, contract.JobWorkflow, "life", id)
+}
+
+// TestRecordJobSchedules records a job with a schedule that Temporal refuses, and its correction.
+func TestRecordJobSchedules(t *testing.T) {
+	if !*record {
+		t.Skip("recording is done by hand: make record")
+	}
+	c := plane.Temporal(t)
+	name := plane.UniqueID("recorded")
+	id := contract.JobWorkflowID(name)
+	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: contract.WorkerQueue},
+		contract.JobWorkflow, contract.JobInput{Name: name})
+	require.NoError(t, err)
+	apply := func(schedule job.ScheduleTrigger, refused bool) {
+		update(t, c, id, contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: job.Definition{Job: "recorded",
+			Cluster: "none", On: []job.Trigger{{Schedule: &schedule}}, Steps: map[string]*job.Step{
+				"a": {Task: &fleet.TaskSpec{Type: "echo"}}}}, By: "ada"})
+		require.Eventually(t, func() bool {
+			j, err := contract.JobQuery.Ask(t.Context(), c, id)
+			return err == nil && (j.Unscheduled != "") == refused
+		}, time.Minute, 100*time.Millisecond)
+	}
+	apply(job.ScheduleTrigger{Interval: fleet.Duration(time.Millisecond)}, true)
+	apply(job.ScheduleTrigger{Cron: "0 3 * * *"}, false)
+	apply(job.ScheduleTrigger{Interval: fleet.Duration(time.Millisecond)}, true)
+	update(t, c, id, contract.DeleteJobUpdate.Name, contract.RunRequest{By: "ada"})
+	closed(t, c, id)
+	save(t, c, contract.JobWorkflow, "schedules", id)
 }

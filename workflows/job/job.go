@@ -21,6 +21,9 @@ const (
 	longHistory = 1500
 	// checkEvery is how often a job looks whether the runs that others wait for have ended without a word.
 	checkEvery = 2 * time.Minute
+	// scheduleFor is how long a job tries to write its schedules before it says that it cannot, and scheduleAgain when it
+	// tries again.
+	scheduleFor, scheduleAgain = time.Minute, 10 * time.Minute
 )
 
 // Workflow lives until the job is deleted.
@@ -163,7 +166,7 @@ func (e *entity) publishAndTell(ctx workflow.Context) (job.Job, error) {
 func (e *entity) publish(ctx workflow.Context) error {
 	d := e.job.Definition()
 	note := contract.JobNote{Type: d.Type, Version: e.job.Version, Steps: len(d.Steps),
-		Schedules: len(d.Schedules()), Events: d.Events(), Paused: e.job.Paused != nil,
+		Schedules: len(d.Schedules()), Unscheduled: e.job.Unscheduled, Events: d.Events(), Paused: e.job.Paused != nil,
 		Stopped: e.job.Stopped != nil, Count: e.job.Count}
 	if r := e.job.Deployment(); r != nil {
 		note.Deployment = r.Status
@@ -272,7 +275,8 @@ func (e *entity) answer(ctx workflow.Context, verdicts []job.Verdict) {
 	}
 }
 
-// keepSchedules makes Temporal's schedules as the definition has them. It is tried until it succeeds.
+// keepSchedules makes Temporal's schedules as the definition has them. What cannot be written is told, and tried again;
+// a newer definition, or the deletion, takes its place at once.
 func (e *entity) keepSchedules(ctx workflow.Context) {
 	e.schedule, e.keeping = false, true
 	defer func() { e.keeping = false }()
@@ -290,12 +294,54 @@ func (e *entity) keepSchedules(ctx workflow.Context) {
 	}
 	// From now on there may be as many as there were and will be.
 	e.job.Schedules = max(in.Had, want)
-	_, err := contract.ScheduleJobActivity.Execute(activity(ctx, 0, "keep the job's schedules"), in).Get(ctx)
-	if err != nil {
-		workflow.GetLogger(ctx).Error("The job's schedules are not as its definition has them", "error", err)
+	if workflow.GetVersion(ctx, "schedules-give-way", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		_, err := contract.ScheduleJobActivity.Execute(activity(ctx, 0, "keep the job's schedules"), in).Get(ctx)
+		if err != nil {
+			workflow.GetLogger(ctx).Error("The job's schedules are not as its definition has them", "error", err)
+			return
+		}
+		e.job.Schedules = want
 		return
 	}
-	e.job.Schedules = want
+	why := e.writeSchedules(ctx, in)
+	if ctx.Err() != nil || why != "" && e.schedule {
+		return
+	}
+	if why == "" {
+		e.job.Schedules = want
+	}
+	if why != e.job.Unscheduled && !e.deleted {
+		e.job.Unscheduled = why
+		if err := e.publish(ctx); err != nil {
+			workflow.GetLogger(ctx).Error("Lists do not tell how the job's schedules are", "error", err)
+		}
+	}
+	if why == "" {
+		return
+	}
+	e.keeping = e.deleted // a job may continue as new meanwhile, but does not end
+	if _, err := workflow.AwaitWithOptions(ctx, workflows.Named(scheduleAgain, "try the job's schedules again"),
+		func() bool { return e.schedule }); err == nil {
+		e.schedule = true
+	}
+}
+
+// writeSchedules tries to make Temporal's schedules as they are to be, until there is something newer. It returns why
+// they may not be so; empty: they are.
+func (e *entity) writeSchedules(ctx workflow.Context, in contract.ScheduleJob) string {
+	ctx, giveUp := workflow.WithCancel(ctx)
+	defer giveUp()
+	options := workflow.GetActivityOptions(activity(ctx, scheduleFor, "keep the job's schedules"))
+	options.WaitForCancellation = true // a try that goes on would write the older ones over the newer
+	written := contract.ScheduleJobActivity.Execute(workflow.WithActivityOptions(ctx, options), in)
+	_ = workflow.Await(ctx, func() bool { return written.IsReady() || e.schedule })
+	if !written.IsReady() {
+		giveUp()
+	}
+	if _, err := written.Get(ctx); err != nil {
+		return workflows.ReasonOf(err)
+	}
+	return ""
 }
 
 func activity(ctx workflow.Context, limit time.Duration, summary string) workflow.Context {

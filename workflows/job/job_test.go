@@ -30,6 +30,7 @@ type scenario struct {
 	// gone are the runs that have ended without a word.
 	gone []string
 	kept []contract.ScheduleJob
+	keep func(contract.ScheduleJob) error // nil: all are written
 }
 
 func newScenario(t *testing.T) *scenario {
@@ -48,6 +49,9 @@ func newScenario(t *testing.T) *scenario {
 		activity.RegisterOptions{Name: contract.EndedRunsActivity.Name})
 	s.env.RegisterActivityWithOptions(func(in contract.ScheduleJob) error {
 		s.kept = append(s.kept, in)
+		if s.keep != nil {
+			return s.keep(in)
+		}
 		return nil
 	}, activity.RegisterOptions{Name: contract.ScheduleJobActivity.Name})
 	return s
@@ -225,4 +229,73 @@ func TestAJobWithALongHistoryContinuesAsNew(t *testing.T) {
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &input))
 	require.Equal(t, []string{"a", "b"}, input.Carried.Holders())
 	require.Equal(t, 1, input.Carried.Version)
+}
+
+// TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten has a first version that Temporal refuses, or that cannot be
+// written for another reason.
+func TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]error{
+		"refused":      temporal.NewNonRetryableApplicationError("no day 8", contract.Refused, nil),
+		"not answered": errors.New("no day 8"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScenario(t)
+			s.keep = func(in contract.ScheduleJob) error {
+				if in.Definition != nil && in.Version == 1 {
+					return wrong
+				}
+				return nil
+			}
+			unscheduled := func() string {
+				value, err := s.env.QueryWorkflow(contract.JobQuery.Name)
+				require.NoError(t, err)
+				var j contract.JobState
+				require.NoError(t, value.Get(&j))
+				return j.Unscheduled
+			}
+			s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(hourly)})
+			s.at += 30 * time.Minute
+			s.then(func() {
+				require.Equal(t, "no day 8", unscheduled())
+				require.Greater(t, len(s.kept), 2, "it is tried again")
+			})
+			s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(func(d *job.Definition) {
+				hourly(d)
+				one(d)
+			})})
+			s.at += time.Second - time.Minute
+			s.then(func() {
+				require.Equal(t, 2, s.kept[len(s.kept)-1].Version)
+				require.Empty(t, unscheduled())
+			})
+			s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{})
+			s.execute()
+			require.NoError(t, s.env.GetWorkflowError())
+			require.Nil(t, s.kept[len(s.kept)-1].Definition)
+		})
+	}
+}
+
+// TestAJobIsDeletedWhileItsSchedulesCannotBeWritten does not wait for the next try.
+func TestAJobIsDeletedWhileItsSchedulesCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	tries := 0
+	s.keep = func(in contract.ScheduleJob) error {
+		if in.Definition != nil {
+			return errors.New("no day 8")
+		}
+		if tries++; tries < 3 {
+			return temporal.NewNonRetryableApplicationError("not now", contract.Refused, nil)
+		}
+		return nil
+	}
+	s.update(contract.ApplyJobUpdate.Name, contract.ApplyJob{Definition: definition(hourly)})
+	s.update(contract.DeleteJobUpdate.Name, contract.RunRequest{})
+	s.at += time.Hour
+	s.execute()
+	require.NoError(t, s.env.GetWorkflowError())
+	require.Equal(t, 3, tries, "it ends when they are gone")
 }
