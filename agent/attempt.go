@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -40,6 +41,7 @@ type attempt struct {
 	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task
 	// resultLimit is how many bytes the result may have, or those of a bundle together.
 	resultLimit int
+	deadline    *time.Time // when its step or run ends it in any case; nil: never
 
 	// The run's mutex guards the rest.
 	acknowledged      bool // the hub has taken a poll that lists it with its token
@@ -124,6 +126,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		TransferredFrom: a.TransferredFrom, Element: a.Element, Instance: a.Instance, attempt: at,
 		Allocation: a.Allocation, Volumes: volumesOf(r.agent.options.Resources, a.Allocation),
 	}
+	at.task.IdempotencyKey, at.deadline = cmp.Or(a.IdempotencyKey, a.TaskID), a.DeadlineAt
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at
 	return at
@@ -150,11 +153,35 @@ func (at *attempt) execute() {
 	ev.Outcome, ev.Reason = result.Outcome, result.Error
 	at.log().Info("Finished", "outcome", result.Outcome, "error", result.Error)
 	r.agent.emit(ev)
+	if result.Outcome != fleet.AttemptCompleted {
+		at.awaitCheckpoint()
+	}
 	r.deliver(at, result)
 	if result.Stuck {
 		at.keepSlot()
 	}
 }
+
+// awaitCheckpoint lets the hub have the newest checkpoint before the result, which the next attempt begins with. It does
+// not wait for long for a hub that is away.
+func (at *attempt) awaitCheckpoint() {
+	for range checkpointLooks {
+		at.run.mu.Lock()
+		sent := at.checkpointSent == at.checkpointVersion
+		at.run.mu.Unlock()
+		if sent || at.run.work.Err() != nil {
+			return
+		}
+		at.run.pollWithin(0)
+		backoff.Pause(at.run.work, checkpointLook)
+	}
+}
+
+// checkpointLook spaces the looks whether a checkpoint has reached the hub, of which there are checkpointLooks at most.
+const (
+	checkpointLook  = 20 * time.Millisecond
+	checkpointLooks = 50
+)
 
 // perform runs the handler until it returns, or is stuck.
 func (at *attempt) perform() (protocol.Result, bool) {

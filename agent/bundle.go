@@ -67,6 +67,7 @@ func (at *attempt) performElement(e *fleet.Element) (result fleet.ElementResult,
 	defer cancel()
 	task := *at.task
 	task.ID, task.Attempt, task.Payload, task.Element = e.ID, e.Attempt, e.Payload, new(e.Number)
+	task.IdempotencyKey = e.ID
 	began := time.Now()
 	ends := make(chan handlerEnd, 1)
 	at.run.background.Go(func() {

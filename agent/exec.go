@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,19 +57,19 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	for name, value := range TraceHeaders(ctx) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"="+value)
 	}
-	cmd.Env = append(cmd.Env, task.Environment()...)
-	if task.Element != nil {
-		cmd.Env = append(cmd.Env, "MAINSTAY_ELEMENT="+strconv.Itoa(*task.Element))
-	}
-	if i := task.Instance; i != nil {
-		cmd.Env = append(cmd.Env, "MAINSTAY_JOB="+i.Job, "MAINSTAY_INSTANCE="+i.Name)
-	}
 	if n := len(p.Feedback); n > 0 {
 		cmd.Env = append(cmd.Env, "MAINSTAY_FEEDBACK="+string(p.Feedback[n-1]),
 			"MAINSTAY_NOTE="+strings.ReplaceAll(p.Note, "\x00", ""))
 	}
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Env = append(cmd.Env, task.Environment()...)
+	cmd.Env = append(cmd.Env, task.facts(ctx)...)
+	kept := task.keepCheckpoint()
+	defer kept.remove()
+	if kept != nil {
+		cmd.Env = append(cmd.Env, "MAINSTAY_CHECKPOINT="+kept.path)
 	}
 	if err := find(cmd); err != nil {
 		return nil, NonRetryable(fmt.Errorf("exec: %w", whyNot(cmd, err)))
@@ -83,9 +82,10 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 		defer errs.end()
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)
 	}
-	stop := task.beaconWhile()
+	stop, unwatch := task.beaconWhile(), kept.watch()
 	end, err := runTree(ctx, cmd, task)
 	stop()
+	unwatch()
 	if cause := ended(ctx); cause != nil && !errors.Is(cause, errLivesOn) {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}

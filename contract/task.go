@@ -27,6 +27,10 @@ type TaskInput struct {
 	Event string `json:"event,omitempty"`
 	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
+	// IdempotencyKey is what agents are told as the key of the work; empty: the task's id. DeadlineAt is when its step or
+	// run ends it in any case.
+	IdempotencyKey string     `json:"idempotency_key,omitempty"`
+	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }
@@ -180,6 +184,9 @@ type RunTaskInput struct {
 	ResultLimit int `json:"result_limit,omitempty"`
 	// Instance says that the task is an instance of a job.
 	Instance *fleet.InstanceOf `json:"instance,omitempty"`
+	// IdempotencyKey and DeadlineAt are the TaskInput's.
+	IdempotencyKey string     `json:"idempotency_key,omitempty"`
+	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
 }
 
 // LogLimit bounds in bytes of JSON the end of an attempt's log that Temporal keeps. It has room for 500 lines of 64 KiB

@@ -165,6 +165,8 @@ func (a *attempt) assignment() protocol.Assignment {
 		ResultLimit:     a.input.ResultLimit,
 		Element:         a.input.Element,
 		Instance:        a.input.Instance,
+		IdempotencyKey:  a.input.IdempotencyKey,
+		DeadlineAt:      a.input.DeadlineAt,
 		Allocation:      a.allocation,
 		TraceParent:     a.trace["traceparent"], TraceState: a.trace["tracestate"],
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // StepMark stands between a run's id and a step's in the id of a task. Clients' ids cannot hold it.
@@ -39,6 +40,24 @@ func CutTaskID(id string) (run, step string, element int, ok bool) {
 	}
 	element, err := strconv.Atoi(number)
 	return run, step, element, err == nil && element >= 0
+}
+
+// KeyOf is the idempotency key of a task of a step, by the task's key in its run.
+func (l *Ledger) KeyOf(step, task string) string {
+	key := l.Entry(step).IdempotencyKey
+	if task == step {
+		return key
+	}
+	return IdempotencyKey(key, task)
+}
+
+// EndOf is when a step ends in any case; nil: it has no deadline, nor has its run.
+func (l *Ledger) EndOf(step string) *time.Time {
+	end := l.DeadlineAt
+	if at := l.Entry(step).DeadlineAt; at != nil && (end == nil || at.Before(*end)) {
+		end = at
+	}
+	return end
 }
 
 // IdempotencyKey is the same for every attempt of a step in a run.

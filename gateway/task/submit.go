@@ -115,7 +115,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		return api.Task{}, err
 	}
 	input := place.Input(id, spec)
-	input.By = rest.Who(ctx)
+	input.By, input.IdempotencyKey = rest.Who(ctx), r.IdempotencyKey
 	access.Touch(ctx, "task", id)
 	var started store.Task
 	err = h.InTurn(ctx, func(ctx context.Context) (err error) {

@@ -79,7 +79,8 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	defer stop()
 	input := contract.RunTaskInput{TaskID: d.task.TaskID, Attempt: number, Spec: spec,
 		Checkpoint: d.carried.Checkpoint, CheckpointDigest: d.carried.CheckpointDigest, Tally: d.carried.Tally,
-		LostAt: d.carried.LostAt, Instance: d.task.Instance, ResultLimit: d.task.ResultLimit}
+		LostAt: d.carried.LostAt, Instance: d.task.Instance, ResultLimit: d.task.ResultLimit,
+		IdempotencyKey: d.task.IdempotencyKey, DeadlineAt: d.task.DeadlineAt}
 	if policy := d.carried.Tally.Policy; policy != nil {
 		input.Exclude = policy.Excluded
 	}

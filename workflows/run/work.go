@@ -149,6 +149,7 @@ func (r *run) deliver(ctx workflow.Context, w *work) {
 		w.task.Carried.WaitingSince = now
 	}
 	w.task.ResultLimit = int(r.in.Plan.Step(w.step).ResultLimit)
+	w.task.IdempotencyKey, w.task.DeadlineAt = r.ledger.KeyOf(w.step, w.key), r.ledger.EndOf(w.step)
 	w.delivery = delivery.New(w.task, now, w)
 	at := w.work(r.ledger)
 	at.Status = job.StepQueued
