@@ -3,7 +3,7 @@
 
 HUB=http://127.0.0.1:8080 CLUSTER=default ID=small-1 python3 small.py
 It leaves out timeouts, the commands cancel and drop, leases, checkpoints and the goodbye: give it idempotent work that
-ends by itself. agent.py has all of these.
+ends by itself. A number such as 1.10 becomes Python's 1.1. agent.py has all of these, and keeps numbers digit for digit.
 """
 import http.client, json, os, sys, threading, time, urllib.parse, uuid
 
