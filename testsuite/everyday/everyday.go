@@ -17,6 +17,7 @@ package everyday
 
 import (
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,13 +66,12 @@ func Read(dir string) ([]Case, error) {
 
 var unsafe = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Slug is the name as an id: lower-case letters, digits and hyphens, 40 characters at most.
+// Slug is the beginning of the name as an id, and a hash of it all: 28 characters at most, since a job's name has 30.
 func (c Case) Slug() string {
-	slug := strings.Trim(unsafe.ReplaceAllString(strings.ToLower(c.Name), "-"), "-")
-	if len(slug) > 40 {
-		slug = strings.Trim(slug[:40], "-")
-	}
-	return slug
+	slug := unsafe.ReplaceAllString(strings.ToLower(c.Name), "-")
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(c.Name)) // it never fails
+	return fmt.Sprintf("%s-%06x", strings.Trim(slug[:min(len(slug), 21)], "-"), hash.Sum32()>>8)
 }
 
 var exitLine = regexp.MustCompile(`^exit (\d+)(?:: (.+))?$`)
