@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,16 @@ func TaskQuery(f *fleet.TaskFilter) string {
 		terms = append(terms, statusTerm(f.Status))
 	}
 	return strings.Join(terms, " AND ")
+}
+
+// WithStatus is the term for the tasks with one of these statuses, as far as visibility tells them apart.
+func WithStatus(statuses ...string) string {
+	terms := make([]string, len(statuses))
+	for i, status := range statuses {
+		terms[i] = "(" + statusTerm(fleet.TaskStatus(status)) + ")"
+	}
+	slices.Sort(terms)
+	return "(" + strings.Join(slices.Compact(terms), " OR ") + ")"
 }
 
 // OfAgent is the term for the tasks that an agent had, or that are pinned to it.

@@ -180,3 +180,30 @@ func TestLargeTextThatIsNotJSONIsLocated(t *testing.T) {
 		})
 	}
 }
+
+type repeatedInput struct {
+	One  string   `query:"one"`
+	Many []string `query:"many,explode"`
+}
+
+// Of a parameter that is given twice no value is left out without a word.
+func TestRepeatedParameters(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{})
+	var got *repeatedInput
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "list", Method: http.MethodGet, Path: "/list"},
+		func(_ context.Context, in *repeatedInput) (*httpapi.StatusOutput, error) {
+			got = in
+			return &httpapi.StatusOutput{}, nil
+		})
+	ask := func(query string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/list?"+query, nil))
+		return w
+	}
+	w := ask("one=a&many=x&one=b")
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	require.Contains(t, w.Body.String(), `"location":"query.one","message":"is given more than once: give it once"`)
+	require.Less(t, ask("one=a&many=x&many=y").Code, 300)
+	require.Equal(t, []string{"x", "y"}, got.Many)
+}

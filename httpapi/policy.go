@@ -188,7 +188,13 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	if a.api.single {
 		a.api.body = body
 	}
+	single := singleParameters(op)
 	a.Adapter.Handle(op, func(ctx huma.Context) {
+		if name := givenTwice(ctx, single); name != "" {
+			_ = huma.WriteErr(a.api, ctx, http.StatusUnprocessableEntity, invalidDetail, &huma.ErrorDetail{
+				Location: "query." + name, Message: "is given more than once: give it once"}) // the client may have gone
+			return
+		}
 		if body != nil {
 			bounds := &bounds{registry: registry, root: body, name: "body"}
 			bounds.outline.KeepKeys = !policy.IsSession() // agents pass on what their handlers made
@@ -196,6 +202,29 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 		}
 		handler(ctx)
 	})
+}
+
+// singleParameters are the query parameters that take one value.
+func singleParameters(op *huma.Operation) map[string]bool {
+	single := map[string]bool{}
+	for _, p := range op.Parameters {
+		single[p.Name] = p.In == "query" && p.Schema != nil && p.Schema.Type != huma.TypeArray
+	}
+	return single
+}
+
+// givenTwice is a query parameter with several values of which one alone would count; empty: there is none.
+func givenTwice(ctx huma.Context, single map[string]bool) string {
+	address := ctx.URL()
+	if !strings.Contains(address.RawQuery, "&") {
+		return ""
+	}
+	for name, values := range address.Query() {
+		if len(values) > 1 && single[name] {
+			return name
+		}
+	}
+	return ""
 }
 
 // bodySchema is the schema of an operation's body; nil: it takes none.

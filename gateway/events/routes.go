@@ -23,7 +23,7 @@ type watchInput struct {
 	Type        []string `query:"type,explode" maxItems:"64" maxLength:"256" doc:"Only these types, or what begins with them: agent, task.completed, failover. The prefix dev.mainstay. may be left out; several are separated by commas."`
 	Cluster     []string `query:"cluster,explode" maxItems:"64" maxLength:"63" doc:"Only of these clusters."`
 	Agent       string   `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this agent."`
-	Task        string   `query:"task" maxLength:"127" pattern:"^[a-z0-9][a-z0-9._:@-]*$" doc:"Only about this task."`
+	Task        string   `query:"task" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"Only about this task."`
 	Tenant      string   `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this tenant's tasks."`
 	Since       string   `query:"since" maxLength:"64" example:"15m" doc:"Begin with what is still known since then: a duration, or a time (RFC 3339). Ignored with Last-Event-ID."`
 	Follow      bool     `query:"follow" default:"true" doc:"false: end after what has happened already."`

@@ -26,16 +26,16 @@ type getTaskInput struct {
 }
 
 type listTasksInput struct {
-	Cluster string           `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Status  fleet.TaskStatus `query:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
-	Type    string           `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string           `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent   string           `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
-	Prefix  string           `query:"id_prefix" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"How its id begins."`
-	Text    string           `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
-	Label   []string         `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
-	After   time.Time        `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
-	Before  time.Time        `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
+	Cluster string    `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Status  []string  `query:"status,explode" maxItems:"9" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"One of them, where it is given more than once. queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
+	Type    string    `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string    `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Agent   string    `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
+	Prefix  string    `query:"id_prefix" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"How its id begins."`
+	Text    string    `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
+	Label   []string  `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	After   time.Time `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
+	Before  time.Time `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
 	rest.RecordPageInput
 }
 
@@ -46,7 +46,8 @@ type queueInput struct {
 }
 
 func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
-	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, RecordPageInput: q.RecordPageInput, Status: status}
+	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, RecordPageInput: q.RecordPageInput,
+		Status: []string{string(status)}}
 }
 
 type listTasksOutput struct {
@@ -87,7 +88,7 @@ func (h *Handlers) registerTasks(routes huma.API) {
 
 func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
 	return &fleet.TaskFilter{
-		Cluster: in.Cluster, Status: in.Status, Type: in.Type, Tenant: in.Tenant, Labels: labels,
+		Cluster: in.Cluster, Type: in.Type, Tenant: in.Tenant, Labels: labels,
 		SubmittedAfter: in.After, SubmittedBefore: in.Before,
 	}
 }
@@ -95,6 +96,9 @@ func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
 // query is the visibility query for the list.
 func (in *listTasksInput) query(ctx context.Context, labels map[string]string) string {
 	query := contract.TaskQuery(in.filter(labels))
+	if len(in.Status) > 0 {
+		query += " AND " + contract.WithStatus(in.Status...)
+	}
 	if in.Agent != "" {
 		query += " AND " + contract.OfAgent(in.Agent)
 	}
@@ -142,7 +146,7 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	defer done()
 	h.Store.Tasks().RefineAll(ctx, tasks)
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
-		return !matches(t.Status, in.Status) || !t.HasLabels(labels)
+		return !matchesAny(t.Status, in.Status) || !t.HasLabels(labels)
 	})
 	soon, stop := context.WithTimeout(ctx, explainTimeout)
 	defer stop()
@@ -206,14 +210,12 @@ func hasText(t *api.Task, text string) bool {
 	return slices.ContainsFunc(texts, func(has string) bool { return strings.Contains(strings.ToLower(has), text) })
 }
 
-func matches(status, wanted fleet.TaskStatus) bool {
-	switch wanted {
-	case "":
-		return true
-	case contract.TaskWaiting:
-		return status == fleet.TaskQueued || status == fleet.TaskRetryWait
-	}
-	return status == wanted
+// matchesAny reports whether a status is one of those that are wanted; none: any is.
+func matchesAny(status fleet.TaskStatus, wanted []string) bool {
+	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(one string) bool {
+		return one == string(status) ||
+			one == string(contract.TaskWaiting) && (status == fleet.TaskQueued || status == fleet.TaskRetryWait)
+	})
 }
 
 // parseLabels reads the labels that a list asks for.
