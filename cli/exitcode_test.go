@@ -269,3 +269,18 @@ func TestInterruptedAfterASubmission(t *testing.T) {
 		})
 	}
 }
+
+func TestATokenIsRevokedByItsName(t *testing.T) {
+	t.Parallel()
+	const tokens = "/api/v1/agents/tokens"
+	f := clitest.NewAPI(t, map[string]clitest.Answer{
+		"GET " + tokens:                {Status: 200, Body: `{"tokens":[{"id":"a1","name":"other"},{"id":"b2","name":"ci"}]}`},
+		"DELETE " + tokens + "/ci":     clitest.Problem(404, "unknown_token", "there is no token with this id"),
+		"DELETE " + tokens + "/nobody": clitest.Problem(404, "unknown_token", "there is no token with this id"),
+		"DELETE " + tokens + "/b2":     {Status: 200, Body: `{"id":"b2"}`},
+	})
+	ran := f.At(t, "token", "revoke", "ci")
+	require.Equal(t, app.ExitOK, ran.Code, ran.Stderr)
+	require.Equal(t, "Token b2 is revoked.\n", ran.Stdout)
+	require.Equal(t, app.ExitNotFound, f.At(t, "token", "revoke", "nobody").Code)
+}

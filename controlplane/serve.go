@@ -51,8 +51,9 @@ Temporal is found as by the temporal CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, 
 the section temporal of the configuration.
 
 Environment:
-  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, by OpenTelemetry's standard variables; unset: nowhere
-  ` + TokenKeyEnv + `    the secret key of hubs and gateways, unless hub.token_key_file names a file; other roles know API tokens by it
+  OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_…  where traces go, as OpenTelemetry has it; unset: nowhere
+  ` + TokenKeyEnv + `    the secret key of hubs and gateways, unless hub.token_key_file names a file;
+                        other roles know API tokens by it
   ` + adminTokenEnv + `  the first admin token, unless --admin-token-file names a file
   ` + app.JoinTokenEnv + `   a join token for all clusters, unless --join-token-file names a file`,
 		Example: `  export ` + TokenKeyEnv + `=$(openssl rand -hex 32) ` + adminTokenEnv + `=$(openssl rand -hex 32)

@@ -29,6 +29,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return WithExit(ExitUsage, plainFlagError(err)) })
 	classifyUsage(root)
+	fitHelp(root, helpWidth())
 	root.SetArgs(args)
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)

@@ -36,7 +36,7 @@ const untilSettled = "the task has ended or needs a person"
 func getCommand(a *app.App) *cobra.Command {
 	var wait time.Duration
 	command := a.Call(&cobra.Command{
-		Use: "get ID", Short: "Show a task: its status, why it waits, what was submitted, its attempts, its result and its history",
+		Use: "get ID", Short: "Show a task: status, why it waits, payload, attempts, result and history",
 		Long:    "An id may be cut short, as long as one task's id begins so.",
 		Example: "  mainstay task get t-06… --wait=2m", Args: app.Exactly("a task's id"),
 	}, func(ctx context.Context, s *app.Client, args []string) error {

@@ -126,19 +126,28 @@ func known(n *int) string {
 func revokeCommand(a *app.App) *cobra.Command {
 	var endSessions, withChildren bool
 	command := app.Show(a, &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a token: within seconds it no longer works",
-		Long: `Revoke a token, by its id. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
+		Use: "revoke ID|NAME", Short: "Revoke a token: within seconds it no longer works",
+		Long: `Revoke a token, by its id or name. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
 A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
 for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.
 The tokens that a token has made stay, unless --with-children is given: use it when an admin's token has leaked.`,
-		Example: "  mainstay token revoke 3f0c5e8a91b2 --with-children\n  mainstay token revoke 95b0832ac43e --end-sessions",
-		Args:    app.Exactly("a token's id"),
+		Example: "  mainstay token revoke 3f0c5e8a91b2 --with-children\n  mainstay token revoke ci",
+		Args:    app.Exactly("a token's id or name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.RevokedToken, error) {
 		id := args[0]
 		if _, named, whole := access.TokenID(id); whole { // its secret need not travel, nor stand in a log
 			id = named
 		}
-		return s.Tokens.Revoke(ctx, id, endSessions, withChildren)
+		revoked, err := s.Tokens.Revoke(ctx, id, endSessions, withChildren)
+		if !client.IsNotFound(err) {
+			return revoked, err
+		}
+		for one, listing := range s.Tokens.List().All(ctx) { // no two have one name
+			if listing == nil && one.Name == id {
+				return s.Tokens.Revoke(ctx, one.ID, endSessions, withChildren)
+			}
+		}
+		return nil, err
 	}, func(a *app.App, t *api.RevokedToken) error { return printRevoked(a, t, endSessions) })
 	command.Flags().BoolVar(&endSessions, "end-sessions", false,
 		"also end the sessions of the agents that registered with a join token")

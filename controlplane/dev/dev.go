@@ -47,7 +47,7 @@ func Command(a *app.App) *cobra.Command {
 	var f flags
 	command := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything on this machine: Temporal, its Web UI, the control plane and some agents",
+		Short: "Run everything here: Temporal, its Web UI, the control plane and some agents",
 		Long: `Run everything on this machine: an embedded Temporal with its Web UI, hub, gateway and worker in this process, and
 agents as processes of their own, which are started again when they die.
 

@@ -53,7 +53,7 @@ func queueBenchmark() benchmark {
 	return benchmark{
 		Command: &cobra.Command{
 			Use:   "queue",
-			Short: "Measure the durable queue: order, fairness, latency, how quickly a fleet obeys, and depth",
+			Short: "Measure the durable queue: order, fairness, latency, obedience, depth",
 			Long: `Measure the durable queue with real processes.
 
 order     tasks of mixed priority queue up while nobody serves them, then a few slots come: in which order they begin
