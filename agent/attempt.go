@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -36,6 +37,7 @@ type attempt struct {
 	before    *attempt      // an older attempt of the same task, which must end first
 	returned  chan struct{} // closed when the handler has returned
 	hung      chan struct{} // closed when the handler does not stop although its context has ended
+	guard     atomic.Int32  // the process above its command's; 0: it runs none
 	signs     signs
 	output    taskLog
 	elements  []fleet.Element // of a bundle; nil: it is an attempt of one task

@@ -15,9 +15,6 @@ import (
 // firstCheck is the longest wait before the first check of an instance.
 const firstCheck = time.Second
 
-// checkHost is where an instance listens, as its agent sees it.
-const checkHost = "127.0.0.1"
-
 // watchHealth checks an instance until its handler's context ends. It ends that itself when the instance counts as
 // failing, unless the check says otherwise.
 func (at *attempt) watchHealth(ctx context.Context, check *fleet.ServiceCheck) {
@@ -68,13 +65,15 @@ func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
 	defer cancel()
 	switch {
 	case c.HTTP != nil:
-		return checkHTTP(ctx, c.HTTP)
+		return at.ask(c.HTTP.Port, c.HTTP.Address, func(host string) error { return checkHTTP(ctx, host, c.HTTP.Path) })
 	case c.TCP != nil:
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(checkHost, string(c.TCP.Port)))
-		if err != nil {
-			return err
-		}
-		return connection.Close()
+		return at.ask(c.TCP.Port, c.TCP.Address, func(host string) error {
+			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+			if err != nil {
+				return err
+			}
+			return connection.Close()
+		})
 	case at.run.agent.handlers[ExecType] == nil:
 		return errors.New("this agent runs no commands, so it cannot check with one")
 	}
@@ -82,16 +81,31 @@ func (at *attempt) check(ctx context.Context, c *fleet.ServiceCheck) error {
 	return err
 }
 
+// ask tries the addresses at which the instance listens, until one is well.
+func (at *attempt) ask(port fleet.Port, address string, try func(host string) error) error {
+	addresses, err := at.whereToAsk(port, address)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range addresses {
+		err := try(net.JoinHostPort(a.String(), string(port)))
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // errNoHTTP does not say what was answered: a check may ask any port of its machine.
 var errNoHTTP = errors.New("what listens there did not answer as HTTP does")
 
-func checkHTTP(ctx context.Context, c *fleet.HTTPCheck) error {
-	path := c.Path
+func checkHTTP(ctx context.Context, host, path string) error {
 	if path == "" {
 		path = "/"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+net.JoinHostPort(checkHost, string(c.Port))+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
 	if err != nil {
 		return err
 	}

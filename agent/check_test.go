@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,6 +31,10 @@ func TestChecksOfInstances(t *testing.T) {
 	_, number, err := net.SplitHostPort(server.Listener.Addr().String())
 	require.NoError(t, err)
 	port := fleet.Port(number)
+	six, err := net.Listen("tcp", "[::1]:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = six.Close() })
+	onSix := fleet.Port(strconv.Itoa(six.Addr().(*net.TCPAddr).Port))
 	const closed = fleet.Port("1") // no test is given it, as it could be one that was free a moment ago
 	commands := map[string]Handler{ExecType: ExecHandler()}
 	for name, c := range map[string]struct {
@@ -43,6 +48,11 @@ func TestChecksOfInstances(t *testing.T) {
 		"HTTP, too late":    {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/slow"}}},
 		"HTTP, nobody":      {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: closed}}},
 		"TCP":               {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: port}}, passes: true},
+		"TCP, at ::1":       {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix}}, passes: true},
+		"TCP, there alone":  {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix, Address: "::1"}}, passes: true},
+		"TCP, not there":    {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: onSix, Address: "127.0.0.1"}}},
+		"TCP, another host": {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: port, Address: "203.0.113.9"}}},
+		"HTTP, by address":  {check: fleet.ServiceCheck{HTTP: &fleet.HTTPCheck{Port: port, Path: "/well", Address: "127.0.0.1"}}, passes: true},
 		"TCP, nobody":       {check: fleet.ServiceCheck{TCP: &fleet.TCPCheck{Port: closed}}},
 		"command":           {fleet.ServiceCheck{Command: []string{"true"}}, commands, true},
 		"command fails":     {fleet.ServiceCheck{Command: []string{"false"}}, commands, false},
@@ -51,7 +61,7 @@ func TestChecksOfInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := &attempt{run: &run{agent: &Agent{handlers: c.handlers}}}
+			at := &attempt{run: &run{agent: &Agent{handlers: c.handlers}}, task: &Task{}}
 			c.check.Timeout = fleet.Duration(5 * time.Second)
 			if name == "HTTP, too late" {
 				c.check.Timeout = fleet.Duration(50 * time.Millisecond)
@@ -79,5 +89,5 @@ func TestCheckDoesNotTellWhatIsAnswered(t *testing.T) {
 	}()
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	require.ErrorIs(t, checkHTTP(t.Context(), &fleet.HTTPCheck{Port: fleet.Port(port)}), errNoHTTP)
+	require.ErrorIs(t, checkHTTP(t.Context(), "127.0.0.1:"+port, ""), errNoHTTP)
 }

@@ -41,6 +41,9 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 	if err != nil {
 		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
 	}
+	if task.attempt != nil {
+		task.attempt.guard.Store(int32(g.process.Process.Pid)) //nolint:gosec // the kernel's have 22 bits
+	}
 	g.task, g.lease, g.grace = task, leaseOf(task), task.stopGrace()
 	_, _ = g.socket.Write(append(start, g.leaseOrder()...)) // an error means that the guard has ended
 	end, err := g.watch(ctx)

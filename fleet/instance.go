@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -74,13 +75,15 @@ type ServiceCheck struct {
 
 // HTTPCheck is a GET from the agent's host.
 type HTTPCheck struct {
-	Port Port   `json:"port"`
-	Path string `json:"path,omitempty" maxLength:"1024" doc:"Default /."`
+	Port    Port   `json:"port"`
+	Path    string `json:"path,omitempty" maxLength:"1024" doc:"Default /."`
+	Address string `json:"address,omitempty" maxLength:"45" doc:"An IP address of the agent's host at which the instance listens. Default: 127.0.0.1 and ::1, and where it is seen to listen."`
 }
 
 // TCPCheck is a connection from the agent's host.
 type TCPCheck struct {
-	Port Port `json:"port"`
+	Port    Port   `json:"port"`
+	Address string `json:"address,omitempty" maxLength:"45" doc:"An IP address of the agent's host at which the instance listens. Default: 127.0.0.1 and ::1, and where it is seen to listen."`
 }
 
 // OnFailing says what becomes of an instance that counts as failing.
@@ -161,6 +164,13 @@ func (p *Port) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+var errAddress = errors.New("must be an IP address of the agents' host, like 10.0.0.7, or left out")
+
+func isAddress(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return text == "" || err == nil && !a.IsUnspecified() && a.Zone() == ""
+}
+
 // Validate checks a health check whose ports are right. The error is a *FieldError.
 func (c *ServiceCheck) Validate() error {
 	kinds := 0
@@ -179,6 +189,10 @@ func (c *ServiceCheck) Validate() error {
 		return invalid("tcp.port", errors.New("is missing"))
 	case c.HTTP != nil && c.HTTP.Path != "" && c.HTTP.Path[0] != '/':
 		return invalid("http.path", errors.New("must begin with /"))
+	case c.HTTP != nil && !isAddress(c.HTTP.Address):
+		return invalid("http.address", errAddress)
+	case c.TCP != nil && !isAddress(c.TCP.Address):
+		return invalid("tcp.address", errAddress)
 	}
 	return Within("", c)
 }

@@ -53,14 +53,14 @@ func PlanOf(name string, version int, d *job.Definition) (*job.Plan, error) {
 }
 
 // Warnings are what a person may want to know about a plan that is valid.
-func Warnings(p *job.Plan) []string {
+func Warnings(d *job.Definition, p *job.Plan) []string {
 	var unmarked []string
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Task != nil && s.Safety == fleet.Unmarked {
 			unmarked = append(unmarked, s.ID)
 		}
 	}
-	warnings := readsSkipped(p)
+	warnings := append(readsSkipped(p), sharesPort(d)...)
 	if len(unmarked) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
 			"unmarked is the safety of %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",

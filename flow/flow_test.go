@@ -347,7 +347,7 @@ steps:
 	require.Equal(t, fleet.Demand{Ports: map[string]fleet.PortDemand{"http": {}}}, right.Task.Place)
 	require.Equal(t, job.DefaultParallel, right.Parallel)
 	require.Equal(t, []string{"unmarked is the safety of first, left, right: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once"},
-		Warnings(plan))
+		Warnings(d, plan))
 
 	again, err := json.Marshal(plan)
 	require.NoError(t, err)
@@ -522,5 +522,21 @@ func TestChecks(t *testing.T) {
 		`"text"`: {`got string, want object`, "cite only what was fetched (there is no citations in what it reads)"},
 	} {
 		require.Equal(t, want, v.Check(t.Context(), check, facts, []byte(result)), result)
+	}
+}
+
+func TestACheckedPortThatIsNotAskedForIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const text = "job: a\ncluster: c\ntype: service\ninstances:\n  task: {type: echo}\n"
+	for more, warns := range map[string]bool{
+		"  health: {tcp: {port: 8080}}": true,
+		"  health: {http: {port: 8080}}\n  place: {ports: {http: {static: 9000}, more: {}}}":        true,
+		"  health: {http: {port: 8080}}\n  place: {ports: {admin: {static: 9}, x: {static: 8080}}}": false,
+		"  health: {command: [\"true\"]}": false,
+		"  count: 2":                      false,
+	} {
+		d, plan, err := Read("f.yaml", []byte(text+more))
+		require.NoError(t, err, more)
+		require.Len(t, Warnings(d, plan), map[bool]int{true: 1}[warns], more)
 	}
 }

@@ -2,6 +2,8 @@ package flow
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
@@ -115,4 +117,32 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 	spec := c.definition.TaskOf(&job.Instance{Name: "0"})
 	spec.Timeout, spec.ExpiresIn, spec.Agent = task.Timeout, fleet.Duration(time.Hour), ""
 	c.task(at, &spec, "")
+}
+
+// sharesPort warns of a fixed port that instances check and do not ask for: two of them on a host cannot both have it.
+func sharesPort(d *job.Definition) []string {
+	if !d.HasInstances() || d.Instances.Health == nil {
+		return nil
+	}
+	var port fleet.Port
+	switch h := d.Instances.Health; {
+	case h.HTTP != nil:
+		port = h.HTTP.Port
+	case h.TCP != nil:
+		port = h.TCP.Port
+	}
+	number, err := strconv.Atoi(string(port))
+	if err != nil {
+		return nil
+	}
+	if p := d.Instances.Place; p != nil {
+		for _, asked := range p.Ports {
+			if asked.Static == number {
+				return nil
+			}
+		}
+	}
+	return []string{fmt.Sprintf("instances.health checks port %d, which no more than one instance of a host can have: "+
+		"write instances.place: {ports: {http: {static: %d}}}, so that they are placed so, and with update also order: stop_first",
+		number, number)}
 }

@@ -53,10 +53,10 @@ func TestWarningsOfSkippedSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, plan, err := Read("f.yaml", []byte(head+"safety: idempotent\nsteps:\n  a: {task: {type: echo}, if: inputs.yes}\n"+
+			d, plan, err := Read("f.yaml", []byte(head+"safety: idempotent\nsteps:\n  a: {task: {type: echo}, if: inputs.yes}\n"+
 				"  c: {task: {type: echo}}\n  b: {after: [a, c], "+c.b+"}"))
 			require.NoError(t, err)
-			if warnings := Warnings(plan); c.warn {
+			if warnings := Warnings(d, plan); c.warn {
 				require.Len(t, warnings, 1)
 				require.Contains(t, warnings[0], "step b reads the output of a, which its if may skip")
 			} else {

@@ -25,20 +25,28 @@ func KillBelow(guard int) (left bool) {
 	group := cgroupOf(ownCgroup(), guard)
 	return livesOn(func() bool {
 		group.kill() // also what this user may not kill
-		below, found := map[int]bool{guard: true}, 0
-		list := processes()
-		for grown := true; grown; {
-			grown = false
-			for _, p := range list {
-				if below[p.parent] && !below[p.pid] {
-					below[p.pid], grown = true, true
-					found++
-					_ = syscall.Kill(p.pid, syscall.SIGKILL)
-				}
+		below := Below(guard, nil)[1:]
+		for _, pid := range below {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(below) > 0
+	})
+}
+
+// Below are a process and its descendants, without some of these and what is below them.
+func Below(pid int, without map[int]bool) []int {
+	below, found := map[int]bool{pid: true}, []int{pid}
+	list := processes()
+	for grown := true; grown; {
+		grown = false
+		for _, p := range list {
+			if below[p.parent] && !below[p.pid] && !without[p.pid] {
+				below[p.pid], grown = true, true
+				found = append(found, p.pid)
 			}
 		}
-		return found > 0
-	})
+	}
+	return found
 }
 
 // killLimit bounds how long KillLeft and KillBelow try.

@@ -112,11 +112,11 @@ func read(stdin io.Reader, file string) ([]byte, error) {
 }
 
 func validate(file string, text []byte) validated {
-	_, plan, err := flow.Read(file, text)
+	d, plan, err := flow.Read(file, text)
 	if wrong, ok := errors.AsType[*document.Error](err); ok {
 		return validated{File: file, Problems: wrong.Problems}
 	}
-	return validated{File: file, Valid: true, Plan: plan, Warnings: flow.Warnings(plan)}
+	return validated{File: file, Valid: true, Plan: plan, Warnings: flow.Warnings(d, plan)}
 }
 
 // say prints the problems, and for valid definitions the order of their steps.

@@ -401,7 +401,7 @@ func (h *Handlers) plan(ctx context.Context, in *definitionInput) (api.JobPlan, 
 		return api.JobPlan{}, err
 	}
 	answer := api.JobPlan{Job: name, Changed: true, Changes: []string{}, Levels: append([][]string{}, plan.Levels()...),
-		Warnings: append([]string{}, flow.Warnings(plan)...)}
+		Warnings: append([]string{}, flow.Warnings(d, plan)...)}
 	_, j, err := h.find(ctx, name)
 	if code, _ := rest.Code(err); code == protocol.CodeUnknownJob {
 		return answer, nil
