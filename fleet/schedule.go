@@ -99,14 +99,16 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 		return wrongField("time_zone", "belongs to cron; an interval needs none")
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
 		return wrongField("offset", "must be at least 0s and less than interval")
-	case p.Interval.Std()%time.Second != 0:
-		return wrongField("interval", "must be whole seconds")
-	case p.Offset.Std()%time.Second != 0:
-		return wrongField("offset", "must be whole seconds")
 	}
 	if err := cmp.Or(ValidateTime("start_at", p.StartAt), ValidateTime("end_at", p.EndAt),
 		Within("", p)); err != nil {
 		return err
+	}
+	switch {
+	case p.Interval.Std()%time.Second != 0:
+		return wrongField("interval", "must be whole seconds")
+	case p.Offset.Std()%time.Second != 0:
+		return wrongField("offset", "must be whole seconds")
 	}
 	switch p.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapAllowAll, OverlapCancelOther:

@@ -39,6 +39,7 @@ func TestSchedulePlan(t *testing.T) {
 		"unknown overlap": {fleet.SchedulePlan{Interval: d(time.Hour), Overlap: "explode"}, "overlap"},
 		"a year of five digits in UTC": {fleet.SchedulePlan{Interval: d(time.Hour),
 			EndAt: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200))}, "end_at"},
+		"an interval longer than any":     {fleet.SchedulePlan{Interval: d(1<<63 - 1)}, "interval"},
 		"an interval of no whole seconds": {fleet.SchedulePlan{Interval: d(1500 * time.Millisecond)}, "interval"},
 		"an offset of no whole seconds": {fleet.SchedulePlan{Interval: d(time.Hour), Offset: d(time.Millisecond)},
 			"offset"},

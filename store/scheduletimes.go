@@ -84,9 +84,9 @@ func calendarsOf(t *api.ScheduleTimes, year int) []*schedulepb.StructuredCalenda
 	if err != nil || unknown != nil {
 		return nil
 	}
-	comment := t.Cron
+	comment := strings.Join(strings.Fields(t.Cron), " ")
 	if t.TimeZone != "" {
-		comment = zonePrefix + t.TimeZone + " " + t.Cron
+		comment = zonePrefix + t.TimeZone + " " + comment
 	}
 	var calendars []*schedulepb.StructuredCalendarSpec
 	if zone == time.UTC || t.TimeZone == "UTC" {
