@@ -324,7 +324,11 @@ func dispatchCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if r.Inputs, err = inputsOf(inputs, j.Definition.Inputs); err != nil {
+			var schema json.RawMessage
+			if j.Definition != nil {
+				schema = j.Definition.Inputs
+			}
+			if r.Inputs, err = inputsOf(inputs, schema); err != nil {
 				return err
 			}
 		}
