@@ -27,8 +27,8 @@ func TestAgentTable(t *testing.T) {
 		{"id": "a", "cluster": "other", "status": "offline", "role": "member", "epoch": 12, "max_tasks": 1}]}`)
 	got := clitest.Run(t.Context(), "", "agent", "list", "--server", url)
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	require.Equal(t, `AGENT    CLUSTER  STATUS   HEALTH  ROLE    TASKS  EPOCH  CPU  HOST    PID  LAST HEARTBEAT
-build-1  default  online   -       member  2/4    3      12%  h [2J1  77   2.0s ago
-a        other    offline  -       member  ?/1    12     -    -       -
+	require.Equal(t, `AGENT    CLUSTER  STATUS   HEALTH  ROLE    TASKS  EPOCH  CPU  HOST  PID  LAST HEARTBEAT
+build-1  default  online   -       member  2/4    3      12%  h1    77   2.0s ago
+a        other    offline  -       member  ?/1    12     -    -     -
 `, got.Stdout)
 }

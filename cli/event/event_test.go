@@ -69,7 +69,7 @@ func TestEventsShowsWhatHappenedLately(t *testing.T) {
 	got := clitest.Run(t.Context(), "", "events", "--server", server.URL, "--type", "agent,failover", "--cluster", "c",
 		"--tenant", "film")
 	require.Equal(t, app.ExitOK, got.Code, got.Stderr)
-	require.Equal(t, timeOf(t, at)+"  agent.lost         a-1 in c: its connection [2J closed\n", got.Stdout)
+	require.Equal(t, timeOf(t, at)+"  agent.lost         a-1 in c: its connection closed\n", got.Stdout)
 	got = clitest.Run(t.Context(), "", "events", "--server", server.URL, "-o", "json", "--since", "1h")
 	require.Equal(t, lost+"\n", got.Stdout)
 	require.Equal(t, []string{"cluster=c&follow=false&since=15m&tenant=film&type=agent&type=failover",
