@@ -44,7 +44,7 @@ func TestTaskFilters(t *testing.T) {
 		"agent":  {url.Values{"agent": {"a-1"}}, all + " AND (MainstayAgent = 'a-1' OR MainstayRanOn = 'a-1')"},
 		"prefix": {url.Values{"id_prefix": {"acme:t-0"}}, all + " AND WorkflowId STARTS_WITH 'task/acme:t-0'"},
 		"with status": {url.Values{"status": {"completed"}, "label": {"a=1"}}, all +
-			" AND MainstayLabels = 'a=1' AND ExecutionStatus = 'Completed'"},
+			" AND MainstayLabels = 'a=1' AND ((ExecutionStatus = 'Completed'))"},
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // one query at a time
 			answer[struct{ Tasks []api.Task }](t, do(h, http.MethodGet, tasksPath+"?"+c.params.Encode(), ""),

@@ -368,7 +368,7 @@ func TestListTasks(t *testing.T) {
 	_, statuses = list("/queue")
 	require.Equal(t, []fleet.TaskStatus{fleet.TaskQueued, fleet.TaskQueued, fleet.TaskRetryWait}, statuses)
 	list("/queue/dead-letter?cluster=default")
-	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'", asked[len(asked)-1].GetQuery())
+	require.Equal(t, "WorkflowType = 'Task' AND MainstayCluster = 'default' AND ((ExecutionStatus = 'Running' AND MainstayStatus BETWEEN 'dead_letter' AND 'dead_letter'))", asked[len(asked)-1].GetQuery())
 
 	for _, bad := range []string{"?page_size=201", "?page_size=0", "?status=canary", "?cluster=a'+OR+1",
 		"?page_token=%25canary", "?clustr=canary"} {

@@ -1003,8 +1003,8 @@ func TestBudgets(t *testing.T) {
 			}
 			h.start(t, head+`budget: {`+budget+`}
 steps:
-  a: {task: {type: model, routes: [{provider: north, model: m}]}}
-  b: {after: [a], task: {type: model, routes: [{provider: north, model: m}]}}
+  a: {task: {type: model, payload: {messages: [{role: user, content: hi}]}, routes: [{provider: north, model: m}]}}
+  b: {after: [a], task: {type: model, payload: {messages: [{role: user, content: hi}]}, routes: [{provider: north, model: m}]}}
   c: {after: [b], task: {type: echo}}
 `, "")
 			l := h.outcome(t)
@@ -1047,7 +1047,7 @@ func TestRoutesOfAStep(t *testing.T) {
 	}, time.Hour)
 	h.start(t, head+`steps:
   a:
-    task: {type: model, payload: {messages: []}, routes: [{provider: north, model: m}, {provider: south, model: m}]}
+    task: {type: model, payload: {messages: [{role: user, content: hi}]}, routes: [{provider: north, model: m}, {provider: south, model: m}]}
     check: {rules: [{that: "result.n > 4", else: "more"}], correct: {attempts: 1}}
 `, "")
 	l := h.outcome(t)
