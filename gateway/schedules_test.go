@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -149,6 +150,23 @@ func TestScheduleReplaced(t *testing.T) {
 		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
 	problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
 		`{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+}
+
+func TestPauseWithoutReasonKeepsTheNote(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	note := func(name, action, body string) string {
+		return answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath+"/"+name+"/"+action, body), http.StatusOK).Note
+	}
+	for name, own := range map[string]string{"noted": "of the night shift", "plain": ""} {
+		answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, `{"name":"`+name+`","note":"`+own+
+			`","interval":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusCreated)
+		require.Equal(t, cmp.Or(own, "paused by request"), note(name, "pause", ""))
+		require.Equal(t, cmp.Or(own, "resumed by request"), note(name, "resume", ""))
+		require.Equal(t, "holiday", note(name, "pause", `{"reason":"holiday"}`))
+	}
 }
 
 func TestScheduleTrigger(t *testing.T) {

@@ -63,11 +63,29 @@ func (s Clusters) MakeSweep(ctx context.Context) error {
 	return nil
 }
 
-// PauseSchedule pauses or resumes a schedule of Temporal; the reason, if there is one, becomes its note.
+// Notes of a schedule that has no other: Temporal takes no pause or resumption without one.
+const (
+	notePaused  = "paused by request"
+	noteResumed = "resumed by request"
+)
+
+// PauseSchedule pauses or resumes a schedule of Temporal. The reason becomes its note; without one the note stays.
 func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool, reason string) error {
-	patch := &schedulepb.SchedulePatch{Unpause: cmp.Or(reason, "resumed by request")}
+	note := reason
+	if note == "" {
+		present, err := s.Client.WorkflowService().DescribeSchedule(ctx,
+			&workflowservice.DescribeScheduleRequest{Namespace: s.Namespace, ScheduleId: scheduleID})
+		if err != nil {
+			return err
+		}
+		note = present.GetSchedule().GetState().GetNotes()
+	}
+	if note == notePaused || note == noteResumed {
+		note = ""
+	}
+	patch := &schedulepb.SchedulePatch{Unpause: cmp.Or(note, noteResumed)}
 	if pause {
-		patch = &schedulepb.SchedulePatch{Pause: cmp.Or(reason, "paused by request")}
+		patch = &schedulepb.SchedulePatch{Pause: cmp.Or(note, notePaused)}
 	}
 	_, err := s.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
 		Namespace: s.Namespace, ScheduleId: scheduleID, Patch: patch, RequestId: uuid.NewString(),

@@ -156,7 +156,7 @@ func pauseCommand(
 			return a.Sayf("Schedule %s "+then+"\n", args[0], args[0])
 		})
 	})
-	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note")
+	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note (default: its note stays)")
 	return command
 }
 
