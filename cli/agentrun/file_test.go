@@ -192,7 +192,7 @@ func TestCommandsDoNotSeeWhatServersOfToolsGet(t *testing.T) {
 	tools := written(t, "servers: {s: {command: [cat], env: [PATH, SEARCH_KEY], tools: [t]}}")
 	run := func(args ...string) error {
 		c := Command(app.New("dev"))
-		c.SetArgs(append([]string{"--allow-exec", "--mcp", tools, "--health", "", "--hub", "nowhere"}, args...))
+		c.SetArgs(append([]string{"--allow-exec", "--mcp", tools, "--health", "", "--hub", "ftp://nowhere"}, args...))
 		return c.ExecuteContext(t.Context())
 	}
 	require.ErrorContains(t, run("--exec-env", "PATH"), "commands could read SEARCH_KEY")
