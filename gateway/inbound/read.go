@@ -150,6 +150,33 @@ func keyTwice(body []byte) error {
 	return nil
 }
 
+// attributesOnly is an event in structured mode with an empty object in place of data that is no text: the library
+// would refuse numbers that it cannot hold, and data is kept as it was received.
+func attributesOnly(body []byte) ([]byte, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		return nil, err
+	}
+	if data := members["data"]; len(data) > 0 && data[0] != '"' && string(data) != "null" {
+		members["data"] = json.RawMessage("{}")
+	}
+	return json.Marshal(members)
+}
+
+// missing are the attributes that every event needs and this one does not have.
+func missing(header http.Header, body []byte, mode binding.Encoding) (names []string) {
+	var members map[string]json.RawMessage
+	if mode != binding.EncodingBinary {
+		_ = json.Unmarshal(body, &members) // what is no object has none
+	}
+	for _, name := range []string{"specversion", "id", "source", "type"} {
+		if members[name] == nil && len(header.Values(binaryPrefix+name)) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // envelope reads one event.
 func envelope(
 	ctx context.Context, header http.Header, body []byte, mode binding.Encoding,
@@ -178,14 +205,16 @@ func envelope(
 			message := cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(body)))
 			read, err = binding.ToEvent(ctx, message)
 		}
-	} else {
+	} else if body, err = attributesOnly(body); err == nil {
 		read = &event.Event{}
 		err = json.Unmarshal(body, read)
 	}
-	switch {
+	switch missing := missing(header, body, mode); {
+	case len(missing) > 0:
+		return e, fmt.Errorf("is no CloudEvent 1.0: it lacks %s", strings.Join(missing, ", "))
 	case err != nil:
-		return e, errors.New("is no CloudEvent 1.0: it needs specversion, id, source and type, and attributes of their " +
-			"form")
+		return e, errors.New("is no valid CloudEvent 1.0: an attribute is not of its form; specversion, id and type are " +
+			"text, source is a URI, time is as in RFC 3339, and others are text, whole numbers, true or false")
 	case read.SpecVersion() != event.CloudEventsVersionV1:
 		return e, errors.New("specversion must be 1.0")
 	case read.Validate() != nil:

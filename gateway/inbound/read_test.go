@@ -82,3 +82,39 @@ func TestAllInvalidEventsOfABatchAreNamed(t *testing.T) {
 	require.Equal(t, "body[1]", problem.Errors[0].Location)
 	require.Equal(t, "body[3]", problem.Errors[1].Location)
 }
+
+func TestDataOfAnEventMayHaveAnyNumber(t *testing.T) {
+	t.Parallel()
+	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
+	for _, data := range []string{`{"n":1e400}`, `[1e400]`, `1e400`, `"text"`, `null`, `{"n":1.10}`} {
+		body := `{"data":` + data + `,"specversion":"1.0","id":"1","source":"/s","type":"t"}`
+		events, _, err := read(t.Context(), structured, []byte(body))
+		require.NoError(t, err, data)
+		require.Equal(t, body, string(events[0].Body))
+		events, _, err = read(t.Context(), http.Header{"Content-Type": {"application/json"}, "Ce-Specversion": {"1.0"},
+			"Ce-Id": {"1"}, "Ce-Source": {"/s"}, "Ce-Type": {"t"}}, []byte(data))
+		require.NoError(t, err, data)
+		require.Equal(t, data, string(events[0].Data()))
+	}
+}
+
+func TestWhatIsWrongWithAnEvent(t *testing.T) {
+	t.Parallel()
+	for body, says := range map[string]string{
+		`{"specversion":"1.0","source":"/s"}`: "it lacks id, type",
+		`[]`:                                  "it lacks specversion, id, source, type",
+		`{"specversion":"1.0","id":7,"source":"/s","type":"t"}`:                    "id and type are text",
+		`{"specversion":"1.0","id":"7","source":"/s","type":"t","time":"today"}`:   "time is as in RFC 3339",
+		`{"specversion":"1.0","id":"7","source":"/s","type":"t","size":1e400}`:     "whole numbers",
+		`{"specversion":"0.3","id":"7","source":"/s","type":"t","data":{"n":9e9}}`: "specversion must be 1.0",
+	} {
+		_, _, err := read(t.Context(), http.Header{"Content-Type": {"application/cloudevents+json"}}, []byte(body))
+		problem, _ := httpapi.Body(err)
+		require.Len(t, problem.Errors, 1, body)
+		require.Contains(t, problem.Errors[0].Message, says, body)
+	}
+	_, _, err := read(t.Context(), http.Header{"Content-Type": {"text/plain"}, "Ce-Specversion": {"1.0"}, "Ce-Id": {"1"}},
+		nil)
+	problem, _ := httpapi.Body(err)
+	require.Contains(t, problem.Errors[0].Message, "it lacks source, type")
+}
