@@ -85,7 +85,7 @@ var who = []string{"nobody", "wrong", "viewer", "operator", "admin", "acme's vie
 var rules = ruleBook([][3]string{ // methods and path as regular expressions, who is let in
 	{"GET", `^/(healthz|readyz|health|docs|docs/.*|openapi\.json)$`, "everybody"},
 	{"POST|DELETE", `^/api/v1/session$`, "everybody"},
-	{"GET", `^/api/v1/schemas/job\.json$`, "everybody"},
+	{"GET", `^/api/v1/schemas(/\{name\})?$`, "everybody"},
 	{"GET|HEAD", `^/$`, "everybody"},
 	{"GET|HEAD", `^/page/\{version\}/\{file\}$`, "everybody"},
 	{"GET", `^/api/v1/session$`, "viewer,operator,admin,acme's viewer,acme's operator"},

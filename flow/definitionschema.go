@@ -3,21 +3,18 @@ package flow
 import (
 	"encoding/json"
 	"reflect"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/payload"
 )
 
 // DefinitionSchema is the JSON Schema of definitions, for editors. Read finds more mistakes than it does.
 var DefinitionSchema = sync.OnceValue(func() json.RawMessage {
-	schema := describe(reflect.TypeFor[job.Definition]())
-	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	schema["title"] = "A job of Mainstay"
-	text, err := json.MarshalIndent(schema, "", "  ")
+	text, err := document.Indented("A job of Mainstay", definitions.Describe(reflect.TypeFor[job.Definition]()))
 	if err != nil {
 		panic(err) //nolint:forbidigo // the types that are described are in this program
 	}
@@ -56,88 +53,41 @@ func texts(list []string) (values []any) {
 var ofStep = map[string]bool{"cluster": true, "tenant": true, "retry": true, "retry_safety": true, "timeout": true,
 	"beacon_timeout": true, "start_at": true, "recovery": true, "keep_running": true, "place": true}
 
-func describe(t reflect.Type) object {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if known, ok := described[t]; ok {
-		schema := object{}
-		for key, value := range known {
-			schema[key] = value
-		}
-		return schema
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		if t == reflect.TypeFor[fleet.Recovery]() {
+// definitions describes the types of definitions.
+var definitions = document.Describer{
+	Forms: described,
+	Leave: func(in reflect.Type, name string) bool { return in == taskSpec && ofStep[name] },
+	// In a task, "${…}" may stand for a text, which then need not have the form that is wanted.
+	Free: func(in reflect.Type, name string) bool { return in == taskSpec && name != "type" },
+	Refine: func(t reflect.Type, schema object) object {
+		switch t {
+		case reflect.TypeFor[fleet.Recovery]():
 			return object{"anyOf": []object{{"enum": []fleet.RecoveryMode{fleet.ClusterRecover, fleet.LocalRestart,
-				fleet.ManualRecover}}, describeStruct(t)}}
-		}
-		return describeStruct(t)
-	case reflect.Slice:
-		return object{"type": "array", "items": describe(t.Elem())}
-	case reflect.Map:
-		schema := object{"type": "object", "additionalProperties": describe(t.Elem())}
-		if t.Elem() == reflect.TypeFor[*job.Step]() {
+				fleet.ManualRecover}}, schema}}
+		case reflect.TypeFor[map[string]*job.Step]():
 			schema["propertyNames"], schema["minProperties"] = object{"pattern": stepID.String()}, 1
+		case reflect.TypeFor[job.Definition]():
+			schema["oneOf"] = []object{
+				{"required": []string{"steps"}, "properties": object{"type": object{"const": job.Batch}}},
+				{"required": []string{"instances", "type"}, "properties": object{
+					"type": object{"not": object{"const": job.Batch}}}},
+			}
+		case reflect.TypeFor[job.Step]():
+			schema["oneOf"] = []object{{"required": []string{"task"}}, {"required": []string{"approve"}},
+				{"required": []string{"wait"}}}
+		case taskSpec:
+			var ofTypes []object
+			for _, taskType := range payload.Types() {
+				ofTypes = append(ofTypes, object{
+					"if": object{"properties": object{"type": object{"const": taskType}}, "required": []string{"type"}},
+					"then": object{"properties": object{"payload": payload.TemplateSchema(taskType)},
+						"required": []string{"payload"}},
+				})
+			}
+			schema["allOf"] = ofTypes
 		}
 		return schema
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.String:
-		return object{"type": "string"}
-	}
-	return object{"type": "integer"}
+	},
 }
 
-func describeStruct(t reflect.Type) object {
-	isTask := t == reflect.TypeFor[fleet.TaskSpec]()
-	properties, required := object{}, []string{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "" || name == "-" || isTask && ofStep[name] {
-			continue
-		}
-		field := describe(f.Type)
-		// In a task, "${…}" may stand for a text, which then need not have the form that is wanted.
-		tags(f.Tag, field, !isTask || name == "type")
-		properties[name] = field
-		if option == "" {
-			required = append(required, name)
-		}
-	}
-	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
-	if len(required) > 0 {
-		schema["required"] = required
-	}
-	if t == reflect.TypeFor[job.Definition]() {
-		schema["oneOf"] = []object{
-			{"required": []string{"steps"}, "properties": object{"type": object{"const": job.Batch}}},
-			{"required": []string{"instances", "type"}, "properties": object{
-				"type": object{"not": object{"const": job.Batch}}}},
-		}
-	}
-	if t == reflect.TypeFor[job.Step]() {
-		schema["oneOf"] = []object{{"required": []string{"task"}}, {"required": []string{"approve"}},
-			{"required": []string{"wait"}}}
-	}
-	return schema
-}
-
-// tags puts in what a field's tags say.
-func tags(tag reflect.StructTag, schema object, form bool) {
-	if doc := tag.Get("doc"); doc != "" {
-		schema["description"] = doc
-	}
-	if list := tag.Get("enum"); list != "" && form {
-		schema["enum"] = strings.Split(list, ",")
-	}
-	if pattern := tag.Get("pattern"); pattern != "" && form {
-		schema["pattern"] = pattern
-	}
-	for _, bound := range []string{"minimum", "maximum", "maxItems", "maxLength"} {
-		if n, err := strconv.Atoi(tag.Get(bound)); err == nil && form {
-			schema[bound] = n
-		}
-	}
-}
+var taskSpec = reflect.TypeFor[fleet.TaskSpec]()

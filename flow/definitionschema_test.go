@@ -36,7 +36,26 @@ func TestTheSchemaOfDefinitions(t *testing.T) {
 	const head = "job: a\ncluster: default\n"
 	require.NoError(t, check(head+"steps: {a: {task: {type: echo, agent: '${inputs.agent}'}, join: any, tolerate: 1%}}"))
 	require.NoError(t, check(head+"recovery: local_restart\nsteps: {a: {task: {type: echo}, recovery: {mode: manual_recover}}}"))
+	const step = head + "steps: {a: {task: {type: "
+	for _, text := range []string{
+		step + "exec, payload: {command: [sleep, 1], env: {PORT: 8080}}}}}",
+		step + "exec, payload: {command: ['${inputs.program}', '-${inputs.n}'], env: '${inputs.env}'}}}}",
+		step + "exec, payload: '${inputs.all}'}}}",
+		step + "mine, payload: {comand: 7}}}}",
+		step + "model, routes: [{provider: p, model: m}], payload: {messages: [{role: user, content: '${inputs.q}'}], max_tokens: '${inputs.n}'}}}}",
+	} {
+		require.NoError(t, check(text), text)
+		_, _, err := Read("f.yaml", []byte(text))
+		require.NoError(t, err, text)
+	}
 	for name, text := range map[string]string{
+		"command is text":   step + "exec, payload: {command: make}}}}",
+		"a part of a text":  step + "exec, payload: {command: 'make ${inputs.a}'}}}}",
+		"misspelt":          step + "exec, payload: {comand: [make]}}}}",
+		"null in a command": step + "exec, payload: {command: [make, null]}}}}",
+		"no payload":        step + "exec}}}",
+		"a tool":            step + "mcp-tool, payload: {server: s, tool: t, arguments: [1]}}}}",
+		"a role":            step + "model, routes: [{provider: p, model: m}], payload: {messages: [{role: usr, content: x}]}}}}",
 		"recovery":          head + "recovery: {mod: x}\nsteps: {a: {task: {type: echo}}}",
 		"no steps":          head,
 		"no cluster":        "job: a\nsteps: {a: {task: {type: echo}}}",
@@ -54,5 +73,7 @@ func TestTheSchemaOfDefinitions(t *testing.T) {
 		"duration":          head + "steps: {a: {task: {type: echo}, timeout: 30}}",
 	} {
 		require.Error(t, check(text), name)
+		_, _, err := Read("f.yaml", []byte(text))
+		require.Error(t, err, name)
 	}
 }

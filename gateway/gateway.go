@@ -32,6 +32,7 @@ import (
 	"mainstay.dev/mainstay/gateway/run"
 	"mainstay.dev/mainstay/gateway/scaling"
 	"mainstay.dev/mainstay/gateway/schedule"
+	"mainstay.dev/mainstay/gateway/schema"
 	"mainstay.dev/mainstay/gateway/service"
 	"mainstay.dev/mainstay/gateway/statesync"
 	"mainstay.dev/mainstay/gateway/task"
@@ -116,6 +117,7 @@ func (g *Gateway) Register(routes huma.API) {
 		g.overview,
 		&scaling.Handlers{Core: g.core, Configure: g.clusters.Configure},
 		&token.Handlers{Core: g.core, Key: g.key},
+		schema.Handlers{},
 	} {
 		resource.Register(routes)
 	}

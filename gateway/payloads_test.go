@@ -12,6 +12,27 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+// TestSchemasAreServed to everybody, each by its name.
+func TestSchemasAreServed(t *testing.T) {
+	t.Parallel()
+	h := serve(t, newFake())
+	list := answer[struct {
+		Schemas []struct{ Name, Path string } `json:"schemas"`
+	}](t, do(h, http.MethodGet, "/api/v1/schemas", ""), http.StatusOK)
+	require.Len(t, list.Schemas, 5)
+	for _, s := range list.Schemas {
+		for _, path := range []string{s.Path, s.Path + ".json"} {
+			schema := answer[struct {
+				Schema string `json:"$schema"`
+				Type   string `json:"type"`
+			}](t, do(h, http.MethodGet, path, ""), http.StatusOK)
+			require.Equal(t, "https://json-schema.org/draft/2020-12/schema", schema.Schema, path)
+			require.Equal(t, "object", schema.Type, path)
+		}
+	}
+	problem(t, do(h, http.MethodGet, "/api/v1/schemas/nothing", ""), http.StatusNotFound, protocol.CodeNotFound)
+}
+
 // TestPayloadsAreCheckedWhereverTheyComeIn names the field of what no agent could run.
 func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
 	t.Parallel()

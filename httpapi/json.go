@@ -148,7 +148,7 @@ type definitionSchema struct{}
 // Schema implements huma.SchemaProvider.
 func (definitionSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true,
-		Description: "A job's definition; GET /api/v1/schemas/job.json describes it."}
+		Description: "A job's definition; GET /api/v1/schemas/job describes it."}
 }
 
 // prioritySchema describes fleet.Priority: a number or a name.

@@ -327,3 +327,12 @@ func Schema(taskType string) map[string]any {
 	schema["title"] = "The payload of a task of type " + taskType
 	return schema
 }
+
+// TemplateSchema is Schema of a payload whose values may be expressions, ${…}.
+func TemplateSchema(taskType string) map[string]any {
+	s := shapes[taskType]
+	if s == nil {
+		return nil
+	}
+	return templated(s.schema)
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -372,4 +373,34 @@ func number(least int) *shape {
 		}
 		r.out.Write(value)
 	}}
+}
+
+// templated is a schema that lets an expression stand for each value, and be a part of each text.
+func templated(schema object) object {
+	changed := maps.Clone(schema)
+	for _, key := range []string{"items", "additionalProperties"} {
+		if inner, ok := schema[key].(object); ok {
+			changed[key] = templated(inner)
+		}
+	}
+	if first, ok := schema["prefixItems"].([]object); ok {
+		changed["prefixItems"] = []object{templated(first[0])}
+	}
+	if properties, ok := schema["properties"].(object); ok {
+		inner := object{}
+		for name, property := range properties {
+			inner[name] = templated(property.(object))
+		}
+		changed["properties"] = inner
+	}
+	kinds, _ := schema["type"].([]string)
+	switch expression := (object{"type": "string", "pattern": `^\$\{.*\}$`}); {
+	case schema["type"] == nil:
+		return changed
+	case schema["type"] == "string" || slices.Contains(kinds, "string"):
+		expression["pattern"] = `\$\{`
+		fallthrough
+	default:
+		return object{"anyOf": []object{changed, expression}}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/demo/checksum"
 	"mainstay.dev/mainstay/fleet"
@@ -171,7 +172,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	flags.StringArrayVar(&providers, "provider", nil,
 		"outside service that it has access to; tasks that name it prefer this agent (repeatable)")
 	flags.StringVar(&configFile, "config", "", "YAML file with this agent's settings; flags win over it")
-	flags.StringVar(&health, "health", net.JoinHostPort(healthHost, strconv.Itoa(healthPort)),
+	flags.StringVar(&health, "health", net.JoinHostPort(healthHost, strconv.Itoa(agentconfig.DefaultHealthPort)),
 		"host:port for health probes of this agent: /health, /readyz and /healthz; empty: none")
 	app.MayBeEmpty(flags, "health")
 	flags.StringVar(&o.Address, "address", "",

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/agentconfig"
 	"mainstay.dev/mainstay/cli/app"
 )
 
@@ -60,7 +61,7 @@ graceful_shutdown:
 	p, expected, err := fromFile(c, path, "127.0.0.1:9091")
 	require.NoError(t, err)
 	require.Equal(t, probes{"127.0.0.1:9191", "/alive", true}, p)
-	require.Equal(t, heartbeat{IntervalSeconds: 20, TimeoutSeconds: 60}, expected)
+	require.Equal(t, agentconfig.Heartbeat{IntervalSeconds: 20, TimeoutSeconds: 60}, expected)
 	for name, want := range map[string]string{
 		"id": "agent-us-east-1a-001", "address": "10.0.1.5:9090", "zone": "us-east-1a", "group": "prod",
 		"hub": "[http://a:8080,http://b:8080]", "slots": "9", "capability": "[gpu]", "metadata": "[rack=7]",
@@ -179,10 +180,10 @@ func TestWarningOfASlowHub(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	registered := agent.Event{Kind: agent.EventRegistered, HeartbeatInterval: 5 * time.Second,
 		FailureThreshold: 15 * time.Second}
-	warnOfHub(logger, registered, heartbeat{IntervalSeconds: 20, TimeoutSeconds: 60})
-	warnOfHub(logger, registered, heartbeat{})
+	warnOfHub(logger, registered, agentconfig.Heartbeat{IntervalSeconds: 20, TimeoutSeconds: 60})
+	warnOfHub(logger, registered, agentconfig.Heartbeat{})
 	require.Empty(t, log.String())
-	warnOfHub(logger, registered, heartbeat{IntervalSeconds: 20, TimeoutSeconds: 10})
+	warnOfHub(logger, registered, agentconfig.Heartbeat{IntervalSeconds: 20, TimeoutSeconds: 10})
 	require.Contains(t, log.String(), "hub.failure_threshold")
 	require.NotContains(t, log.String(), "hub.heartbeat_interval")
 }

@@ -4,7 +4,6 @@ package job
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -96,7 +95,6 @@ type versionsOutput struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
-	registerSchema(routes)
 	h.registerInstances(routes)
 	const documents = " The body is the definition, YAML or JSON with the same names."
 	apply := op(
@@ -174,19 +172,6 @@ func (h *Handlers) Register(routes huma.API) {
 			return nil, err
 		})
 }
-
-// registerSchema serves the JSON Schema of definitions, to everybody: it is in the program.
-func registerSchema(routes huma.API) {
-	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "get-job-schema", Method: http.MethodGet,
-		Path: schemaPath, Tags: []string{"Jobs"}, Summary: "Get the JSON Schema of jobs' definitions",
-		Description: "For editors; also mainstay job schema."},
-		func(context.Context, *struct{}) (*rest.Output[json.RawMessage], error) {
-			return &rest.Output[json.RawMessage]{Body: flow.DefinitionSchema()}, nil
-		})
-}
-
-// schemaPath is where the schema of definitions is.
-const schemaPath = "/api/v1/schemas/job.json"
 
 func op(id, at, summary, description string) huma.Operation {
 	return rest.Op("Jobs", id, at, summary, description)
