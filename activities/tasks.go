@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,21 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// IsMadeBy tells whether a task is one that a schedule made.
+// IsMadeBy tells whether a task is one that a schedule made, of the same kind and payload: a schedule may have been
+// deleted and another made under its name.
 func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool, error) {
 	task, err := a.tasks().Describe(ctx, in.TaskID)
 	if err != nil {
 		return false, fmt.Errorf("describe task %s: %w", in.TaskID, err)
 	}
-	return task.MadeBy(in.Schedule), nil
+	if in.Spec == nil || !task.MadeBy(in.Schedule) {
+		return task.MadeBy(in.Schedule), nil
+	}
+	made, err := a.tasks().Submitted(ctx, &task.Task)
+	if err != nil || made == nil {
+		return false, err
+	}
+	return made.Type == in.Spec.Type && bytes.Equal(made.Payload, in.Spec.Payload), nil
 }
 
 // PlaceTask asks the cluster as it is now for a task's lane, and opens that lane if nobody polls it yet. A cluster that

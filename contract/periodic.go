@@ -70,7 +70,7 @@ var (
 	SettledSignal = Signal[TaskSettled]{"settled"}
 	// PlaceTaskActivity finds the lane of a task that a schedule makes.
 	PlaceTaskActivity = Activity[PlaceTaskInput, TaskPlace]{"PlaceTask"}
-	// IsMadeByActivity tells whether a task is one that a schedule made.
+	// IsMadeByActivity tells whether a task is one that a schedule made, of the same kind and payload.
 	IsMadeByActivity = Activity[IsMadeByInput, bool]{"IsMadeBy"}
 )
 
@@ -78,6 +78,8 @@ var (
 type IsMadeByInput struct {
 	TaskID   string `json:"task_id"`
 	Schedule string `json:"schedule"`
+	// Spec is what the task would be; nil, of older firings: it is not compared.
+	Spec *fleet.TaskSpec `json:"spec,omitempty"`
 }
 
 // PeriodicInput starts a Periodic workflow: one firing of a schedule.

@@ -186,11 +186,44 @@ func TestScheduleTrigger(t *testing.T) {
 	f.schedules.byID[contract.ScheduleID(
 		"poll")].Info.RunningWorkflows = []*commonpb.WorkflowExecution{{WorkflowId: "periodic/poll-2026-11-21T03:00:00Z"}}
 	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
-	answer[api.Triggered](t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`),
-		http.StatusAccepted)
+	require.Eventually(t, func() bool {
+		w := do(h, http.MethodPost, schedulesPath+"/poll/trigger", `{"overlap":"cancel_other"}`)
+		return w.Code == http.StatusAccepted
+	}, 10*time.Second, 100*time.Millisecond, "in the next second")
 	require.Len(t, f.schedules.patches, 2)
 	require.Equal(t, enumspb.SCHEDULE_OVERLAP_POLICY_CANCEL_OTHER,
 		f.schedules.patches[1].GetTriggerImmediately().GetOverlapPolicy())
+}
+
+// Temporal names firings by the second.
+func TestEachTriggerMakesATaskOfItsOwn(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	h := serve(t, f)
+	const schedule = `{"name":"poll","interval":"1h","overlap":"allow_all","task":{"type":"poll","cluster":"default"}}`
+	answer[api.Schedule](t, do(h, http.MethodPost, schedulesPath, schedule), http.StatusCreated)
+	made := map[string]bool{}
+	for range 20 {
+		w := do(h, http.MethodPost, schedulesPath+"/poll/trigger", "")
+		if w.Code != http.StatusAccepted {
+			p := problem(t, w, http.StatusConflict, protocol.CodeConflict)
+			require.Contains(t, p.Detail, "try again in a second")
+			continue
+		}
+		id := answer[api.Triggered](t, w, http.StatusAccepted).TaskID
+		require.False(t, made[id], "%s was made before", id)
+		made[id] = true
+	}
+	require.Len(t, f.schedules.patches, len(made))
+
+	f.mu.Lock()
+	for n := range 60 { // what a schedule that had this name has made, or another instance
+		e := open(contract.FiringWorkflowID("poll", time.Now().Add(time.Duration(n)*time.Second)), contract.PeriodicWorkflow)
+		f.executions[e.info.GetExecution().GetWorkflowId()] = e
+	}
+	f.mu.Unlock()
+	problem(t, do(h, http.MethodPost, schedulesPath+"/poll/trigger", ""), http.StatusConflict, protocol.CodeConflict)
 }
 
 // Most schedules are due at the beginning of a minute or an hour.
@@ -239,8 +272,8 @@ func TestTriggersOfATenantAreBounded(t *testing.T) {
 		return send(tenant, http.MethodPost, schedulesPath+"/poll/"+what, "")
 	}
 	made := 0
-	w := trigger("acme", "trigger")
-	for ; w.Code == http.StatusAccepted && made < 500; w = trigger("acme", "trigger") {
+	w := trigger("acme", "pause")
+	for ; w.Code == http.StatusOK && made < 500; w = trigger("acme", "pause") {
 		made++
 	}
 	problem(t, w, http.StatusTooManyRequests, protocol.CodeRateLimited)

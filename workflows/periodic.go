@@ -90,11 +90,12 @@ func firingActivity(summary string) workflow.ActivityOptions {
 func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
 	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id,
-		Schedule: schedule}).Get(ctx)
+		Schedule: schedule, Spec: spec}).Get(ctx)
 	if err != nil || own {
 		return err
 	}
-	why := fmt.Sprintf("there is a task %s already, which schedule %s did not make, so no task was made", id, schedule)
+	why := fmt.Sprintf("there is a task %s already, which schedule %s as it is now did not make, so no task was made",
+		id, schedule)
 	announce(ctx, spec.Cluster, fleet.Event{Type: fleet.EventScheduleFailed,
 		EventData: fleet.EventData{Tenant: spec.Tenant, ID: schedule, Reason: why}})
 	return temporal.NewNonRetryableApplicationError(why, contract.IDTaken, nil)

@@ -148,7 +148,8 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 					return nil
 				}).Maybe()
 			f.ExecuteWorkflow("Fire")
-			require.Equal(t, []contract.IsMadeByInput{{TaskID: id, Schedule: schedule}}, asked)
+			require.Equal(t, []contract.IsMadeByInput{{TaskID: id, Schedule: schedule,
+				Spec: &fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"}}}, asked)
 			require.Empty(t, f.deliveries)
 			if own {
 				require.NoError(t, f.GetWorkflowError())

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -192,11 +194,57 @@ func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made 
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
 	}
 	at := time.Now().UTC().Truncate(time.Second)
+	if err := h.claim(ctx, name, at); err != nil {
+		return made, err
+	}
 	err = h.patchSchedule(ctx, name,
 		&schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
 			OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
 		}})
 	return api.Triggered{Name: name, TaskID: contract.FiringTaskID(name, at)}, err
+}
+
+// triggers are the seconds for which schedules were triggered last, by name.
+type triggers struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// take reports whether a schedule was not triggered yet for a second.
+func (t *triggers) take(name string, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.last, func(_ string, last time.Time) bool { return last.Before(at) })
+	if _, taken := t.last[name]; taken {
+		return false
+	}
+	if t.last == nil {
+		t.last = map[string]time.Time{}
+	}
+	t.last[name] = at
+	return true
+}
+
+// claim refuses a second that has a firing, also one of a schedule of this name that is deleted: Temporal names firings
+// by the second, so a further one would make no task.
+func (h *Handlers) claim(ctx context.Context, name string, at time.Time) error {
+	taken := !h.triggered.take(name, at)
+	for _, id := range []string{contract.FiringWorkflowID(name, at),
+		contract.TaskWorkflowID(contract.FiringTaskID(name, at))} {
+		if taken {
+			break
+		}
+		_, err := h.Store.Describe(ctx, id)
+		if err != nil && store.KindOf(err) != store.NotFound {
+			return h.Answer(err, "look for a firing", protocol.CodeInternal)
+		}
+		taken = err == nil
+	}
+	if taken {
+		return httpapi.Problem(protocol.CodeConflict, "the schedule has fired in this second, and makes one task a "+
+			"second at most: try again in a second, or submit the tasks themselves")
+	}
+	return nil
 }
 
 func (h *Handlers) deleteSchedule(ctx context.Context, name string) error {
@@ -321,8 +369,9 @@ func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []tim
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
-	lately  admissions
-	changes *ratelimit.Limiter // by tenant
+	lately    admissions
+	triggered triggers
+	changes   *ratelimit.Limiter // by tenant
 }
 
 // New makes the handlers.
@@ -398,7 +447,7 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	rest.Serve(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, rest.Op("Schedules",
 		"trigger-schedule", "POST /schedules/{name}/trigger", "Make a task now",
-		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended.")),
+		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended, or when the schedule has fired in the same second.")),
 		h.triggerSchedule)
 	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, rest.Op("Schedules",
 		"delete-schedule", "DELETE /schedules/{name}", "Delete a schedule", "The tasks that it has made go on as they are.")),

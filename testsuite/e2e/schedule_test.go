@@ -35,6 +35,17 @@ func (s schedules) call(t testing.TB, method, path string, body any, want int) a
 	return got
 }
 
+// trigger makes a task, in the next second if the schedule has fired in this one.
+func (s schedules) trigger(t *testing.T, name string, request any) string {
+	t.Helper()
+	var triggered api.Triggered
+	require.Eventually(t, func() bool {
+		status, _ := call(t, http.MethodPost, s.url+schedulesPath+"/"+name+"/trigger", request, &triggered)
+		return status == http.StatusAccepted
+	}, patience, 100*time.Millisecond, "the trigger is taken")
+	return triggered.TaskID
+}
+
 // until waits until the schedule is as the test wants it.
 func (s schedules) until(t testing.TB, name string, condition func(*api.Schedule) bool) api.Schedule {
 	t.Helper()
@@ -111,10 +122,8 @@ func TestSchedule(t *testing.T) {
 	require.Equal(t, settled.Counts.Fired, s.call(t, http.MethodGet, "/"+name, nil, http.StatusOK).Counts.Fired)
 
 	t.Log("trigger works while it is paused")
-	var triggered api.Triggered
-	status, problem = call(t, http.MethodPost, node.URL+schedulesPath+"/"+name+"/trigger", nil, &triggered)
-	require.Equal(t, http.StatusAccepted, status, "%+v", problem)
-	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].TaskID == triggered.TaskID && done(&g.Runs[0]) })
+	triggered := s.trigger(t, name, nil)
+	s.until(t, name, func(g *api.Schedule) bool { return g.Runs[0].TaskID == triggered && done(&g.Runs[0]) })
 
 	t.Log("a replacement keeps the pause; then it goes on in its new way")
 	replaced := s.call(t, http.MethodPut, "/"+name, map[string]any{"cron": "0 3 * * mon-fri",
@@ -140,7 +149,7 @@ func TestSchedule(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 	require.Equal(t, name, list.Schedules[0].Name)
 	require.Equal(t, "tick", list.Schedules[0].Type)
-	require.Equal(t, triggered.TaskID, list.Schedules[0].LastTask)
+	require.Equal(t, triggered, list.Schedules[0].LastTask)
 
 	s.call(t, http.MethodDelete, "/"+name, nil, http.StatusNoContent)
 	require.Eventually(t, func() bool {
@@ -185,12 +194,9 @@ func TestScheduleOverlap(t *testing.T) {
 	status, problem := call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger", nil, nil)
 	require.Equal(t, http.StatusConflict, status)
 	require.Contains(t, problem.Detail, "allow_all")
-	var triggered api.Triggered
-	status, _ = call(t, http.MethodPost, node.URL+schedulesPath+"/"+skip+"/trigger",
-		map[string]any{"overlap": "allow_all"}, &triggered)
-	require.Equal(t, http.StatusAccepted, status)
+	triggered := s.trigger(t, skip, map[string]any{"overlap": "allow_all"})
 	s.until(t, skip, func(g *api.Schedule) bool {
-		return g.Runs[0].TaskID == triggered.TaskID && g.Runs[0].Status == fleet.TaskRunning
+		return g.Runs[0].TaskID == triggered && g.Runs[0].Status == fleet.TaskRunning
 	})
 
 	t.Log("the last one is cancelled")
@@ -221,10 +227,7 @@ func TestScheduleOfDeletedCluster(t *testing.T) {
 	status, _ := call(t, http.MethodDelete, node.URL+"/api/v1/agents/clusters/"+cluster, nil, nil)
 	require.Equal(t, http.StatusNoContent, status)
 	trigger := func() string {
-		var triggered api.Triggered
-		status, problem := call(t, http.MethodPost, node.URL+schedulesPath+"/"+name+"/trigger", nil, &triggered)
-		require.Equal(t, http.StatusAccepted, status, "%+v", problem)
-		return triggered.TaskID
+		return s.trigger(t, name, nil)
 	}
 	first := trigger()
 	got := s.until(t, name, func(g *api.Schedule) bool {
