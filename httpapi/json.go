@@ -86,13 +86,21 @@ func (s *Server) describeDurations(schemas huma.Registry) {
 	}
 }
 
-// bodyField finds the fields of a request's body by their locations; nil: it has none.
-func bodyField(ctx huma.Context) func(location string) (reflect.StructField, bool) {
+// bodyType is the type of a request's body; nil: it has none.
+func bodyType(ctx huma.Context) reflect.Type {
 	body, ok := ctx.(*boundedBody)
 	if !ok || body.bounds.root == nil || body.bounds.root.Ref == "" {
 		return nil
 	}
-	t := body.bounds.registry.TypeFromRef(body.bounds.root.Ref)
+	return body.bounds.registry.TypeFromRef(body.bounds.root.Ref)
+}
+
+// bodyField finds the fields of a request's body by their locations; nil: it has none.
+func bodyField(ctx huma.Context) func(location string) (reflect.StructField, bool) {
+	t := bodyType(ctx)
+	if t == nil {
+		return nil
+	}
 	return func(location string) (reflect.StructField, bool) {
 		path, within := strings.CutPrefix(location, "body.")
 		if !within {

@@ -44,3 +44,36 @@ func TestMessagesAreForPeople(t *testing.T) {
 		require.Equal(t, want, problemOf(t, w).Errors[0].Message, body)
 	}
 }
+
+// TestWhatCannotBeDecodedHasItsPlace: it fits the schema all the same.
+func TestWhatCannotBeDecodedHasItsPlace(t *testing.T) {
+	t.Parallel()
+	s := httpapi.New(httpapi.Options{})
+	type inner struct {
+		Wait fleet.Duration `json:"wait,omitempty"`
+	}
+	httpapi.Register(s.API(), access.View, huma.Operation{OperationID: "say", Method: http.MethodPost, Path: "/say"},
+		func(context.Context, *struct {
+			Body struct {
+				inner
+				One   *inner           `json:"one,omitempty"`
+				Many  []inner          `json:"many,omitempty"`
+				Named map[string]inner `json:"named,omitempty"`
+			}
+		}) (*httpapi.StatusOutput, error) {
+			return &httpapi.StatusOutput{}, nil
+		})
+	for body, want := range map[string]string{
+		`{"one":{"wait":"24:00:00"}}`:               "body.one.wait",
+		`{"many":[{"wait":"1s"},{"wait":"5:99"}]}`:  "body.many[1].wait",
+		`{"named":{"a":{"wait":"1s2"}}}`:            "body.named.a.wait",
+		`{"one":{"wait":"1s"},"many":[{"wait":1}]}`: "body.many[0].wait",
+	} {
+		w := do(s.Handler(), http.MethodPost, "/say", body)
+		require.Equal(t, 422, w.Code, body)
+		found := problemOf(t, w).Errors
+		require.Len(t, found, 1, body)
+		require.Equal(t, want, found[0].Location, body)
+		require.Contains(t, found[0].Message, "duration", body)
+	}
+}

@@ -177,6 +177,9 @@ func fromHuma(ctx huma.Context, status int, detail string, errs []error) *proble
 		return newProblem(status, codeOfStatus(status), "the request failed on our side; the server's log says why",
 			nil)
 	case status == http.StatusBadRequest, status == http.StatusUnprocessableEntity:
+		if t := bodyType(ctx); t != nil {
+			locateBody(t, errs)
+		}
 		fields := invalidFields(errs, bodyField(ctx))
 		nameMeant(ctx, fields)
 		if detail == "validation failed" {
