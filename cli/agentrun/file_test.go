@@ -193,11 +193,12 @@ func TestCommandsDoNotSeeWhatServersOfToolsGet(t *testing.T) {
 	tools := written(t, "servers: {s: {command: [cat], env: [PATH, SEARCH_KEY], tools: [t]}}")
 	run := func(args ...string) error {
 		c := Command(app.New("dev"))
-		c.SetArgs(append([]string{"--allow-exec", "--mcp", tools, "--health", "", "--hub", "ftp://nowhere"}, args...))
+		c.SetArgs(append([]string{"--allow-exec", "--mcp", tools, "--health", "", "--hub", "http://127.0.0.1:1",
+			"--give-up-after", "1ms"}, args...))
 		return c.ExecuteContext(t.Context())
 	}
 	require.ErrorContains(t, run("--exec-env", "PATH"), "commands could read SEARCH_KEY")
 	err := run("--exec-env", "PATH,SEARCH_KEY")
-	require.Error(t, err, "the URL is none")
+	require.Error(t, err, "no hub answers there")
 	require.NotContains(t, err.Error(), "SEARCH_KEY")
 }
