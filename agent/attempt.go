@@ -129,6 +129,7 @@ func (r *run) admit(a protocol.Assignment) *attempt {
 		Allocation: a.Allocation, Volumes: volumesOf(r.agent.options.Resources, a.Allocation),
 	}
 	at.task.IdempotencyKey, at.deadline = cmp.Or(a.IdempotencyKey, a.TaskID), a.DeadlineAt
+	at.task.StopGrace = a.StopGrace
 	at.handler, at.cancel = context.WithCancelCause(at.startSpan(r.work, a))
 	r.attempts[key] = at
 	return at
@@ -203,7 +204,7 @@ func (at *attempt) perform() (protocol.Result, bool) {
 	case <-ctx.Done():
 	}
 	at.setState(protocol.RunningEnding)
-	grace := time.NewTimer(at.task.endGrace())
+	grace := time.NewTimer(at.task.endGrace(ended(ctx)))
 	defer grace.Stop()
 	select {
 	case end := <-done:

@@ -11,17 +11,24 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// stopGrace is how long the task's work has to end when it is stopped.
-func (t *Task) stopGrace() time.Duration {
-	if t.Instance != nil && t.Instance.StopGrace > 0 {
-		return t.Instance.StopGrace.Std()
+// stopGrace is how long the task's work has to end when it is stopped for a cause. An agent that stops has waited for it
+// before, and is soon killed itself.
+func (t *Task) stopGrace(cause error) time.Duration {
+	grace := fleet.GraceOf(t.Type, t.StopGrace)
+	if i := t.Instance; i != nil {
+		grace = i.StopGrace.Or(fleet.DefaultStopGrace)
 	}
-	return fleet.DefaultStopGrace
+	if errors.Is(cause, ErrStopping) {
+		return min(grace, fleet.DefaultStopGrace)
+	}
+	return grace
 }
 
 // endGrace is how long a handler may take to return after its context has ended. After that it is stuck. It is longer
 // than a command has between SIGTERM and SIGKILL.
-func (t *Task) endGrace() time.Duration { return t.stopGrace() + fleet.DefaultStopGrace }
+func (t *Task) endGrace(cause error) time.Duration {
+	return t.stopGrace(cause) + fleet.DefaultStopGrace
+}
 
 // signs has a handler's signs of life. They are cheap, since each line of output is one.
 type signs struct {
@@ -114,7 +121,7 @@ func (at *attempt) hangs() {
 	at.setState(protocol.RunningStuck)
 	close(at.hung)
 	at.log().Error("The handler ignores that its context has ended; its slot stays in use until it returns", "grace",
-		at.task.endGrace())
+		at.task.endGrace(ended(at.handler)))
 	at.run.agent.emit(at.event(EventStuck))
 	at.run.pollWithin(0)
 }

@@ -108,7 +108,7 @@ func (at *attempt) awaitElement(ctx context.Context, ends <-chan handlerEnd) (en
 		return end, false
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(at.task.endGrace())
+	grace := time.NewTimer(at.task.endGrace(ended(ctx)))
 	defer grace.Stop()
 	select {
 	case end = <-ends:

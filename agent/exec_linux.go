@@ -44,7 +44,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 	if task.attempt != nil {
 		task.attempt.guard.Store(int32(g.process.Process.Pid)) //nolint:gosec // the kernel's have 22 bits
 	}
-	g.task, g.lease, g.grace = task, leaseOf(task), task.stopGrace()
+	g.task, g.lease = task, leaseOf(task)
 	_, _ = g.socket.Write(append(start, g.leaseOrder()...)) // an error means that the guard has ended
 	end, err := g.watch(ctx)
 	if g.failed != 0 {
@@ -60,6 +60,9 @@ const (
 	leaseLimit = 100 * time.Millisecond
 )
 
+// leftLimit is how long what a command has left behind may hold its output.
+const leftLimit = 6 * time.Second
+
 // killAgain spaces the tries to kill what lives on.
 const killAgain = 5 * time.Second
 
@@ -70,7 +73,6 @@ type guarded struct {
 	socket   *os.File
 	lease    *lease
 	leaseEnd <-chan time.Time     // of the lease that the guard was told last
-	grace    time.Duration        // between SIGTERM and SIGKILL
 	reports  chan proctree.Report // closed when the guard has ended
 	output   chan struct{}        // closed when nobody can write to the command's output any more
 	pipes    *pipes
@@ -165,7 +167,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 				continue
 			}
 			g.order(proctree.Terminate())
-			kill = time.After(g.grace)
+			kill = time.After(g.task.stopGrace(context.Cause(ctx)))
 		case <-g.leaseEnd: // perhaps while a cancelled command still has its grace
 			killWithin(leaseLimit)
 		case <-kill:
@@ -190,7 +192,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 			case r.Ended:
 				end, ended = endOfCommand(r.Status), true
 				if kill == nil {
-					kill = time.After(g.grace + time.Second)
+					kill = time.After(leftLimit)
 				}
 			case r.Failed != 0:
 				g.failed = r.Failed

@@ -38,7 +38,7 @@ func begin(t *testing.T, script string, change func(*protocol.Assignment)) (*age
 	hub := agenttest.NewHub(t, agenttest.Options{})
 	start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 	hub.WaitRegistered(1)
-	a := protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload}
+	a := protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload, StopGrace: new(fleet.Duration(time.Second))}
 	if change != nil {
 		change(&a)
 	}

@@ -10,6 +10,6 @@ import (
 
 // runTree runs a command; where there are no process groups only the command itself is killed when ctx ends.
 func runTree(_ context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
-	cmd.WaitDelay = task.stopGrace() + time.Second
+	cmd.WaitDelay = task.stopGrace(nil) + time.Second
 	return endOfProcess(cmd.Run())
 }

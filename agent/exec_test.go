@@ -139,7 +139,8 @@ func TestExecCancelKillsTheWholeGroup(t *testing.T) {
 			hub := agenttest.NewHub(t, agenttest.Options{})
 			start(t, hub, nil, map[string]agent.Handler{agent.ExecType: agent.ExecHandler()})
 			hub.WaitRegistered(1)
-			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload})
+			hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload,
+				StopGrace: new(fleet.Duration(time.Second))})
 			require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil },
 				10*time.Second, 5*time.Millisecond)
 			hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
@@ -161,6 +162,14 @@ func TestAJobSaysHowLongACommandHasToEnd(t *testing.T) {
 	t.Parallel()
 	requireKilled(t, &agent.Task{Instance: &fleet.InstanceOf{StopGrace: fleet.Duration(100 * time.Millisecond)}},
 		agent.ErrCancelled)
+}
+
+// TestATaskSaysHowLongACommandHasToEnd: without its task's word it would have 30 s.
+func TestATaskSaysHowLongACommandHasToEnd(t *testing.T) {
+	t.Parallel()
+	for _, grace := range []fleet.Duration{0, fleet.Duration(100 * time.Millisecond)} {
+		requireKilled(t, &agent.Task{Type: agent.ExecType, StopGrace: &grace}, agent.ErrCancelled)
+	}
 }
 
 // requireKilled runs a command that ignores SIGTERM, and stops it. It must be killed before the default grace is over.

@@ -13,7 +13,7 @@ import (
 // runTree runs a command in a process group of its own and ends the whole group when ctx ends.
 func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = task.stopGrace() + time.Second // for processes that left the group and still hold the output
+	cmd.WaitDelay = task.stopGrace(nil) + time.Second // for processes that left the group and still hold the output
 	var kill *time.Timer
 	cmd.Cancel = func() error {
 		first := syscall.SIGTERM
@@ -21,7 +21,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error)
 			first = syscall.SIGKILL // another agent may start the same work at any moment
 		}
 		group := -cmd.Process.Pid
-		kill = time.AfterFunc(task.stopGrace(), func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+		kill = time.AfterFunc(task.stopGrace(context.Cause(ctx)), func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 		return syscall.Kill(group, first)
 	}
 	err := cmd.Run()

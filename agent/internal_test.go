@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 // LivesOn lets tests say that something which a task's command has started cannot be killed.
@@ -90,5 +94,29 @@ func TestHostMetrics(t *testing.T) {
 	for _, p := range []float64{first.MemoryPercent, first.DiskPercent} {
 		require.GreaterOrEqual(t, p, 0.0)
 		require.LessOrEqual(t, p, 100.0)
+	}
+}
+
+// Whose word counts for how long work has to end.
+func TestStopGrace(t *testing.T) {
+	t.Parallel()
+	second := fleet.Duration(time.Second)
+	minute, none := 60*second, fleet.Duration(0)
+	for name, c := range map[string]struct {
+		task  Task
+		cause error
+		want  time.Duration
+	}{
+		"a command":                       {Task{Type: ExecType}, ErrCancelled, 30 * time.Second},
+		"out of time":                     {Task{Type: ExecType}, context.DeadlineExceeded, 30 * time.Second},
+		"a handler":                       {Task{Type: "render"}, ErrCancelled, 5 * time.Second},
+		"its task's word":                 {Task{Type: ExecType, StopGrace: &minute}, ErrCancelled, time.Minute},
+		"at once":                         {Task{Type: ExecType, StopGrace: &none}, ErrCancelled, 0},
+		"its agent stops":                 {Task{Type: ExecType, StopGrace: &minute}, ErrStopping, 5 * time.Second},
+		"its agent stops, a shorter one":  {Task{Type: ExecType, StopGrace: &second}, ErrStopping, time.Second},
+		"an instance":                     {Task{Type: ExecType, Instance: &fleet.InstanceOf{}}, ErrCancelled, 5 * time.Second},
+		"an instance with its job's word": {Task{Type: ExecType, Instance: &fleet.InstanceOf{StopGrace: minute}}, ErrCancelled, time.Minute},
+	} {
+		require.Equal(t, c.want, c.task.stopGrace(c.cause), name)
 	}
 }

@@ -24,6 +24,8 @@ type Task struct {
 	RetrySafety fleet.RetrySafety
 	// Timeout is how long the handler may run; ctx has the deadline. 0 means no bound.
 	Timeout time.Duration
+	// StopGrace is how long its work has to end once ctx has ended; nil: see fleet.GraceOf.
+	StopGrace *fleet.Duration
 	// Checkpoint is the newest checkpoint of an earlier attempt, or nil.
 	Checkpoint json.RawMessage
 	Labels     map[string]string

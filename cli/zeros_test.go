@@ -15,6 +15,7 @@ import (
 // zeroOfRequests are the counts and durations of requests of which zero is a value, with what it means. Of any other,
 // zero is refused: give a new one a minimum above zero (a duration: least), or say here what its zero does.
 const zeroOfRequests = `
+ArrayRequest.stop_grace: killed at once
 ArrayRequest.tolerate: none may fail
 ClusterChanges.desired_agents: not watched
 ClusterChanges.min_agents: none are needed
@@ -32,6 +33,8 @@ ScaleRequest.min: none are needed
 ScaleUpRule.queue_threshold: one that waits is enough
 ScheduleRequest.jitter: none
 ScheduleRequest.offset: none
+TaskDefaults.stop_grace: killed at once
+TaskRequest.stop_grace: killed at once
 read-task-log?after: from the beginning
 `
 
@@ -40,17 +43,20 @@ const zeroOfAgents = `
 Counters.completed Counters.failed ElementResult.ms ElementResult.n Log.attempt Metrics.cpu_percent
 Metrics.disk_percent Metrics.memory_percent Poll.answered Poll.health Poll.sequence Progress.estimated_duration
 Progress.percent Register.pid Result.attempt RunningAttempt.attempt RunningAttempt.beacon_age RunningAttempt.beacons
-RunningAttempt.health_changes StateEntry.epoch StateEntry.number StateLine.epoch StateLine.number StateLine.size
+RunningAttempt.health_changes RunningAttempt.health_turns StateEntry.epoch StateEntry.number StateLine.epoch StateLine.number StateLine.size
 StateSummary.entries StateVersion.epoch StateVersion.number
 `
 
 // zeroOfDefinitions are those of job definitions.
 const zeroOfDefinitions = `
 Correct.attempts: none
+Definition.stop_grace: killed at once
 Disconnect.grace: its instances are replaced at once
 Instances.count: none
 RecoveryPolicy.attempts: none
 ServiceCheck.healthy_after: from the first check on
+Step.stop_grace: killed at once
+TaskSpec.stop_grace: killed at once
 Update.canary: none
 `
 

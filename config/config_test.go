@@ -45,6 +45,7 @@ func TestSampleExampleLoads(t *testing.T) {
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
 		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5},
 		Tenants:          []string{"acme", "beta"},
+		TaskDefaults:     fleet.TaskDefaults{StopGrace: new(fleet.Duration(30 * time.Second))},
 		ElectionInterval: fleet.Duration(1500 * time.Millisecond)}.WithDefaults()}, c.ClusterConfigs())
 }
 

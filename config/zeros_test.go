@@ -19,5 +19,6 @@ func TestZeroIsNeverTheDefault(t *testing.T) {
 		"RolloutPolicy.canary",
 		"ScaleUpRule.queue_threshold", "ScaleDownRule.queue_threshold",
 		"Security.rate_limit", "Security.rate_burst", // no limit
+		"TaskQueue.stop_grace", // killed at once
 	}, zeros.Of(reflect.TypeFor[Config](), "yaml"))
 }

@@ -33,10 +33,12 @@ func (i *InstanceOf) AwaitedFor() time.Duration {
 	return i.DisconnectGrace.Std()
 }
 
-// DefaultStopGrace is how long work has to end when it is stopped; MaxStopGrace bounds what a job may say.
+// DefaultStopGrace is how long instances, and work that is no command, have to end when they are stopped, and any work
+// when its agent stops; DefaultCommandGrace is what commands of other tasks have. MaxStopGrace bounds what people say.
 const (
-	DefaultStopGrace = 5 * time.Second
-	MaxStopGrace     = 10 * time.Minute
+	DefaultStopGrace    = 5 * time.Second
+	DefaultCommandGrace = 30 * time.Second
+	MaxStopGrace        = 10 * time.Minute
 )
 
 // ServiceName is the full name of the service that it offers; empty: none.

@@ -117,6 +117,7 @@ type TaskSpec struct {
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
 	ExpiresIn             Duration          `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
 	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" least:"1s" most:"24h" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
+	StopGrace             *Duration         `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was asked to, because it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. 0s: at once. Default: the cluster's, else 30s for a command and 5s for other work. The end of a lease and the stop of its agent wait for no more than 0s and 5s."`
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
 	Routes                []Route           `json:"routes,omitempty" maxItems:"8" doc:"Of a task that calls a model: the providers and models to use, the first that works. Each attempt is one call of one of them; its agent has the capability model.PROVIDER."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
@@ -380,6 +381,8 @@ type TaskDefaults struct {
 	MaxTransfers int `json:"max_transfers,omitempty" minimum:"1" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
 	// ExpiresIn is how long a task may wait for an agent. Default 1 h.
 	ExpiresIn Duration `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long a task may wait for an agent. Default 1h."`
+	// StopGrace is how long a task's work has to end once it was asked to. Default 30 s for commands, 5 s for other work.
+	StopGrace *Duration `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long a task's work has to end once it was asked to. Default 30s for commands, 5s for other work."`
 	// RetrySafety is when a task may run again after its agent was lost. Default idempotent.
 	RetrySafety RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a task may run again after its agent was lost. Default idempotent."`
 }
@@ -403,7 +406,22 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 	defaultTo(&s.Retry.MaxAttempts, d.MaxAttempts)
 	defaultTo(&s.Retry.MaxTransfers, d.MaxTransfers)
 	defaultTo(&s.ExpiresIn, d.ExpiresIn)
+	defaultTo(&s.StopGrace, d.StopGrace)
 	defaultTo(&s.RetrySafety, d.RetrySafety)
+}
+
+// Grace is how long the task's work has to end once it was asked to.
+func (s *TaskSpec) Grace() time.Duration { return GraceOf(s.Type, s.StopGrace) }
+
+// GraceOf is how long work of a type has to end once it was asked to, where given is what its task says of it.
+func GraceOf(taskType string, given *Duration) time.Duration {
+	switch {
+	case given != nil:
+		return given.Std()
+	case taskType == ExecType:
+		return DefaultCommandGrace
+	}
+	return DefaultStopGrace
 }
 
 // ExecType is the task type whose payload is a command to run.

@@ -381,7 +381,8 @@ func (c *checker) step(id string, s *job.Step) {
 func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
-		"place": s.Place != nil, "output": len(s.Output) > 0,
+		"stop_grace": s.StopGrace != nil,
+		"place":      s.Place != nil, "output": len(s.Output) > 0,
 		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil,
 		"tools": len(s.Tools) > 0, "max_turns": s.Turns != 0} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
@@ -416,6 +417,7 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	}{
 		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
 		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
+		"stop_grace":     {task.StopGrace != nil, "stop_grace"},
 		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"},
 		"recovery": {task.Recovery != nil, "recovery"},
 	} {

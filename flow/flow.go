@@ -96,7 +96,7 @@ func (c *checker) plan() *job.Plan {
 			if s.Place != nil {
 				task.Place = *s.Place
 			}
-			task.RetrySafety = s.Safety
+			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 			s.Task, s.Retry, s.Recovery, s.Place = task, nil, nil, nil
 			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
 			if s.Check != nil && s.Check.Task != nil {

@@ -10,9 +10,9 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// endingAllowance is the additional time for an agent that is stopping an overdue attempt: the handler's grace, and the
-// time to report.
-const endingAllowance = 15 * time.Second
+// endingAllowance is the additional time for an agent that is stopping an overdue attempt, beside the grace of the work:
+// how long a handler may take to return after that, and the time to report.
+const endingAllowance = 10 * time.Second
 
 // beaconAge is the time since the handler's last sign of life, by the agent's report or else by what the hub has seen.
 func (a *attempt) beaconAge(r protocol.RunningAttempt, now time.Time) time.Duration {
@@ -29,7 +29,7 @@ func (h *Hub) overdue(a *attempt, r protocol.RunningAttempt, now time.Time) bool
 	}
 	allowed := a.beacon + a.session.timing.HeartbeatInterval
 	if r.State != "" {
-		allowed += endingAllowance
+		allowed += endingAllowance + a.stopGrace
 	}
 	return a.beaconAge(r, now) > allowed
 }

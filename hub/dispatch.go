@@ -102,10 +102,11 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 // assignLocked puts an attempt in a session's outbox and wakes its poll.
 func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
+	a.stopGrace = a.input.Spec.Grace()
 	claims := attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation, ResultLimit: a.input.ResultLimit}
+		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: fleet.Duration(a.stopGrace)}
 	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
 	s.reallocated(a.allocation)
@@ -165,6 +166,7 @@ func (a *attempt) assignment() protocol.Assignment {
 		ResultLimit:     a.input.ResultLimit,
 		Element:         a.input.Element,
 		Instance:        a.input.Instance,
+		StopGrace:       spec.StopGrace,
 		IdempotencyKey:  a.input.IdempotencyKey,
 		DeadlineAt:      a.input.DeadlineAt,
 		Allocation:      a.allocation,

@@ -47,7 +47,7 @@ func TestAssignmentAnswersAtOnceAndIsAccepted(t *testing.T) {
 		claims, err := b.seal.openAttempt(got.Assignments[0].Token)
 		require.NoError(t, err)
 		require.Equal(t, attemptClaims{Task: "t1", Attempt: 1, Agent: "a", Instance: "a-instance", Epoch: 1,
-			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo"}, claims)
+			Lane: "lane/c", Temporal: []byte("t1/1"), Type: "echo", StopGrace: fleet.Duration(fleet.DefaultStopGrace)}, claims)
 		a.poll(lists(got.Assignments[0]))
 		require.True(t, a.session().attempts[attemptKey{"t1", 1}].accepted)
 		require.Empty(t, b.reported())

@@ -51,6 +51,8 @@ type attemptClaims struct {
 	Allocation *fleet.Allocation `json:"o,omitempty"`
 	// ResultLimit is how many bytes its result may have, or those of a bundle together; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"r,omitempty"`
+	// StopGrace is how long its work has to end once it was asked to.
+	StopGrace fleet.Duration `json:"g,omitempty"`
 }
 
 // logLimit bounds the attempt's log, in bytes of JSON.

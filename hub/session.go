@@ -125,6 +125,7 @@ type attempt struct {
 	checkpointDigest string
 	cancelling       bool
 	beacon           time.Duration // the task's beacon timeout; 0: none
+	stopGrace        time.Duration // how long its work has to end once it was asked to
 	beacons          int64         // the agent's count
 	// when the hub last saw a sign of life of the handler, for agents that do not report its age
 	aliveAt    time.Time

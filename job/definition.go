@@ -67,6 +67,7 @@ type Definition struct {
 	Safety      fleet.RetrySafety `json:"safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"The safety of steps that name none. Left out, they are unmarked: an attempt that failed is tried again, one that was lost with its agent waits for a person. Of instances: idempotent, if it is left out."`
 	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
 	Recovery    *fleet.Recovery   `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result, of steps with neither retry nor recovery. A mode, or a section."`
+	StopGrace   *fleet.Duration   `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"The stop_grace of steps that have none."`
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
@@ -204,7 +205,7 @@ const (
 
 // Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
 type Step struct {
-	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, beacon_timeout, place, start_at."`
+	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, stop_grace, beacon_timeout, place, start_at."`
 	Tools   []Tool          `json:"tools,omitempty" maxItems:"64" doc:"Of a task of type model: the tools that the model may call. It is asked again with what they said, until it answers without a call."`
 	Turns   int             `json:"max_turns,omitempty" minimum:"1" maximum:"50" doc:"With tools: how often the model may be asked. The step fails if it calls tools in the last of its turns. Default 8."`
 	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
@@ -222,6 +223,7 @@ type Step struct {
 	Retry        *fleet.RetryPolicy `json:"retry,omitempty" doc:"Bounds and spaces its attempts. Default: the job's."`
 	Recovery     *fleet.Recovery    `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result. A mode, or a section. Default: the job's, unless the step has retry."`
 	Timeout      fleet.Duration     `json:"timeout,omitempty" least:"1s" most:"720h" doc:"How long one attempt may run. Default 24h."`
+	StopGrace    *fleet.Duration    `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. Default: the job's, else the cluster's, else 30s for a command and 5s for other work."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long all its attempts may take together."`
 	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`

@@ -162,9 +162,10 @@ type Assignment struct {
 	// ResultLimit is how many bytes the result may have, or the results of the elements together.
 	ResultLimit int `json:"result_limit,omitempty" doc:"How many bytes the output may have as JSON; of a bundle, those of its elements together. Left out: 1 MiB."`
 	// Element is the place in its array of an assignment's task that is one element.
-	Element        *int       `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
-	IdempotencyKey string     `json:"idempotency_key,omitempty" doc:"The same for every attempt of the work: the step's of its run, or what the task was submitted with. Absent: the task's id is."`
-	DeadlineAt     *time.Time `json:"deadline_at,omitempty" doc:"When the work ends in any case: the deadline of its step or run. Absent: only the timeout holds."`
+	Element        *int            `json:"element,omitempty" doc:"Of a task that is an element of an array: its place there, from 0."`
+	StopGrace      *fleet.Duration `json:"stop_grace,omitempty" least:"0s" doc:"How long the work has to end once it was asked to. Absent: as the agent does by itself."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" doc:"The same for every attempt of the work: the step's of its run, or what the task was submitted with. Absent: the task's id is."`
+	DeadlineAt     *time.Time      `json:"deadline_at,omitempty" doc:"When the work ends in any case: the deadline of its step or run. Absent: only the timeout holds."`
 	// Instance is set of an assignment whose task is an instance of a job.
 	Instance    *fleet.InstanceOf `json:"instance,omitempty" doc:"Of a task that is an instance of a job: which, and how the agent checks its health."`
 	TraceParent string            `json:"traceparent,omitempty" doc:"The W3C trace that the attempt is part of."`

@@ -43,6 +43,13 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar((*string)(&r.RetrySafety), "retry-safety", "",
 		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar((*time.Duration)(&r.Timeout), "timeout", 0, "how long one attempt may run (default 24h)")
+	flags.Func("stop-grace",
+		"how long its work has to end once asked to: a command gets SIGTERM, and SIGKILL then (default 30s for a command, 5s for other work)",
+		func(text string) error {
+			grace, err := fleet.ParseDuration(text)
+			r.StopGrace = new(fleet.Duration(grace))
+			return err
+		})
 	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
 		"end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
 	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0,

@@ -26,6 +26,7 @@ var settingOfFlag = map[string]string{
 	"task-max-transfers":    "task_defaults.max_transfers",
 	"task-expires-in":       "task_defaults.expires_in",
 	"task-retry-safety":     "task_defaults.retry_safety",
+	"task-stop-grace":       "task_defaults.stop_grace",
 	"task-transfer-timeout": "task_transfer_timeout",
 	"dead-letter-retention": "dead_letter_retention",
 	"brake-share":           "brake.share",
@@ -84,6 +85,8 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Int("task-max-transfers", 0, "agents that its tasks may be lost with, where a task does not say (default 3)")
 	flags.Duration("task-expires-in", 0,
 		"how long its tasks may wait for an agent, where a task does not say (default 1h)")
+	flags.Duration("task-stop-grace", 0,
+		"how long the work of its tasks has to end once asked to, where a task does not say (default 30s for commands, 5s for other work)")
 	flags.String(
 		"task-retry-safety",
 		"",

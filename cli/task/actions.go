@@ -122,7 +122,7 @@ func reviewCommand(a *app.App) *cobra.Command {
 func printNow(a *app.App, task *api.Task) error {
 	if task.Cancelling != nil {
 		return a.Sayf(
-			"Task %s is %s and being cancelled: its agent has up to 30 s to stop. See: mainstay task get %[1]s\n",
+			"Task %s is %s and being cancelled: its agent stops its work first. See: mainstay task get %[1]s\n",
 			task.ID,
 			task.Status,
 		)

@@ -90,6 +90,7 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Provider", spec.Provider},
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
+		{"Stop grace", stopGrace(spec)},
 		{"Expires", "after " + spec.Expiration().String() + " without an agent"},
 		{"Retries", retries},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
@@ -366,4 +367,12 @@ func beginning(text string) string {
 		return text
 	}
 	return strings.TrimRight(strings.ToValidUTF8(text[:end], ""), "\n")
+}
+
+// stopGrace is how long a task's work has to end, where that was said.
+func stopGrace(spec *fleet.TaskSpec) string {
+	if spec.StopGrace == nil {
+		return ""
+	}
+	return spec.StopGrace.Std().String()
 }

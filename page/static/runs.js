@@ -194,7 +194,7 @@ export const run = {
     return [
       h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(r.cluster), " / ", ofJob(r.job)),
       h("header.row", null, h("h1.mono", { tabindex: "-1" }, r.id), badge(r.status)),
-      r.cancel && !r.ended_at && h("p.why", null, "It is being cancelled", r.cancel.by && ` by ${r.cancel.by}`, `: ${r.cancel.reason}. Its tasks have up to 30 s to stop.`),
+      r.cancel && !r.ended_at && h("p.why", null, "It is being cancelled", r.cancel.by && ` by ${r.cancel.by}`, `: ${r.cancel.reason}. Its agents stop its tasks first.`),
       r.paused && !r.ended_at && h("p.why", null, r.status === "paused" ? "Paused for " : "Being paused for ", ago(r.paused.at, "for"), r.paused.by && ` by ${r.paused.by}`, r.paused.reason && `: ${r.paused.reason}`),
       r.why && r.status !== "paused" && h("p.why", null, r.why),
       h("div.actions", null, Object.keys(onRun).filter((a) => r.actions?.includes(a)).map((a) => button(runWords[a], () => onRun[a](r), { key: a, kind: a === "cancel" ? "danger" : a === "resume" ? "primary" : "" })),

@@ -102,7 +102,7 @@ export const task = {
   render: (t) => [
     h("nav.crumbs", { "aria-label": "Where this is" }, clusterLink(t.cluster), " / ", partOf(t) ?? h("a", { href: "#/tasks" + query({ cluster: t.cluster }) }, "tasks")),
     h("header.row", null, h("h1.mono", { tabindex: "-1" }, t.id), badge(t.status)),
-    t.cancelling && h("p.why", null, "It is being cancelled", t.cancelling.by && ` by ${t.cancelling.by}`, t.cancelling.reason && `: ${t.cancelling.reason}`, ". Its agent has up to 30 s to stop."),
+    t.cancelling && h("p.why", null, "It is being cancelled", t.cancelling.by && ` by ${t.cancelling.by}`, t.cancelling.reason && `: ${t.cancelling.reason}`, ". Its agent stops it first."),
     t.why && h("p.why", null, t.why),
     h("div.actions", null,
       t.status === "dead_letter" && [button("Retry", (e) => act.retryTask(t.id, e.currentTarget), { kind: "primary" }), button("Discard…", () => act.discardTask(t.id), { kind: "danger" })],

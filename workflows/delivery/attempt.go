@@ -21,7 +21,7 @@ const (
 	attemptsKept = 20
 	// formerText bounds in bytes what the state has of each text of an attempt before the newest.
 	formerText = 512
-	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond the grace of an instance.
+	// cancelWait bounds how long a cancelled task waits for its agent to stop, beyond the grace of its work.
 	cancelWait = 30 * time.Second
 	// targetWait is how long the target of a failover by hand has to take a task that it may run.
 	targetWait = 5 * time.Second
@@ -70,7 +70,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		ActivityID:             contract.AttemptActivityID(d.task.TaskID, number),
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
-		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + TimeoutMargin,
+		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + d.task.Spec.Grace() + TimeoutMargin,
 		HeartbeatTimeout:       fleet.AttemptBackstop + d.task.Instance.AwaitedFor(),
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -104,6 +104,8 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		wait := cancelWait
 		if d.task.Instance != nil {
 			wait += d.task.Instance.StopGrace.Std()
+		} else {
+			wait += d.task.Spec.Grace()
 		}
 		_, _ = workflow.AwaitWithOptions(waitCtx, workflows.Named(wait, "until the agent has stopped"), future.IsReady)
 	}
