@@ -180,7 +180,7 @@ func plainFlagError(err error) error {
 	flag := invalid.GetFlag()
 	switch flag.Value.Type() {
 	case "duration":
-		return fmt.Errorf("--%s must be a duration such as 30s, 5m or 1h30m", flag.Name)
+		return fmt.Errorf("--%s must be a duration such as 30s, 5m, 1h30m or 7d", flag.Name)
 	case "int", "int64":
 		return fmt.Errorf("--%s must be a whole number", flag.Name)
 	case "float64":
@@ -202,7 +202,7 @@ func strayWait(c *cobra.Command, args []string) error {
 		args = args[:dash]
 	}
 	for _, arg := range args {
-		if _, err := time.ParseDuration(arg); err == nil {
+		if _, err := fleet.ParseDuration(arg); err == nil {
 			return fmt.Errorf("write --wait=%s, with an equals sign", arg)
 		}
 	}
@@ -232,8 +232,10 @@ func emptyFlag(c *cobra.Command) (err error) {
 	return err
 }
 
-// classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too.
+// classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too. Durations of
+// all commands are read in each form.
 func classifyUsage(c *cobra.Command) {
+	readDurations(c)
 	if !c.Runnable() {
 		c.Args, c.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
