@@ -160,13 +160,13 @@ func (c *client) send(ctx context.Context, via *http.Client, q request, out any)
 	return nil
 }
 
-// unreached is the error of a request without an answer. Its text has no address, which may have a password, and no port
-// of this end: the same cause has the same text.
+// unreached is the error of a request without an answer. Its text has no address, which may have a password, and no
+// port of this end: the same cause has the same text.
 type unreached struct{ error }
 
 // Error implements error.
 func (e *unreached) Error() string {
-	reason, _ := protocol.Unreached(e.error)
+	_, reason := protocol.Unreached(e.error)
 	return reason.Error()
 }
 
@@ -179,7 +179,7 @@ func remedy(err error) string {
 	if !ok {
 		return ""
 	}
-	reason, _ := protocol.Unreached(away.error)
+	_, reason := protocol.Unreached(away.error)
 	var distrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(reason, protocol.ErrSpeaksHTTPS):

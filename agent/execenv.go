@@ -148,8 +148,8 @@ func (k *keptCheckpoint) save() {
 	}
 }
 
-// checkpointText is a checkpoint as a command reads it, and checkpointValue what is kept of what it writes: an object or
-// a list as such, anything else as text.
+// checkpointText is a checkpoint as a command reads it, and checkpointValue what is kept of what it writes: an object
+// or a list as such, anything else as text.
 func checkpointText(checkpoint json.RawMessage) string {
 	var text string
 	if json.Unmarshal(checkpoint, &text) == nil {
@@ -159,7 +159,7 @@ func checkpointText(checkpoint json.RawMessage) string {
 }
 
 func checkpointValue(text string) any {
-	if begin := strings.TrimLeft(text, " \t\r\n"); begin != "" && strings.Contains("{[", begin[:1]) &&
+	if begin := strings.TrimLeft(text, " \t\r\n"); begin != "" && (begin[0] == '{' || begin[0] == '[') &&
 		json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}

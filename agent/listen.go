@@ -20,9 +20,9 @@ type listener struct {
 	own bool
 }
 
-// whereToAsk are the addresses at which the instance itself listens on a port: an answer of another process, such as the
-// instance before it, says nothing about it. Where this cannot be found out, and for a port of its allocation, which
-// nobody had before, any answer counts.
+// whereToAsk are the addresses at which the instance itself listens on a port: an answer of another process, such as
+// the instance before it, says nothing about it. Where this cannot be found out, and for a port of its allocation,
+// which nobody had before, any answer counts.
 func (at *attempt) whereToAsk(port fleet.Port, address string) ([]netip.Addr, error) {
 	candidates := loopbacks
 	if address != "" {

@@ -78,8 +78,9 @@ func newRun(ctx context.Context, a *Agent) *run {
 		instance:  newInstance(),
 		startedAt: time.Now(),
 		wake:      make(chan struct{}, 1),
-		attempts:  map[attemptKey]*attempt{}, unused: map[string]time.Time{}, done: newRecentKeys(), renewed: make(chan struct{}),
-		look: newHubLook(),
+		attempts:  map[attemptKey]*attempt{}, unused: map[string]time.Time{}, done: newRecentKeys(),
+		renewed: make(chan struct{}),
+		look:    newHubLook(),
 	}
 	outlive := context.WithoutCancel(ctx)
 	r.work, r.endWork = context.WithCancelCause(outlive)

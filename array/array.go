@@ -75,7 +75,8 @@ func (d *Definition) Digest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the items: %w", err)
 	}
-	text, err := json.Marshal([]any{spec, fleet.JSONDigest(items), d.Count, cmp.Or(d.Parallel, DefaultParallel), d.Tolerate})
+	text, err := json.Marshal([]any{spec, fleet.JSONDigest(items), d.Count,
+		cmp.Or(d.Parallel, DefaultParallel), d.Tolerate})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16]), err
 }

@@ -179,7 +179,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		return context.Canceled
 	}
 	away := &UnreachableError{URL: protocol.ShownURL(c.base), cause: err}
-	if away.Reason, away.lasting = protocol.Unreached(err); context.Cause(ctx) != nil {
+	if away.lasting, away.Reason = protocol.Unreached(err); context.Cause(ctx) != nil {
 		away.Reason, away.lasting = context.Cause(ctx), true
 	}
 	return away
@@ -188,7 +188,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 // refused is the error of an answer that is none of success.
 func (c *Client) refused(response *http.Response, body []byte) error {
 	if protocol.IsHTTPSHint(body) {
-		return &UnreachableError{URL: protocol.ShownURL(c.base), Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS, lasting: true}
+		return &UnreachableError{URL: protocol.ShownURL(c.base), Reason: ErrSpeaksHTTPS, cause: ErrSpeaksHTTPS,
+			lasting: true}
 	}
 	e := &Error{base: protocol.ShownURL(c.base), body: body, RequestID: response.Header.Get("X-Request-Id"),
 		RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}

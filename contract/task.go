@@ -27,8 +27,8 @@ type TaskInput struct {
 	Event string `json:"event,omitempty"`
 	// ResultLimit is how many bytes its result may have; 0: fleet.MaxPayloadBytes.
 	ResultLimit int `json:"result_limit,omitempty"`
-	// IdempotencyKey is what agents are told as the key of the work; empty: the task's id. DeadlineAt is when its step or
-	// run ends it in any case.
+	// IdempotencyKey is what agents are told as the key of the work; empty: the task's id. DeadlineAt is when its step
+	// or run ends it in any case.
 	IdempotencyKey string     `json:"idempotency_key,omitempty"`
 	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
 	// Carried is what a run of the workflow hands to the next.

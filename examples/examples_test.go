@@ -93,8 +93,8 @@ var handlers = map[string]string{
 `,
 }
 
-// TestNumbersAndHandlersThatGoWrong: what a handler passes on keeps its digits; one that goes wrong fails once, with the
-// reason, and the agent goes on.
+// TestNumbersAndHandlersThatGoWrong: what a handler passes on keeps its digits; one that goes wrong fails once, with
+// the reason, and the agent goes on.
 func TestNumbersAndHandlersThatGoWrong(t *testing.T) {
 	t.Parallel()
 	for example, program := range map[string]string{"python/agent.py": "python3", "javascript/agent.mjs": "node"} {
@@ -197,8 +197,8 @@ func TestCompleteExampleKnowsBundles(t *testing.T) {
 	})
 }
 
-// TestCompleteExampleStopsItsWork: the complete example obeys cancel, drop and timeout, hands fenced work back when its lease
-// runs out, and the rest when it stops.
+// TestCompleteExampleStopsItsWork: the complete example obeys cancel, drop and timeout, hands fenced work back when its
+// lease runs out, and the rest when it stops.
 func TestCompleteExampleStopsItsWork(t *testing.T) {
 	t.Parallel()
 	for name, example := range map[string]string{"python3": "python/agent.py", "node": "javascript/agent.mjs"} {

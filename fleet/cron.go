@@ -18,18 +18,18 @@ const MaxCronLength = 200
 // LastScheduleYear is the last year that Temporal's schedules know.
 const LastScheduleYear = 2100
 
-// mostShift bounds the changes of a clock that schedules make up for, as Debian's cron has it. A larger one is taken for
-// a correction: only what the clock shows counts.
+// mostShift bounds the changes of a clock that schedules make up for, as Debian's cron has it. A larger one is taken
+// for a correction: only what the clock shows counts.
 const mostShift = 3 * time.Hour
 
 // Cron is a cron schedule, read as Debian's cron reads it.
 type Cron struct {
 	Minute, Hour, DayOfMonth, Month, DayOfWeek CronField
-	// EitherDay says that a day matches if the day of the month or that of the week does. Otherwise both must: in cron, a
-	// field of days that begins with * restricts the other.
+	// EitherDay says that a day matches if the day of the month or that of the week does. Otherwise both must: in cron,
+	// a field of days that begins with * restricts the other.
 	EitherDay bool
-	// Running says that minute or hour begins with *: the schedule goes by what the clock shows, through its changes too.
-	// Another one names times of a day, and each of them comes once.
+	// Running says that minute or hour begins with *: the schedule goes by what the clock shows, through its changes
+	// too. Another one names times of a day, and each of them comes once.
 	Running bool
 }
 

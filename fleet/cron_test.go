@@ -227,8 +227,8 @@ func TestCronDays(t *testing.T) {
 	require.True(t, c.Next(time.UTC, time.Date(2089, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero(), "there is none until 2100")
 }
 
-// TestCronAsAnotherLibraryHasIt compares random expressions with a library that another has written, in UTC, and without
-// steps of all days, which it takes for another rule.
+// TestCronAsAnotherLibraryHasIt compares random expressions with a library that another has written, in UTC, and
+// without steps of all days, which it takes for another rule.
 func TestCronAsAnotherLibraryHasIt(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewSource(7))

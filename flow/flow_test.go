@@ -227,7 +227,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Markers of other systems for what may be repeated are refused with the safety that says the same, wherever they stand.
+// Markers of other systems for what may be repeated are refused with the safety that says the same, wherever they
+// stand.
 func TestSafetyMarkers(t *testing.T) {
 	t.Parallel()
 	const (

@@ -150,7 +150,8 @@ func GivenInputs(schema json.RawMessage, given map[string]string) (json.RawMessa
 		if err != nil {
 			return nil, err
 		}
-		if inputs[name] = quoted; json.Valid([]byte(text)) && !onlyText(propertyOf(compiled, name), parts, text, quoted) {
+		if inputs[name] = quoted; json.Valid([]byte(text)) &&
+			!onlyText(propertyOf(compiled, name), parts, text, quoted) {
 			inputs[name] = json.RawMessage(text)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// number is a JSON number that CEL's integers do not hold: one with a fraction or an exponent, or a larger one. Where an
-// expression only passes it on, it keeps its text, digit for digit. Where an expression computes with it, it is a
+// number is a JSON number that CEL's integers do not hold: one with a fraction or an exponent, or a larger one. Where
+// an expression only passes it on, it keeps its text, digit for digit. Where an expression computes with it, it is a
 // double.
 type number struct {
 	types.Double

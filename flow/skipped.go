@@ -46,7 +46,9 @@ func guards(root ast.Expr) (found bool) {
 			found = found || x.AsSelect().IsTestOnly()
 		case ast.CallKind:
 			call := x.AsCall()
-			isNull := func(arg ast.Expr) bool { return arg.Kind() == ast.LiteralKind && arg.AsLiteral() == types.NullValue }
+			isNull := func(arg ast.Expr) bool {
+				return arg.Kind() == ast.LiteralKind && arg.AsLiteral() == types.NullValue
+			}
 			found = found || (call.FunctionName() == operators.Equals || call.FunctionName() == operators.NotEquals) &&
 				slices.ContainsFunc(call.Args(), isNull)
 		}

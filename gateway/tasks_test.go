@@ -378,8 +378,8 @@ func TestListTasks(t *testing.T) {
 		""), 422, protocol.CodeInvalidRequest)
 }
 
-// byVisibility lists the fake's tasks as Temporal does: open ones first, then those that ended last, in pages of at most
-// limit.
+// byVisibility lists the fake's tasks as Temporal does: open ones first, then those that ended last, in pages of at
+// most limit.
 func (f *fakeTemporal) byVisibility(limit int) {
 	key := func(e *execution) string {
 		ended := "9"

@@ -192,7 +192,7 @@ func (a *notingAdapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	a.Adapter.Handle(op, func(ctx huma.Context) {
 		if name := givenTwice(ctx, single); name != "" {
 			_ = huma.WriteErr(a.api, ctx, http.StatusUnprocessableEntity, invalidDetail, &huma.ErrorDetail{
-				Location: "query." + name, Message: "is given more than once: give it once"}) // the client may have gone
+				Location: "query." + name, Message: "is given more than once: give it once"}) // the client may be gone
 			return
 		}
 		if body != nil {

@@ -125,8 +125,8 @@ func (j *Job) origin(d *Definition) int {
 }
 
 // RevertsTo is the version that a revert puts in force which names none: the last one before the present definition was
-// applied that differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended, and
-// never back to what that one left. Else it says why a version must be named.
+// applied that differs in more than a count and was not unhealthy. A revert thus goes on where the one before ended,
+// and never back to what that one left. Else it says why a version must be named.
 func (j *Job) RevertsTo() (v *Version, why string) {
 	if r := j.rolling(); r != nil && r.Revert {
 		return nil, fmt.Sprintf("a revert is under way, as version %d: name the version that you want instead", r.Version)

@@ -583,8 +583,8 @@ func TestADeploymentIsOverdueWhenNobodyEndsIt(t *testing.T) {
 	require.False(t, r.Short(), "a paused job starts nothing")
 }
 
-// Definitions are letters; what is applied is a letter, "!" before it fails its deployment, "<" reverts without a version
-// and a digit reverts to that version.
+// Definitions are letters; what is applied is a letter, "!" before it fails its deployment, "<" reverts without a
+// version and a digit reverts to that version.
 func TestARevertGoesToTheVersionBeforeThePresentContent(t *testing.T) {
 	t.Parallel()
 	for story, want := range map[string]string{

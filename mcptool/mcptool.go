@@ -66,7 +66,9 @@ type Tools struct {
 
 // New makes the tools of a file. Servers are started or called when a task needs them. opened learns with which of them
 // a session is open.
-func New(f *File, version string, log *slog.Logger, opened func(provider string, access fleet.ProviderAccess) error) *Tools {
+func New(
+	f *File, version string, log *slog.Logger, opened func(provider string, access fleet.ProviderAccess) error,
+) *Tools {
 	t := &Tools{servers: map[string]*connection{}}
 	for name, s := range f.Servers {
 		t.servers[name] = &connection{Server: s, log: log.With("server", name), client: mcp.NewClient(

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if len(os.Args) == 2 && os.Args[1] == "serve-tools-and-talk" {
-		fmt.Print("\ufeffWelcome\n\xff\n{\"level\":\"info\"}\nLoading… ")
-		_ = (&toolServer{cut: func() { fmt.Println("working") }}).server().Run(context.Background(), &mcp.StdioTransport{})
+		fmt.Fprint(os.Stdout, "\ufeffWelcome\n\xff\n{\"level\":\"info\"}\nLoading… ")
+		_ = (&toolServer{cut: func() { fmt.Fprintln(os.Stdout, "working") }}).server().Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
 	os.Exit(m.Run())

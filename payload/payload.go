@@ -102,8 +102,8 @@ func read[T any](taskType string, value json.RawMessage) (payload T, err error) 
 // field is where a task has its payload.
 const field = "payload"
 
-// Check checks the payload of a task. It returns it with numbers, true and false as text where only text fits. at is its
-// name in problems. A payload of a type that is not defined here passes. The error is an *Error.
+// Check checks the payload of a task. It returns it with numbers, true and false as text where only text fits. at is
+// its name in problems. A payload of a type that is not defined here passes. The error is an *Error.
 func Check(taskType, at string, value json.RawMessage) (json.RawMessage, error) {
 	s := shapes[taskType]
 	if s == nil {
@@ -241,7 +241,8 @@ func callShape() *shape {
 	const wrong = "must be the name of a server, as the agents' operator wrote it: a-z, 0-9, ., _ and -"
 	return record(
 		required("server", "The server that has the tool, as agents name it. The agent has the capability mcp.SERVER.",
-			text(textRule{least: 1, empty: wrong, most: fleet.MaxIDLength - len(fleet.ToolCapability("")), tooLong: wrong,
+			text(textRule{least: 1, empty: wrong, most: fleet.MaxIDLength - len(fleet.ToolCapability("")),
+				tooLong: wrong,
 				pattern: idPattern, wrong: wrong})),
 		required("tool", "The tool.", text(textRule{least: 1, empty: "is empty: name the tool to call"})),
 		optional("arguments", "The arguments of the call.", anObject("arguments are names and values, like {query: open}")),

@@ -34,7 +34,7 @@ var (
 
 // Unreached is why a server did not answer a request, in short words and without its address, of the error of an HTTP
 // client. lasting says that another try would end as this one.
-func Unreached(err error) (reason error, lasting bool) {
+func Unreached(err error) (lasting bool, reason error) {
 	var distrusted *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var operation *net.OpError
@@ -42,19 +42,19 @@ func Unreached(err error) (reason error, lasting bool) {
 	var address *url.Error
 	switch {
 	case errors.As(err, &distrusted):
-		return distrusted.Err, true
+		return true, distrusted.Err
 	case errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return ErrSpeaksHTTP, true // net/http makes the latter of the former
+		return true, ErrSpeaksHTTP // net/http makes the latter of the former
 	case errors.As(err, &name) && name.IsNotFound:
-		return errors.New("the name of its host is not known"), false
+		return false, errors.New("the name of its host is not known")
 	case strings.Contains(err.Error(), "invalid proxy address"): // which Go repeats, password and all
-		return errors.New("HTTP_PROXY or HTTPS_PROXY is no address"), true
+		return true, errors.New("HTTP_PROXY or HTTPS_PROXY is no address")
 	case errors.As(err, &operation):
-		return operation.Err, false
+		return false, operation.Err
 	case errors.As(err, &address):
-		return address.Err, false
+		return false, address.Err
 	}
-	return err, false
+	return false, err
 }
 
 // IsHTTPSHint reports whether a server that speaks https answered this to a request in plain text, in Go's own words.

@@ -44,7 +44,7 @@ func TestUnreached(t *testing.T) {
 	} {
 		_, err := http.Get(c.url)
 		require.Error(t, err)
-		reason, lasting := protocol.Unreached(err)
+		lasting, reason := protocol.Unreached(err)
 		require.ErrorContains(t, reason, c.says)
 		require.Equal(t, c.lasting, lasting)
 	}

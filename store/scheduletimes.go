@@ -33,9 +33,9 @@ const (
 )
 
 // ScheduleSpec are the times of a valid schedule in Temporal's words, all in UTC. Temporal's own time zones lose or
-// repeat times when clocks change, so it is told the times that a schedule in a time zone has until the end of next year
-// at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people and
-// for TimesOf.
+// repeat times when clocks change, so it is told the times that a schedule in a time zone has until the end of next
+// year at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people
+// and for TimesOf.
 func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec {
 	plan, spec := t.Plan(), &schedulepb.ScheduleSpec{}
 	if t.Cron == "" {

@@ -192,8 +192,8 @@ type goesOn struct {
 // Unwrap returns the interruption.
 func (e *goesOn) Unwrap() error { return e.error }
 
-// GoesOn has the interruption of a wait say that what was waited for goes on, and with which commands to wait again and to
-// cancel it. Other errors stay as they are.
+// GoesOn has the interruption of a wait say that what was waited for goes on, and with which commands to wait again and
+// to cancel it. Other errors stay as they are.
 func GoesOn(err error, what, wait, cancel string) error {
 	if !errors.Is(err, context.Canceled) {
 		return err

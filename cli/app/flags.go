@@ -219,8 +219,8 @@ func MayBeEmpty(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// emptyFlag refuses a flag that is given as "", as by a variable of the shell that is not set: without its value, a filter
-// selects all, and an id is made anew each time. Words for people may be empty.
+// emptyFlag refuses a flag that is given as "", as by a variable of the shell that is not set: without its value, a
+// filter selects all, and an id is made anew each time. Words for people may be empty.
 func emptyFlag(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		_, may := f.Annotations[mayBeEmpty]

@@ -27,7 +27,8 @@ func helpWidth() int {
 // fitHelp breaks the lines of a command's help, and of those below it.
 func fitHelp(c *cobra.Command, width int) {
 	if !c.HasParent() {
-		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", width)))
+		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages ",
+			fmt.Sprintf(".FlagUsagesWrapped %d ", width)))
 	}
 	c.Long = fitted(c.Long, width)
 	for _, sub := range c.Commands() {

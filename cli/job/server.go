@@ -282,7 +282,8 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 	err = a.Facts([][2]string{
 		{"Job", j.Name}, {"Type", string(j.Type)}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster},
 		{"State", state}, {"Deployment", deploymentOf(j.Name, all)},
-		{"Not scheduled", j.Unscheduled}, {"Next runs", strings.Join(next, ", ")}, {"Counted runs", strings.Join(active, ", ")},
+		{"Not scheduled", j.Unscheduled}, {"Next runs", strings.Join(next, ", ")},
+		{"Counted runs", strings.Join(active, ", ")},
 	})
 	if err != nil {
 		return err
@@ -392,7 +393,8 @@ func versionsCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		return a.Print(s.Answer, func() error {
-			return app.PrintTable(a, versions, "There are no versions.", []string{"VERSION", "APPLIED", "BY", "DEFINITION"},
+			return app.PrintTable(a, versions, "There are no versions.",
+				[]string{"VERSION", "APPLIED", "BY", "DEFINITION"},
 				func(v *job.Version) []string {
 					definition := "its own"
 					if v.Reverts > 0 {

@@ -32,7 +32,8 @@ func (r *runInputs) UnmarshalJSON(text []byte) error {
 // schemaOf is the schema of a tool's arguments.
 func schemaOf[In any]() *jsonschema.Schema {
 	schema, err := jsonschema.For[In](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[taskPayload](): payloadSchema(), reflect.TypeFor[runInputs](): {Types: []string{"object", "string"}},
+		reflect.TypeFor[taskPayload](): payloadSchema(),
+		reflect.TypeFor[runInputs]():   {Types: []string{"object", "string"}},
 	}})
 	if err != nil {
 		panic(err) //nolint:forbidigo // the types are in this program

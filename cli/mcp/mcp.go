@@ -1,4 +1,5 @@
-// Package mcp is `mainstay mcp`: the control plane as a server of the Model Context Protocol, for operators' assistants.
+// Package mcp is `mainstay mcp`: the control plane as a server of the Model Context Protocol, for operators'
+// assistants.
 package mcp
 
 import (

@@ -46,7 +46,8 @@ func listCommand(a *app.App) *cobra.Command {
 func printSchedules(a *app.App, entries []api.ScheduleEntry) error {
 	header := []string{"SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK"}
 	return app.PrintTable(a, entries, "There are no such schedules.", header, func(e *api.ScheduleEntry) []string {
-		return []string{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster, stateText(e.Paused, e.Ended),
+		return []string{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster,
+			stateText(e.Paused, e.Ended),
 			a.Ago(e.NextTime), a.Ago(e.LastTime), e.LastTask}
 	})
 }

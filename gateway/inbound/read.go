@@ -102,8 +102,8 @@ func (w wrongEvents) refusal(batch bool) error {
 		true: " is", false: " are"}[len(w) == 1]), w...)
 }
 
-// decoded is the value of an attribute's header, as the HTTP binding of CloudEvents encodes it: of a quoted text what is
-// in the quotes, then decoded as in URLs.
+// decoded is the value of an attribute's header, as the HTTP binding of CloudEvents encodes it: of a quoted text what
+// is in the quotes, then decoded as in URLs.
 func decoded(values []string) ([]string, error) {
 	if len(values) != 1 {
 		return nil, errors.New("is there more than once")

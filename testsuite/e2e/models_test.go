@@ -177,9 +177,9 @@ func historyOf(t *testing.T, workflowID string) string {
 	return all.String()
 }
 
-// TestModelsUseTools runs the example of a model that calls tools over several turns. The agent is lost in the middle of
-// a call of a tool: neither that call nor any before it is repeated, and a person says what has become of it. A model
-// that never stops calling is stopped.
+// TestModelsUseTools runs the example of a model that calls tools over several turns. The agent is lost in the middle
+// of a call of a tool: neither that call nor any before it is repeated, and a person says what has become of it. A
+// model that never stops calling is stopped.
 func TestModelsUseTools(t *testing.T) {
 	t.Parallel()
 	r := newRuns(t)

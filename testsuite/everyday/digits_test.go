@@ -21,8 +21,8 @@ import (
 	"mainstay.dev/mainstay/testsuite/build"
 )
 
-// jsonTexts draws JSON, most of it numbers of all forms. Their exponents are those that a double has: MCP's clients know
-// no others.
+// jsonTexts draws JSON, most of it numbers of all forms. Their exponents are those that a double has: MCP's clients
+// know no others.
 func jsonTexts(depth int) *rapid.Generator[string] {
 	number := rapid.StringMatching(`-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?`)
 	word := rapid.SampledFrom([]string{"null", "true", `"1.10"`, `"a \"b\""`})

@@ -6,13 +6,14 @@
 //	exit 0: 0 3 * * 7
 //	not: page_token
 //
-// The first line has a unique name; a number in brackets is that of the finding. Shell lines follow, up to the line with
-// the exit code and, if it matters, a text that the output has. Each line `has: TEXT` or `not: TEXT` after it names a text
-// that standard output and standard error together must or must not have; `like: REGEXP` is an expression that must match.
+// The first line has a unique name; a number in brackets is that of the finding. Shell lines follow, up to the line
+// with the exit code and, if it matters, a text that the output has. Each line `has: TEXT` or `not: TEXT` after it
+// names a text that standard output and standard error together must or must not have; `like: REGEXP` is an expression
+// that must match.
 //
-// The shell finds `mainstay` in its PATH, MAINSTAY_SERVER, $API (the address of the REST API), $ID (a name that no other
-// case has), curl, and an empty working directory; it has no terminal. `eventually COMMAND TEXT` repeats a command until
-// its output has the text.
+// The shell finds `mainstay` in its PATH, MAINSTAY_SERVER, $API (the address of the REST API), $ID (a name that no
+// other case has), curl, and an empty working directory; it has no terminal. `eventually COMMAND TEXT` repeats a
+// command until its output has the text.
 package everyday
 
 import (

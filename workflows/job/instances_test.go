@@ -187,8 +187,8 @@ func TestASystemJobFollowsItsAgents(t *testing.T) {
 	require.Equal(t, "+a +b +c -b", s.changed())
 }
 
-// The time at which instances have passed for long enough may be just that until which looks at the agents rest. No look
-// is due then, so that must not hide it.
+// The time at which instances have passed for long enough may be just that until which looks at the agents rest. No
+// look is due then, so that must not hide it.
 func TestADeploymentGetsOnAfterALook(t *testing.T) {
 	t.Parallel()
 	s := newInstances(t)

@@ -21,8 +21,8 @@ const (
 	longHistory = 1500
 	// checkEvery is how often a job looks whether the runs that others wait for have ended without a word.
 	checkEvery = 2 * time.Minute
-	// scheduleFor is how long a job tries to write its schedules before it says that it cannot, and scheduleAgain when it
-	// tries again.
+	// scheduleFor is how long a job tries to write its schedules before it says that it cannot, and scheduleAgain when
+	// it tries again.
 	scheduleFor, scheduleAgain = time.Minute, 10 * time.Minute
 )
 

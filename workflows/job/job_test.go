@@ -231,8 +231,8 @@ func TestAJobWithALongHistoryContinuesAsNew(t *testing.T) {
 	require.Equal(t, 1, input.Carried.Version)
 }
 
-// TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten has a first version that Temporal refuses, or that cannot be
-// written for another reason.
+// TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten has a first version that Temporal refuses, or that cannot
+// be written for another reason.
 func TestWhatIsNewerTakesThePlaceOfSchedulesThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]error{

@@ -190,7 +190,8 @@ func fails(n int) agent {
 	}
 }
 
-// Agents may say much of why an attempt failed, and how far it was. The ledger of a run must fit into a message of Temporal's all the same.
+// Agents may say much of why an attempt failed, and how far it was. The ledger of a run must fit into a message of
+// Temporal's all the same.
 func TestALedgerFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	long := func(context.Context, contract.RunTaskInput) (contract.AttemptReport, error) {
@@ -1056,8 +1057,8 @@ func TestRoutesOfAStep(t *testing.T) {
 	require.Equal(t, "south", l.Entry("a").Attempts[4].Route.Provider)
 }
 
-// A run whose tenant's other runs go first asks ever more rarely, by timers: a local activity that waits holds a place of
-// the worker. A person can still cancel it.
+// A run whose tenant's other runs go first asks ever more rarely, by timers: a local activity that waits holds a place
+// of the worker. A person can still cancel it.
 func TestARunWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	const definition = head + "steps:\n  a: {if: 1 == 1, task: {type: echo, payload: {}}}\n"
@@ -1112,8 +1113,8 @@ func TestARunWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// Temporal terminates a workflow with 50 MiB of history, and each attempt that fails may leave 256 KiB: a run goes on in
-// another one before the next attempt, with what its task has tried.
+// Temporal terminates a workflow with 50 MiB of history, and each attempt that fails may leave 256 KiB: a run goes on
+// in another one before the next attempt, with what its task has tried.
 func TestContinuesBeforeItsHistoryIsFull(t *testing.T) {
 	t.Parallel()
 	in, begun := contract.RunInput{}, 0
