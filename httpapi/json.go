@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,8 +25,31 @@ import (
 var jsonFormat = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {
-		return describeJSON(data, json.Unmarshal(data, v))
+		return describeJSON(data, unmarshal(data, v))
 	},
+}
+
+// maxRewritten bounds how many numbers of a body are rewritten: each has it read once more.
+const maxRewritten = 16
+
+// unmarshal is json.Unmarshal that takes a whole number in any form, as JSON Schema does: 2.0 and 2e0 are 2.
+func unmarshal(data []byte, v any) error {
+	for range maxRewritten {
+		kind, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(data, v))
+		if !wrong {
+			break
+		}
+		text, isNumber := strings.CutPrefix(kind.Value, "number ")
+		number, err := strconv.ParseFloat(text, 64)
+		at := bytes.LastIndex(data[:min(int(kind.Offset)+1, len(data))], []byte(text))
+		if whole := strconv.FormatFloat(number, 'f', 0, 64); err == nil && isNumber && number == math.Trunc(number) &&
+			math.Abs(number) <= 1<<53 && at >= 0 && at+len(text) >= int(kind.Offset)-1 && whole != text {
+			data = slices.Concat(data[:at], []byte(whole), data[at+len(text):])
+			continue
+		}
+		break
+	}
+	return json.Unmarshal(data, v)
 }
 
 // describeJSON says what is wrong with a text; nil where nothing is.
@@ -35,6 +61,8 @@ func describeJSON(data []byte, err error) error {
 		return nil
 	case errors.As(err, &syntax):
 		return fmt.Errorf("not valid JSON at %s", position(data, syntax.Offset))
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("body.%s has a value of the wrong type, or a number that is too large", kind.Field)
 	case errors.As(err, &kind):
 		return fmt.Errorf("a number that is too large, or a value of the wrong type, ends at %s",
 			position(data, kind.Offset))
@@ -192,6 +220,7 @@ func skeleton(registry huma.Registry, schema *huma.Schema, data []byte) (any, er
 		}
 	}
 	s := &skeletons{registry: registry, decoder: json.NewDecoder(bytes.NewReader(data))}
+	s.decoder.UseNumber() // else one that is too large ends the reading, without its place
 	value, err := s.value(schema)
 	if _, end := s.decoder.Token(); err != nil || !errors.Is(end, io.EOF) {
 		exact := json.Unmarshal(data, &ignored{}) // a decoder does not tell the place
@@ -221,6 +250,10 @@ func (s *skeletons) value(schema *huma.Schema) (any, error) {
 	token, err := s.decoder.Token()
 	if err != nil {
 		return nil, err
+	}
+	if number, isNumber := token.(json.Number); isNumber {
+		value, _ := strconv.ParseFloat(number.String(), 64) // of one that is too large, infinity
+		return value, nil
 	}
 	switch token {
 	case json.Delim('{'):
@@ -306,7 +339,7 @@ func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any
 		return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
 			invalidFields(result.Errors, at))
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := unmarshal(data, into); err != nil {
 		return Problem(protocol.CodeInvalidRequest, describeJSON(data, err).Error())
 	}
 	return nil
