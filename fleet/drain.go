@@ -63,6 +63,8 @@ type AgentDrain struct {
 	// Finished and Moved count how that work ended: on the agent, or taken off it at the deadline.
 	Finished int `json:"finished"`
 	Moved    int `json:"moved"`
+	// Lost counts what the agent had when it vanished, or when another process took its place.
+	Lost int `json:"lost,omitempty"`
 	// Ignored counts what stays on the agent.
 	Ignored int `json:"ignored,omitempty"`
 }
@@ -82,6 +84,8 @@ type DrainWork struct {
 	AtDeadline string `json:"at_deadline,omitempty"`
 	// Moved: it was taken off the agent.
 	Moved bool `json:"moved,omitempty"`
+	// Lost: it went with the agent, and is not known to have finished.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // AtDeadline explains what happens to work that a drain takes off its agent, which has certainly stopped by then.

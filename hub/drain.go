@@ -70,20 +70,33 @@ func (c activities) tryStopWork(in contract.StopWorkInput) (result contract.Stop
 
 // awaitIdle returns when the agent has nothing in flight.
 func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) error {
-	return lookEvery(ctx, idleLook, func() (bool, error) {
-		c.hub.mu.Lock()
-		defer c.hub.mu.Unlock()
-		s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
-		switch {
-		case s == nil:
-			return false, noSession()
-		case s.awaitsWork(in.IncludeSystem):
-			s.leavingUntil = time.Now().Add(leavingFor)
-			return false, nil
-		}
-		c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
-		return true, nil
+	var left []fleet.HeldAttempt
+	return lookEvery(ctx, idleLook, func() (idle bool, err error) {
+		left, idle, err = c.whatIsLeft(in, left)
+		return idle, err
 	})
+}
+
+// whatIsLeft returns what the agent has in flight. before is what it had at the last look: the error has it, if the agent
+// has gone with it.
+func (c activities) whatIsLeft(
+	in contract.AwaitIdleInput, before []fleet.HeldAttempt,
+) (left []fleet.HeldAttempt, idle bool, err error) {
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	s := c.hub.sessionLocked(in.AgentID, in.Instance, in.Epoch)
+	switch {
+	case s == nil:
+		return before, false, temporal.NewNonRetryableApplicationError(noSessionText, contract.NoSession, nil, before)
+	case s.awaitsWork(in.IncludeSystem):
+		s.leavingUntil = time.Now().Add(leavingFor)
+		for _, a := range s.attempts {
+			left = append(left, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		}
+		return left, false, nil
+	}
+	c.hub.registry.Changed(s.agent) // so that scaling sees that it is idle
+	return nil, true, nil
 }
 
 // awaitsWork reports whether the session has an attempt that its drain waits for.
@@ -133,7 +146,8 @@ func (a *attempt) drainWork(includeSystem bool) fleet.DrainWork {
 	return work
 }
 
+const noSessionText = "the agent has no session on this hub any more"
+
 func noSession() error {
-	return temporal.NewNonRetryableApplicationError("the agent has no session on this hub any more", contract.NoSession,
-		nil)
+	return temporal.NewNonRetryableApplicationError(noSessionText, contract.NoSession, nil)
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -124,6 +125,9 @@ type agentDrain struct {
 	drain  *drain
 	record *fleet.AgentDrain
 	place  contract.Cordoned // where the agent is connected
+	// left is what it had when its hub saw it last, if that is known.
+	left      []fleet.HeldAttempt
+	leftKnown bool
 }
 
 // run takes one agent out of service.
@@ -175,6 +179,8 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 		switch w := &a.record.Work[i]; {
 		case w.Moved:
 			a.record.Moved++
+		case w.Lost:
+			a.record.Lost++
 		case w.Ignored:
 			a.record.Ignored++
 		default:
@@ -282,10 +288,11 @@ func (a *agentDrain) awaitIdle(ctx workflow.Context, deadline time.Time) (bool, 
 		if !workflow.Now(ctx).Before(deadline) {
 			return false, nil
 		}
+		a.noteLeft(err)
 		if again := a.lostTouch(ctx, err); !again {
 			return false, err
 		}
-		if err := a.find(ctx); err != nil {
+		if err := a.findAgain(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -311,10 +318,35 @@ func (a *agentDrain) evacuate(ctx workflow.Context) error {
 		if again := a.lostTouch(ctx, err); !again || IsType(err, contract.NotStopped) {
 			return err
 		}
-		if err := a.find(ctx); err != nil {
+		if err := a.findAgain(ctx); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// noteLeft notes what the agent had when its hub saw it last, if that tells.
+func (a *agentDrain) noteLeft(err error) {
+	var left []fleet.HeldAttempt
+	if gone, ok := errors.AsType[*temporal.ApplicationError](err); ok && gone.Details(&left) == nil {
+		a.left, a.leftKnown = left, true
+	}
+}
+
+// findAgain is find. What the agent still had is lost if it has vanished, or another process has its place.
+func (a *agentDrain) findAgain(ctx workflow.Context) error {
+	was := a.place
+	if err := a.find(ctx); err != nil {
+		return err
+	}
+	if a.place.Hub != "" && a.place.Instance == was.Instance && a.place.Epoch == was.Epoch {
+		return nil
+	}
+	for i := range a.record.Work {
+		w := &a.record.Work[i]
+		w.Lost = w.Lost || !a.leftKnown || slices.Contains(a.left, fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt})
+	}
+	a.left, a.leftKnown = nil, true
 	return nil
 }
 

@@ -98,6 +98,9 @@ func drainCounts(g *fleet.AgentDrain) string {
 	switch g.Status {
 	case fleet.DrainCompleted:
 		text := fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
+		if g.Lost > 0 {
+			text += fmt.Sprintf(", %d lost with the agent", g.Lost)
+		}
 		if g.Ignored > 0 {
 			text += fmt.Sprintf(", %d left alone", g.Ignored)
 		}
@@ -120,6 +123,8 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 			case w.Ignored:
 			case w.Moved:
 				fate = "was taken off at the deadline: " + fate
+			case w.Lost:
+				fate = "was lost with the agent"
 			case g.Status == fleet.DrainCompleted:
 				fate = "finished before"
 			}

@@ -109,6 +109,6 @@ function drainCard(d) {
     h("header.row", null, h("h2", null, d.agents.length === 1 ? d.agents[0].agent_id : count(d.agents.length, "agent")), badge(d.status), h("span.quiet", null, "in ", clusterLink(cluster), ", ", ago(d.requested_at))),
     (d.error || d.reason) && h("p", null, d.error || d.reason),
     table("Agents of this drain", [["Agent", (a) => agentLink(a.agent_id)], ["Status", (a) => badge(a.status)], ["Had", (a) => count(a.work?.length ?? 0, "attempt")], ["Finished", (a) => num(a.finished), "num"],
-      ["Moved", (a) => num(a.moved), "num"], ["Deadline", (a) => (a.completed_at ? "" : ago(a.deadline))], ["Done", (a) => ago(a.completed_at)], ["", (a) => a.error]], d.agents, { key: (a) => a.agent_id }),
+      ["Moved", (a) => num(a.moved), "num"], ["Lost", (a) => num(a.lost ?? 0), "num"], ["Deadline", (a) => (a.completed_at ? "" : ago(a.deadline))], ["Done", (a) => ago(a.completed_at)], ["", (a) => a.error]], d.agents, { key: (a) => a.agent_id }),
     h("div.actions", null, !d.completed_at && d.status === "running" && button("Cancel the drain…", () => act.cancelDrain(d.id), { kind: "danger" }), temporalLink(`drain/${cluster}/${name}`)));
 }

@@ -1,0 +1,41 @@
+package hub
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+)
+
+// An agent that vanishes takes what it has with it: it is not idle.
+func TestWhatADrainedAgentTakesWithIt(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 2)
+		done := a.give(task("t1"))
+		in := contract.AwaitIdleInput{AgentID: "a", Instance: a.session().instance, Epoch: a.session().epoch}
+		var left []fleet.HeldAttempt
+		look := func() (err error) {
+			var idle bool
+			left, idle, err = b.activities.whatIsLeft(in, left)
+			require.False(t, idle)
+			return err
+		}
+		require.NoError(t, look())
+		require.Len(t, left, 1)
+		require.NoError(t, a.report(done, fleet.AttemptCompleted))
+		a.give(task("t2"))
+		require.NoError(t, look())
+		a.hangUp()
+		var gone *temporal.ApplicationError
+		for !errors.As(look(), &gone) {
+			b.pass(idleLook)
+		}
+		var lost []fleet.HeldAttempt
+		require.NoError(t, gone.Details(&lost))
+		require.Equal(t, []fleet.HeldAttempt{{TaskID: "t2", Attempt: 1}}, lost)
+	})
+}
