@@ -87,6 +87,10 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 		return false
 	}
 	u := j.Definition().Updating()
+	if j.Definition().Type == Service && len(wanted) == 0 && j.canaries(u) > 0 { // nobody can promote what does not run
+		r.end(DeploymentCancelled, "the service has 0 instances, so there are no canaries to promote", now)
+		return false
+	}
 	pairs := j.pairs(wanted)
 	j.prove(pairs, u, now)
 	proven := 0

@@ -696,3 +696,20 @@ func TestHealthyAfterIsWithoutABreak(t *testing.T) {
 	r.steps(3)
 	require.Equal(t, DeploymentWaiting, r.Deployment().Status)
 }
+
+func TestADeploymentWithCanariesEndsWhenAServiceIsScaledToNothing(t *testing.T) {
+	t.Parallel()
+	for _, status := range []DeploymentStatus{DeploymentRunning, DeploymentWaiting} {
+		r := newRollout(t, Service, 2, soon)
+		r.deploy(Service, 2, "2", with(func(u *Update) { u.Canary = 1 }))
+		r.until(status)
+		r.Count = 0
+		require.Contains(t, r.until(DeploymentCancelled).Reason, "0 instances")
+		r.steps(3)
+		require.Empty(t, r.versions())
+		require.True(t, r.NextStart().IsZero(), "nothing is awaited")
+		r.Count = 2
+		r.steps(2)
+		require.Equal(t, "0@2 1@2", r.versions())
+	}
+}
