@@ -42,7 +42,7 @@ func listCommand(a *app.App) *cobra.Command {
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: online, suspect, warning, stopping, offline, draining or maintenance")
 	flags.StringVar((*string)(&q.State), "state", "",
-		"only those that are ready (a slot is free), busy, draining or dead")
+		"only those that are ready (a slot is free), busy, draining, in maintenance or dead")
 	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
 	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
 	flags.StringVar(&q.Group, "group", "", "only of this group")

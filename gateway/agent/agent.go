@@ -198,7 +198,9 @@ func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
 	case fleet.AgentOffline:
 		return api.WorkerDead
-	case fleet.AgentStopping, fleet.AgentDraining, fleet.AgentMaintenance:
+	case fleet.AgentMaintenance:
+		return api.WorkerMaintenance
+	case fleet.AgentStopping, fleet.AgentDraining:
 		return api.WorkerDraining
 	}
 	if a.Running != nil && *a.Running >= a.EffectiveSlots {
@@ -217,7 +219,7 @@ func (v ViewInput) full() bool { return v.View == "full" }
 type listAgentsInput struct {
 	Cluster    string              `query:"cluster"`
 	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
-	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,dead" doc:"What it is good for now."`
+	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,maintenance,dead" doc:"What it is good for now."`
 	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
 	Zone       string              `query:"zone"`
 	Group      string              `query:"group"`
