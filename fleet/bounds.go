@@ -241,3 +241,33 @@ func (b Bounds) checkText(text json.RawMessage) error {
 	}
 	return b.Check(value)
 }
+
+// FieldAt finds a field of a type by a location such as retry.max_attempts or devices[0].count.
+func FieldAt(t reflect.Type, path string) (field reflect.StructField, found bool) {
+	for part := range strings.SplitSeq(path, ".") {
+		for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
+			t = t.Elem()
+		}
+		name, _, _ := strings.Cut(part, "[")
+		switch {
+		case t == nil:
+			return field, false
+		case t.Kind() == reflect.Map:
+			t, found = t.Elem(), false
+			continue
+		case t.Kind() != reflect.Struct:
+			return field, false
+		}
+		found = false
+		for _, f := range reflect.VisibleFields(t) {
+			if fieldName(f) == name && !f.Anonymous {
+				field, found = f, true
+			}
+		}
+		if !found {
+			return field, false
+		}
+		t = field.Type
+	}
+	return field, found
+}

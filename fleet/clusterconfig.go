@@ -116,7 +116,7 @@ func (c ClusterConfig) Validate() error {
 	default:
 		return fmt.Errorf("selection_strategy must be standby, least_loaded, round_robin or affinity")
 	}
-	if err := Within("", c); err != nil {
+	if err := cmp.Or(ValidateLine("target_group", c.TargetGroup, 255), Within("", c)); err != nil {
 		return err
 	}
 	if c.MinAgents > c.MaxAgents {

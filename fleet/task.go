@@ -134,9 +134,21 @@ func ValidateLabels(labels map[string]string) error {
 		if err := ValidateID("label name", name); err != nil {
 			return err
 		}
-		if len(labels[name]) > maxLabelValue {
-			return wrongField("labels", "may have values of at most %d characters", maxLabelValue)
+		if err := ValidateLine("labels."+name, labels[name], maxLabelValue); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// ValidateLine checks a short text that people see in lists: at most so many bytes, in one line, without control
+// characters.
+func ValidateLine(what, text string, most int) error {
+	if len(text) > most {
+		return wrongField(what, "may be at most %d characters", most)
+	}
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return wrongField(what, "has a line end or another control character: leave it out")
 	}
 	return nil
 }
@@ -173,10 +185,8 @@ func (s *TaskSpec) Validate() error {
 	if err := validateRoutes(s.Routes); err != nil {
 		return err
 	}
-	if len(s.ShardKey) > 256 || len(s.Affinity) > 256 {
-		return fmt.Errorf("shard_key and affinity may be at most 256 characters")
-	}
-	if err := cmp.Or(ValidateLabels(s.Labels), Within("", s)); err != nil {
+	if err := cmp.Or(ValidateLine("shard_key", s.ShardKey, 256), ValidateLine("affinity", s.Affinity, 256),
+		ValidateLabels(s.Labels), Within("", s)); err != nil {
 		return err
 	}
 	if s.Retry.InitialInterval.Or(DefaultInitialInterval) > s.Retry.MaxInterval.Or(DefaultMaxInterval) &&

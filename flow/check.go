@@ -56,7 +56,10 @@ func (c *checker) check(ok bool, field, format string, args ...any) bool {
 
 // invalid reports an error of a field; the message need not name the field again.
 func (c *checker) invalid(field string, err error) {
-	if err != nil {
+	var inner *fleet.FieldError
+	if errors.As(err, &inner) && strings.HasPrefix(inner.Field, field+".") {
+		c.report(inner.Field, "%s", inner.Err)
+	} else if err != nil {
 		text := strings.TrimPrefix(err.Error(), fleet.ErrInvalidID.Error()+": ")
 		c.report(field, "%s", strings.TrimPrefix(text, field[strings.LastIndex(field, ".")+1:]+" "))
 	}

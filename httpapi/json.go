@@ -134,38 +134,8 @@ func bodyField(ctx huma.Context) func(location string) (reflect.StructField, boo
 		if !within {
 			return reflect.StructField{}, false
 		}
-		return fieldAt(t, path)
+		return fleet.FieldAt(t, path)
 	}
-}
-
-// fieldAt finds a field of a type by a location such as retry.max_attempts or devices[0].count.
-func fieldAt(t reflect.Type, path string) (field reflect.StructField, found bool) {
-	for part := range strings.SplitSeq(path, ".") {
-		for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
-			t = t.Elem()
-		}
-		name, _, _ := strings.Cut(part, "[")
-		switch {
-		case t == nil:
-			return field, false
-		case t.Kind() == reflect.Map:
-			t, found = t.Elem(), false
-			continue
-		case t.Kind() != reflect.Struct:
-			return field, false
-		}
-		found = false
-		for _, f := range reflect.VisibleFields(t) {
-			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && !f.Anonymous {
-				field, found = f, true
-			}
-		}
-		if !found {
-			return field, false
-		}
-		t = field.Type
-	}
-	return field, found
 }
 
 // boundedMessage says what a count or a duration must be, unless it is none or what is wrong is something else.
@@ -335,7 +305,9 @@ func ReadJSON(registry huma.Registry, schema *huma.Schema, data []byte, into any
 	result := &huma.ValidateResult{}
 	huma.Validate(registry, schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, parsed, result)
 	if len(result.Errors) > 0 {
-		at := func(location string) (reflect.StructField, bool) { return fieldAt(reflect.TypeOf(into), location) }
+		at := func(location string) (reflect.StructField, bool) {
+			return fleet.FieldAt(reflect.TypeOf(into), location)
+		}
 		return newProblem(http.StatusUnprocessableEntity, protocol.CodeInvalidRequest, invalidDetail,
 			invalidFields(result.Errors, at))
 	}

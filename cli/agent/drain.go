@@ -185,6 +185,7 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 		"how long each agent may finish its work, for example 10m (default: 5m)")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the record and shown with the agent")
 	flags.IntVar(&request.MaxParallel, "max-parallel", 0, "how many are drained at the same time (default: 1)")
+	app.Bounded[api.DrainAgentsRequest](flags, map[string]string{"max-parallel": "max_parallel"})
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only show what would happen")
 	flags.BoolVar(&request.IncludeSystem, "include-system", false,
 		"also take off them what each agent has of system and sysbatch jobs")

@@ -111,6 +111,7 @@ const defaultWait = 30 * time.Second
 func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
 	c.Flags().DurationVar(wait, "wait", 0, "wait until "+until+", at most this long (--wait alone: 30s)")
 	c.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
+	MayBeZero(c.Flags(), "wait")
 	CheckFirst(c, func() error {
 		if *wait < 0 {
 			return UsageError("--wait must not be negative")
@@ -178,6 +179,10 @@ func plainFlagError(err error) error {
 		return err
 	}
 	flag := invalid.GetFlag()
+	var out boundsError
+	if errors.As(err, &out) {
+		return fmt.Errorf("--%s %w", flag.Name, out.error)
+	}
 	switch flag.Value.Type() {
 	case "duration":
 		return fmt.Errorf("--%s must be a duration such as 30s, 5m, 1h30m or 7d", flag.Name)
@@ -255,6 +260,7 @@ func classifyUsage(c *cobra.Command) {
 			return WithExit(ExitUsage, check(c, args))
 		}
 	}
+	boundNumbers(c)
 	for _, sub := range c.Commands() {
 		classifyUsage(sub)
 	}

@@ -69,6 +69,8 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
 	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
 	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
+	Bounded[api.TaskRequest](flags, map[string]string{"timeout": "timeout", "beacon-timeout": "beacon_timeout",
+		"expires-in": "expires_in", "max-attempts": "retry.max_attempts"})
 	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
 	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
 }

@@ -92,6 +92,8 @@ completed.`,
 	flags.IntVar(&tolerate, "tolerate", -1, "elements that may fail; when one more has, the rest is cancelled (default: all are tried)")
 	flags.StringVar(&r.ID, "id", "", "id of the array (default: one is made); the same id again is the same array")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key again is the same array")
+	app.Bounded[api.ArrayRequest](flags, map[string]string{"count": "count", "max-parallel": "max_parallel"})
+	app.MayBeZero(flags, "tolerate")
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, "the array has ended or waits for a person")
 	return command
@@ -271,6 +273,7 @@ func elementsCommand(a *app.App) *cobra.Command {
 	command.Flags().StringVar(&status, "status", "",
 		"only with this status: queued, retry_wait, running, review, dead_letter, completed, failed or cancelled")
 	command.Flags().IntVar(&limit, "limit", 100, "how many at most; 0: all")
+	app.MayBeZero(command.Flags(), "limit")
 	return command
 }
 

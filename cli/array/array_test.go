@@ -78,7 +78,7 @@ func TestWhatIsNoArrayIsNotSubmitted(t *testing.T) {
 		"UTF-16":           {"\xff\xfe1\x00", "is UTF-16: save it as UTF-8", []string{"--type", "x", "--each", "-"}},
 		"no such file":     {"", "no such file", []string{"--type", "x", "--each", "/none/such"}},
 		"nothing":          {"", "an array has 1 to", []string{"--type", "x", "--each", "-"}},
-		"too parallel":     {"", "max_parallel", []string{"--type", "x", "--count", "2", "--max-parallel", "600"}},
+		"too parallel":     {"", "--max-parallel must be between 1 and 512", []string{"--type", "x", "--count", "2", "--max-parallel", "600"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

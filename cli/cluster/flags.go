@@ -151,6 +151,11 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("spawn-backoff-delay", 0, "wait after agents could not be started for the first time (default 10s)")
 	flags.Duration("spawn-backoff-max", 0, "longest wait between tries to start agents (default 5m)")
 	app.MayBeEmpty(flags, "target-group", "spawner", "image", "spawn-cpu", "spawn-memory", "spawn-storage") // clears it
+	for name, path := range settingOfFlag {
+		if flags.Lookup(name) != nil {
+			app.Bounded[fleet.ClusterConfig](flags, map[string]string{name: path})
+		}
+	}
 }
 
 // settingsGiven are the settings of the flags that were given, in the form of the API.

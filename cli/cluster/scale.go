@@ -50,6 +50,7 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 	flags.IntVar(&to, "to", 0, "as many agents are kept")
 	flags.IntVar(&least, "min", 0, "never fewer")
 	flags.IntVar(&most, "max", 0, "never more")
+	app.Bounded[api.ScaleRequest](flags, map[string]string{"to": "desired", "min": "min", "max": "max"})
 	flags.BoolVar(&wait, "wait", false, "return when there are so many")
 	flags.DurationVar(&timeout, "timeout", scaleWait, "how long --wait may take")
 	return command

@@ -264,6 +264,8 @@ func (s *scheduling) flags(command *cobra.Command) {
 	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,
 		"how late a task may be made that was due while Temporal was down (default ten times --every, 1m to 1h)")
 	flags.DurationVar((*time.Duration)(&s.times.Jitter), "jitter", 0, "delay each task by a different time, up to this")
+	app.Bounded[api.ScheduleTimes](flags, map[string]string{"every": "interval", "offset": "offset",
+		"catchup-window": "catchup_window", "jitter": "jitter"})
 	flags.StringVar(&s.startAt, "start-at", "", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now")
 	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")
 	flags.BoolVar(&s.paused, "paused", false, "make no task until it is resumed")
@@ -287,9 +289,6 @@ func nameAndCommand(c *cobra.Command, args []string) error {
 func (s *scheduling) build(
 	c *cobra.Command, stdin io.Reader, now time.Time, args []string,
 ) (*api.ScheduleRequest, error) {
-	if c.Flags().Changed("catchup-window") && s.times.CatchupWindow == 0 {
-		return nil, app.UsageError("--catchup-window must be at least 10s; leave it out for the default")
-	}
 	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
 	for _, at := range []struct {
 		flag, text string

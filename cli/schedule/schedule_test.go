@@ -59,7 +59,7 @@ func TestScheduleCreate(t *testing.T) {
 		"there is no command after --":               {"nightly", "--every", "1s", "--"},
 		"give --type, or a command to run after --":  {"nightly", "--every", "1s"},
 		"--end-at must be a time such as 2026-12-24": {"nightly", "--every", "1s", "--end-at", "soon", "--", "x"},
-		"--catchup-window must be at least 10s":      {"nightly", "--every", "1s", "--catchup-window", "0s", "--", "x"},
+		"--catchup-window must be between 10s and 8784h":      {"nightly", "--every", "1s", "--catchup-window", "0s", "--", "x"},
 		"--label must be NAME=VALUE":                 {"nightly", "--every", "1s", "--label", "a", "--", "x"},
 	} {
 		got := clitest.Run(t.Context(), "", append([]string{"schedule", "create"}, args...)...)

@@ -66,6 +66,7 @@ func createCommand(a *app.App) *cobra.Command {
 		0,
 		"how long it lives (default: until it is revoked)",
 	)
+	app.Bounded[api.TokenRequest](flags, map[string]string{"max-uses": "max_uses", "expires-in": "expires_in"})
 	return command
 }
 

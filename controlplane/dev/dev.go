@@ -89,6 +89,7 @@ minute and are taken over by the next "mainstay dev" on the same data directory.
 	flags.BoolVar(&f.acceptOldData, "accept-old-data", false,
 		"start on the data of another version although its open workflows cannot go on")
 	flags.IntVar(&f.agents, "agents", defaults.Dev.Agents, "agents to run, 0 to 100")
+	app.Bounded[config.Dev](flags, map[string]string{"agents": "agents"})
 	flags.IntVar(&f.slots, "slots", defaults.Dev.Slots, "tasks that each agent runs at a time")
 	flags.BoolVar(&f.allowExec, "allow-exec", false,
 		"let agents run commands although security is on: they run as this user")
