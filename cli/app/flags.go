@@ -240,7 +240,7 @@ func emptyFlag(c *cobra.Command) (err error) {
 // classifyUsage makes wrong arguments of every command usage errors, and unknown words below a group too. Durations of
 // all commands are read in each form.
 func classifyUsage(c *cobra.Command) {
-	readDurations(c)
+	boundNumbers(c)
 	if !c.Runnable() {
 		c.Args, c.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -260,7 +260,6 @@ func classifyUsage(c *cobra.Command) {
 			return WithExit(ExitUsage, check(c, args))
 		}
 	}
-	boundNumbers(c)
 	for _, sub := range c.Commands() {
 		classifyUsage(sub)
 	}

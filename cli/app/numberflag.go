@@ -28,23 +28,26 @@ func (n *number) Set(text string) error {
 	if !duration {
 		value = json.Number(text)
 	}
-	if err := n.bounds.Check(value); err != nil && !errors.Is(err, fleet.ErrDuration) {
+	if err := n.bounds.Check(value); errors.Is(err, fleet.ErrDuration) {
+		return err
+	} else if err != nil {
 		return boundsError{err}
 	}
 	if d, err := fleet.ParseDuration(text); duration && err == nil {
-		text = d.String() // days are ours
+		text = d.String() // pflag does not know days
 	}
 	return n.Value.Set(text)
 }
 
-// usual are the bounds of flags that have none of their own.
+// usual are the bounds of flags that have none of their own, by their type, and of those that may be zero.
 type usual struct {
-	Count    int            `json:"count,omitempty" minimum:"1"`
-	Share    float64        `json:"share,omitempty" exclusiveMinimum:"0"`
-	Duration fleet.Duration `json:"duration,omitempty"`
+	Int       int            `json:"int,omitempty" minimum:"1"`
+	Float     float64        `json:"float64,omitempty" exclusiveMinimum:"0"`
+	Duration  fleet.Duration `json:"duration,omitempty"`
+	Int0      int            `json:"int0,omitempty" minimum:"0"`
+	Float0    float64        `json:"float640,omitempty" minimum:"0"`
+	Duration0 fleet.Duration `json:"duration0,omitempty" least:"0s"`
 }
-
-var usualFields = map[string]string{"int": "count", "float64": "share", "duration": "duration"}
 
 // Bounded holds flags to the bounds of fields of T, which are written like retry.max_attempts.
 func Bounded[T any](flags *pflag.FlagSet, fieldOf map[string]string) {
@@ -70,18 +73,22 @@ func MayBeZero(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// boundNumbers holds the numbers and durations of a command that have no bounds yet to the usual ones.
+// boundNumbers holds the numbers and durations of a command that have no bounds yet to the usual ones, and lets help
+// leave out defaults of zero, which stand for no default.
 func boundNumbers(c *cobra.Command) {
 	bound := func(flag *pflag.Flag) {
-		_, zero := flag.Annotations[mayBeZero]
-		_, done := flag.Value.(*number)
-		path, known := usualFields[flag.Value.Type()]
-		if zero || done || !known {
-			return
+		kind := flag.Value.Type()
+		if _, zero := flag.Annotations[mayBeZero]; zero {
+			kind += "0"
 		}
-		f, _ := fleet.FieldAt(reflect.TypeFor[usual](), path)
-		b, _ := fleet.BoundsOf(f)
-		flag.Value = &number{flag.Value, b}
+		f, known := fleet.FieldAt(reflect.TypeFor[usual](), kind)
+		if _, done := flag.Value.(*number); !done && known {
+			b, _ := fleet.BoundsOf(f)
+			flag.Value = &number{flag.Value, b}
+		}
+		if known && flag.DefValue == "0s" {
+			flag.DefValue = ""
+		}
 	}
 	c.Flags().VisitAll(bound)
 	c.PersistentFlags().VisitAll(bound)

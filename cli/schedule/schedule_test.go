@@ -54,13 +54,13 @@ func TestScheduleCreate(t *testing.T) {
 		})
 	}
 	for wants, args := range map[string][]string{
-		"needs a schedule's name, got 0 arguments":   {"--every", "1s", "--", "x"},
-		"needs a schedule's name, got 2 arguments":   {"nightly", "backup.sh", "--every", "1s"},
-		"there is no command after --":               {"nightly", "--every", "1s", "--"},
-		"give --type, or a command to run after --":  {"nightly", "--every", "1s"},
-		"--end-at must be a time such as 2026-12-24": {"nightly", "--every", "1s", "--end-at", "soon", "--", "x"},
-		"--catchup-window must be between 10s and 8784h":      {"nightly", "--every", "1s", "--catchup-window", "0s", "--", "x"},
-		"--label must be NAME=VALUE":                 {"nightly", "--every", "1s", "--label", "a", "--", "x"},
+		"needs a schedule's name, got 0 arguments":       {"--every", "1s", "--", "x"},
+		"needs a schedule's name, got 2 arguments":       {"nightly", "backup.sh", "--every", "1s"},
+		"there is no command after --":                   {"nightly", "--every", "1s", "--"},
+		"give --type, or a command to run after --":      {"nightly", "--every", "1s"},
+		"--end-at must be a time such as 2026-12-24":     {"nightly", "--every", "1s", "--end-at", "soon", "--", "x"},
+		"--catchup-window must be between 10s and 8784h": {"nightly", "--every", "1s", "--catchup-window", "0s", "--", "x"},
+		"--label must be NAME=VALUE":                     {"nightly", "--every", "1s", "--label", "a", "--", "x"},
 	} {
 		got := clitest.Run(t.Context(), "", append([]string{"schedule", "create"}, args...)...)
 		require.Equal(t, app.ExitUsage, got.Code, "%s: %s", wants, got.Stderr)
