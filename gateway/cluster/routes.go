@@ -44,7 +44,7 @@ func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 func (h *Handlers) registerClusterPatch(routes huma.API) {
 	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "update-cluster", "PATCH /clusters/{id}",
 		"Change some settings of a cluster",
-		"What is left out stays as it is, unlike with PUT. A zero takes the default."),
+		"What is left out stays as it is, unlike with PUT."),
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" doc:"The cluster's name."`
 			IfMatch

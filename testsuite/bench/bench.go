@@ -71,9 +71,11 @@ func (b *benchmark) command(a *app.App) *cobra.Command {
 	flags := b.Flags()
 	for _, n := range b.numbers {
 		flags.IntVar(n.value, n.flag, n.initial, n.help)
+		app.MayBeZero(flags, n.flag) // refuse has its bounds
 	}
 	for _, d := range b.lengths {
 		flags.DurationVar(d.value, d.flag, d.initial, d.help)
+		app.MayBeZero(flags, d.flag)
 	}
 	if b.only != nil {
 		flags.StringSliceVar(b.only, "only", nil, "what to measure (default: all)")
@@ -100,10 +102,7 @@ func (b *benchmark) refuse(flags *pflag.FlagSet) error {
 		}
 	}
 	for _, d := range b.lengths {
-		switch {
-		case *d.value < 0:
-			return app.UsageError("--%s must not be negative", d.flag)
-		case *d.value < d.least:
+		if *d.value < d.least {
 			return app.UsageError("--%s must be at least %s", d.flag, d.least)
 		}
 	}
