@@ -80,6 +80,7 @@ depth     a deep queue is filled through /tasks/batch and drained, beside bare T
 		flags: func(flags *pflag.FlagSet) {
 			flags.Float64Var(&p.rate, "rate", 0,
 				"tasks a second in a round of latency (default: half of what the slower side can do)")
+			app.MayBeZero(flags, "rate")
 		},
 		check: func(*pflag.FlagSet) error {
 			if p.rate < 0 || p.rate > 10_000 {
