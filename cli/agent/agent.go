@@ -310,15 +310,14 @@ runs goes on. It gets its slots back by itself, step by step, when the time is o
 		switch slots, factor := flags.Changed("slots"), flags.Changed("factor"); {
 		case slots && factor:
 			return app.UsageError("give --slots or --factor, not both")
-		case slots && request.Slots < 1:
-			return app.UsageError("--slots must be 1 or more; to give the agent nothing new, drain it")
-		case factor && (request.Factor <= 0 || request.Factor >= 1):
-			return app.UsageError("--factor must lie between 0 and 1, such as 0.5")
+		case factor && request.Factor == 1:
+			return app.UsageError("--factor must be below 1, such as 0.5")
 		}
 		return nil
 	})
 	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
 	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
+	app.Bounded[api.ReduceLoadRequest](flags, map[string]string{"slots": "slots", "factor": "factor"})
 	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
 	flags.BoolVar(&request.UntilHealthy, "until-healthy", false,
 		"give them back earlier, once its health is good again")

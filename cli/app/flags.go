@@ -18,14 +18,7 @@ import (
 
 // limitFlag adds --limit to a command that lists what can be a lot.
 func limitFlag(c *cobra.Command) *int {
-	limit := c.Flags().Int("limit", 50, "at most this many")
-	CheckFirst(c, func() error {
-		if *limit < 1 {
-			return UsageError("--limit must be at least 1")
-		}
-		return nil
-	})
-	return limit
+	return c.Flags().Int("limit", 50, "at most this many")
 }
 
 // CheckFirst adds a check of flags to those that come before a command runs.
@@ -112,12 +105,6 @@ func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
 	c.Flags().DurationVar(wait, "wait", 0, "wait until "+until+", at most this long (--wait alone: 30s)")
 	c.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
 	MayBeZero(c.Flags(), "wait")
-	CheckFirst(c, func() error {
-		if *wait < 0 {
-			return UsageError("--wait must not be negative")
-		}
-		return nil
-	})
 }
 
 // Pairs reads NAME=VALUE; nil for none.

@@ -301,12 +301,6 @@ func (a *App) Watched(command *cobra.Command) *cobra.Command {
 		"print again and again, with this time between (--watch alone: 2s)",
 	)
 	command.Flags().Lookup("watch").NoOptDefVal = watchEvery.String()
-	CheckFirst(command, func() error {
-		if every < 0 {
-			return UsageError("--watch must not be negative")
-		}
-		return nil
-	})
 	once := command.RunE
 	command.RunE = func(c *cobra.Command, args []string) error {
 		if every == 0 {

@@ -58,12 +58,6 @@ attempts, until the task has ended or needs a person.`,
 	flags.BoolVarP(&v.follow, "follow", "f", false, "go on with new lines")
 	flags.BoolVar(&v.times, "timestamps", false, "begin each line with its time, in UTC")
 	flags.IntVar(&v.attempt, "attempt", 0, "which attempt (default: the one that runs, or else the last)")
-	app.CheckFirst(command, func() error {
-		if v.attempt < 0 {
-			return app.UsageError("--attempt must not be negative")
-		}
-		return nil
-	})
 	return command
 }
 
