@@ -11,8 +11,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// stopGrace is how long the task's work has to end when it is stopped for a cause. An agent that stops has waited for it
-// before, and is soon killed itself.
+// stopGrace is how long the task's work has to end when it is stopped for a cause. An agent that stops has waited for
+// it before, and is soon killed itself.
 func (t *Task) stopGrace(cause error) time.Duration {
 	grace := fleet.GraceOf(t.Type, t.StopGrace)
 	if i := t.Instance; i != nil {

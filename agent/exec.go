@@ -31,8 +31,9 @@ type ExecResult struct {
 
 // ExecHandler runs commands without a shell. A non-zero exit code is a failure, of a type such as "exit_3". When ctx
 // ends the command's process groups get SIGTERM, and everything that it has started SIGKILL after 30 s, or what
-// the task says; at once when the lease has run out, after 5 s at most when the agent stops. What the command writes is the attempt's log. The command is
-// a beacon as long as it lives. Whoever may submit tasks can run anything as the agent's user.
+// the task says; at once when the lease has run out, after 5 s at most when the agent stops. What the command writes is
+// the attempt's log. The command is a beacon as long as it lives. Whoever may submit tasks can run anything as the
+// agent's user.
 //
 // Of the agent's environment a command inherits what CommandEnvironment gives for the names.
 //

@@ -39,7 +39,7 @@ func TestTheFileIsReadAsItsSchemaSays(t *testing.T) {
 		"agent: {capabilities: gpu}":                              "agent.capabilities: must be a list",
 		"agent: {capabilities: [1]}":                              "agent.capabilities[0]",
 		"agent: {metadata: {rack: 7}}":                            "agent.metadata.rack",
-		"agent: {capabilites: [gpu]}":                             "did you mean capabilities?",
+		"agent: {capabilitys: [gpu]}":                             "did you mean capabilities?",
 		"agent: {allow_exec: 1}":                                  "agent.allow_exec: must be true or false",
 		"agents: {}":                                              "did you mean agent?",
 		"agent: [a]":                                              "agent: must be a section",

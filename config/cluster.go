@@ -91,8 +91,8 @@ type TaskQueue struct {
 	MaxDeliveryAttempts int `yaml:"max_delivery_attempts" minimum:"1" maximum:"100"`
 	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
 	DefaultExpiration fleet.Duration `yaml:"default_expiration" least:"1s" most:"720h"`
-	// StopGrace is how long a task's work has to end once it was asked to, 0s to 10m. Default 30s for commands, 5s for other
-	// work.
+	// StopGrace is how long a task's work has to end once it was asked to, 0s to 10m. Default 30s for commands, 5s for
+	// other work.
 	StopGrace *fleet.Duration `yaml:"stop_grace" least:"0s" most:"10m"`
 	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
 	// Default idempotent.
@@ -209,7 +209,8 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		ManualElection:   c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled,
 		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
 			MaxTransfers: c.Failover.MaxTransferRetries,
-			ExpiresIn:    c.TaskQueue.DefaultExpiration, StopGrace: c.TaskQueue.StopGrace, RetrySafety: c.TaskQueue.RetrySafety},
+			ExpiresIn:    c.TaskQueue.DefaultExpiration,
+			StopGrace:    c.TaskQueue.StopGrace, RetrySafety: c.TaskQueue.RetrySafety},
 		Brake: c.Brake,
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,

@@ -38,8 +38,8 @@ var (
 	FindMemberActivity = Activity[FindMemberInput, Cordoned]{"FindMember"}
 	// StopWorkActivity runs on a hub's own queue: the agent is given nothing new, and what it has is listed.
 	StopWorkActivity = Activity[StopWorkInput, StopWorkResult]{"StopWork"}
-	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight. NoSession then has as details what
-	// it had last, as []fleet.HeldAttempt.
+	// AwaitIdleActivity runs on a hub's own queue until an agent has nothing in flight. NoSession then has as details
+	// what it had last, as []fleet.HeldAttempt.
 	AwaitIdleActivity = Activity[AwaitIdleInput, None]{"AwaitIdle"}
 )
 

@@ -391,7 +391,8 @@ type TaskDefaults struct {
 	MaxTransfers int `json:"max_transfers,omitempty" minimum:"1" maximum:"100" doc:"Agents a task may be lost with before it is a dead letter. Default 3."`
 	// ExpiresIn is how long a task may wait for an agent. Default 1 h.
 	ExpiresIn Duration `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long a task may wait for an agent. Default 1h."`
-	// StopGrace is how long a task's work has to end once it was asked to. Default 30 s for commands, 5 s for other work.
+	// StopGrace is how long a task's work has to end once it was asked to. Default 30 s for commands, 5 s for other
+	// work.
 	StopGrace *Duration `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long a task's work has to end once it was asked to. Default 30s for commands, 5s for other work."`
 	// RetrySafety is when a task may run again after its agent was lost. Default idempotent.
 	RetrySafety RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a task may run again after its agent was lost. Default idempotent."`

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -14,8 +15,8 @@ import (
 // field that is wrong: huma says of them that they are of the body.
 func locateBody(t reflect.Type, errs []error) {
 	for _, err := range errs {
-		detail, ok := err.(*huma.ErrorDetail)
-		if !ok || detail.Location != "body" {
+		var detail *huma.ErrorDetail
+		if !errors.As(err, &detail) || detail.Location != "body" {
 			continue
 		}
 		body, ok := detail.Value.(string)

@@ -10,8 +10,8 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-// endingAllowance is the additional time for an agent that is stopping an overdue attempt, beside the grace of the work:
-// how long a handler may take to return after that, and the time to report.
+// endingAllowance is the additional time for an agent that is stopping an overdue attempt, beside the grace of the
+// work: how long a handler may take to return after that, and the time to report.
 const endingAllowance = 10 * time.Second
 
 // beaconAge is the time since the handler's last sign of life, by the agent's report or else by what the hub has seen.

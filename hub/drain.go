@@ -77,8 +77,8 @@ func (c activities) awaitIdle(ctx context.Context, in contract.AwaitIdleInput) e
 	})
 }
 
-// whatIsLeft returns what the agent has in flight. before is what it had at the last look: the error has it, if the agent
-// has gone with it.
+// whatIsLeft returns what the agent has in flight. before is what it had at the last look: the error has it, if the
+// agent has gone with it.
 func (c activities) whatIsLeft(
 	in contract.AwaitIdleInput, before []fleet.HeldAttempt,
 ) (left []fleet.HeldAttempt, idle bool, err error) {

@@ -344,7 +344,8 @@ func (a *agentDrain) findAgain(ctx workflow.Context) error {
 	}
 	for i := range a.record.Work {
 		w := &a.record.Work[i]
-		w.Lost = w.Lost || !a.leftKnown || slices.Contains(a.left, fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt})
+		held := fleet.HeldAttempt{TaskID: w.TaskID, Attempt: w.Attempt}
+		w.Lost = w.Lost || !a.leftKnown || slices.Contains(a.left, held)
 	}
 	a.left, a.leftKnown = nil, true
 	return nil

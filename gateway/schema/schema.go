@@ -46,7 +46,8 @@ func names() []string { return append([]string{"agent", "job"}, payload.Types().
 
 // Register adds the operations.
 func (Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "list-schemas", Method: http.MethodGet, Path: path,
+	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "list-schemas",
+		Method: http.MethodGet, Path: path,
 		Tags: []string{"Schemas"}, Summary: "List the JSON Schemas of what people write"},
 		func(context.Context, *struct{}) (*listOutput, error) {
 			out := &listOutput{}
@@ -73,5 +74,6 @@ func schemaOf(name string) (json.RawMessage, error) {
 	case slices.Contains(payload.Types(), name):
 		return document.Indented("The payload of a task of type "+name, payload.Schema(name))
 	}
-	return nil, httpapi.Problem(protocol.CodeNotFound, "there is no such schema; there are "+strings.Join(names(), ", "))
+	return nil, httpapi.Problem(protocol.CodeNotFound, "there is no such schema; there are "+
+		strings.Join(names(), ", "))
 }

@@ -67,14 +67,14 @@ func startDev(t *testing.T, program string) string {
 	dev.Env = environment()
 	dev.Stdout, dev.Stderr = &stdout, &stderr
 	require.NoError(t, dev.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- dev.Wait() }()
+	ended := make(chan struct{})
+	go func() { _ = dev.Wait(); close(ended) }()
 	t.Cleanup(func() {
 		_ = dev.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
 		case <-time.After(patience):
-			_ = dev.Process.Kill()
+			_ = dev.Process.Kill() // it may have ended just now
 			t.Error("the control plane does not stop")
 		}
 		if t.Failed() {

@@ -174,10 +174,11 @@ func (c *carrier) deliver(b array.Bundle) {
 		ActivityID:             contract.AttemptActivityID(task, number),
 		TaskQueue:              c.in.Lane,
 		ScheduleToStartTimeout: c.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration),
-		StartToCloseTimeout:    c.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + bundleMargin + c.in.Spec.Grace() + delivery.TimeoutMargin,
-		HeartbeatTimeout:       fleet.AttemptBackstop,
-		WaitForCancellation:    true,
-		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		StartToCloseTimeout: c.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + bundleMargin + c.in.Spec.Grace() +
+			delivery.TimeoutMargin,
+		HeartbeatTimeout:    fleet.AttemptBackstop,
+		WaitForCancellation: true,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	if c.priority != 0 {
 		ctx = workflow.WithPriority(ctx, temporal.Priority{PriorityKey: int(c.priority)})
@@ -264,7 +265,8 @@ func (c *carrier) end(ctx workflow.Context) (contract.ArrayState, error) {
 	defer done()
 	if c.cancel != nil {
 		c.stop()
-		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(cancelWait+c.in.Spec.Grace(), "until the agents have stopped"),
+		_, _ = workflow.AwaitWithOptions(ctx,
+			workflows.Named(cancelWait+c.in.Spec.Grace(), "until the agents have stopped"),
 			func() bool { return c.state.UnderWay() == 0 })
 		c.state.Abandon()
 	}
