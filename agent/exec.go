@@ -84,7 +84,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)
 	}
 	stop, unwatch := task.beaconWhile(), kept.watch()
-	end, err := runTree(ctx, cmd, task)
+	end, err := runTree(ctx, cmd, task, kept.folder())
 	stop()
 	unwatch()
 	if cause := ended(ctx); cause != nil && !errors.Is(cause, errLivesOn) {

@@ -25,11 +25,13 @@ func endsProcessTrees() bool {
 }
 
 // runTree runs a command below a guard process (package proctree), and returns when nothing that it started is left.
-func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
+// The guard removes the folder scratch if the agent ends before it.
+func runTree(ctx context.Context, cmd *exec.Cmd, task *Task, scratch string) (commandEnd, error) {
 	if err := errors.Join(cmd.Err, ctx.Err()); err != nil {
 		return commandEnd{}, err
 	}
-	command := proctree.Command{Path: cmd.Path, Dir: cmd.Dir, Args: cmd.Args, Env: cmd.Environ()}
+	command := proctree.Command{Path: cmd.Path, Dir: cmd.Dir, Scratch: scratch, Args: cmd.Args,
+		Env: cmd.Environ()}
 	start, err := command.Start()
 	if err != nil {
 		return commandEnd{}, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: err}

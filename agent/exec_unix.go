@@ -11,7 +11,7 @@ import (
 )
 
 // runTree runs a command in a process group of its own and ends the whole group when ctx ends.
-func runTree(ctx context.Context, cmd *exec.Cmd, task *Task) (commandEnd, error) {
+func runTree(ctx context.Context, cmd *exec.Cmd, task *Task, _ string) (commandEnd, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = task.stopGrace(nil) + time.Second // for processes that left the group and still hold the output
 	var kill *time.Timer

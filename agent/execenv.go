@@ -83,7 +83,7 @@ type keptCheckpoint struct {
 // keepCheckpoint makes the folder of the file, and the file if there is a checkpoint. Without a folder a command does
 // without.
 func (t *Task) keepCheckpoint() *keptCheckpoint {
-	if t.Element != nil {
+	if t.Element != nil || t.attempt == nil {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "mainstay-checkpoint-")
@@ -101,9 +101,17 @@ func (t *Task) keepCheckpoint() *keptCheckpoint {
 	return k
 }
 
+// folder is where the file is; empty: there is none.
+func (k *keptCheckpoint) folder() string {
+	if k == nil {
+		return ""
+	}
+	return filepath.Dir(k.path)
+}
+
 func (k *keptCheckpoint) remove() {
 	if k != nil {
-		_ = os.RemoveAll(filepath.Dir(k.path))
+		_ = os.RemoveAll(k.folder())
 	}
 }
 

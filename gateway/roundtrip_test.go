@@ -19,7 +19,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 	"/api/v1/agents/clusters/{id}": {clustersPath, "full", `{
 		"name": "full", "target_group": "g", "min_agents": 1, "desired_agents": 2, "max_agents": 3, "replication_mode": "sharded",
 		"shards": 4, "selection_strategy": "affinity", "role_lease": "3s", "manual_election": true, "election_interval": "1s",
-		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked"}, "task_transfer_timeout": "4m0s",
+		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked", "stop_grace": "20s"}, "task_transfer_timeout": "4m0s",
 		"dead_letter_retention": "5h0m0s", "brake": {"share": 0.25, "min_lost": 7, "window": "30s"},
 		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s", "damping": "11m0s",
 			"restore_after": "6m0s", "replace_after": "17m0s", "recover_by": "restart", "stuck_after": "16m0s",
@@ -41,7 +41,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 		"task": {"type": "exec", "cluster": "default", "payload": {"command": ["true"]}, "priority": 2, "agent": "a-1",
 			"shard_key": "k", "required_capabilities": ["gpu"], "preferred_capabilities": ["fast"], "affinity": "a-2",
 			"retry": {"max_attempts": 5, "max_transfers": 4, "initial_interval": "3s", "max_interval": "4m0s", "non_retryable": ["exit_2"]},
-			"retry_safety": "fenced", "timeout": "30s", "expires_in": "2h0m0s", "beacon_timeout": "45s", "provider": "openai",
+			"retry_safety": "fenced", "timeout": "30s", "stop_grace": "20s", "expires_in": "2h0m0s", "beacon_timeout": "45s", "provider": "openai",
 			"routes": [{"provider": "openai", "model": "small", "window": 9000}],
 			"place": {"resources": {"cpu": "2", "memory": "4Gi", "disk": "1Gi"}, "devices": [{"kind": "gpu", "memory": "8Gi"}],
 				"volumes": [{"name": "models"}], "ports": {"http": {}}},

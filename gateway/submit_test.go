@@ -211,7 +211,7 @@ func TestSubmitRefuses(t *testing.T) {
 		"nested duration": {`{"type":"x","cluster":"default","retry":{"max_interval":"canary"}}`, 422,
 			protocol.CodeInvalidRequest, "body.retry.max_interval"},
 		"odd duration": {`{"type":"x","cluster":"default","timeout":"1:2:3:4"}`, 422, protocol.CodeInvalidRequest,
-			"body"},
+			"body.timeout"},
 		"safety": {`{"type":"x","cluster":"default","retry_safety":"canary"}`, 422,
 			protocol.CodeInvalidRequest, "body.retry_safety"},
 		"capability": {`{"type":"x","cluster":"default","required_capabilities":["canary canary"]}`, 422,

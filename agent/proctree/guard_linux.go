@@ -52,7 +52,9 @@ func guard(agent *os.File, below string) {
 	}
 	t.watch(orders, children)
 	t.end()
-	report(agent, reportEmpty, 0)
+	if !report(agent, reportEmpty, 0) && command.Scratch != "" {
+		_ = os.RemoveAll(command.Scratch)
+	}
 }
 
 // keepOn lets the guard survive signals to a whole service or terminal: the agent decides what ends. Ignored signals

@@ -44,6 +44,7 @@ type guarded struct {
 	process *exec.Cmd
 	socket  *os.File
 	dir     string
+	scratch string
 }
 
 func startGuard(t *testing.T, name, script string) *guarded {
@@ -61,7 +62,9 @@ func startGuard(t *testing.T, name, script string) *guarded {
 		_ = g.socket.Close()
 		_ = g.process.Wait()
 	})
-	command := Command{Path: "/bin/sh", Dir: g.dir, Args: []string{"sh", "-c", script}, Env: os.Environ()}
+	g.scratch = filepath.Join(g.dir, "scratch")
+	require.NoError(t, os.Mkdir(g.scratch, 0o700))
+	command := Command{Path: "/bin/sh", Dir: g.dir, Scratch: g.scratch, Args: []string{"sh", "-c", script}, Env: os.Environ()}
 	start, err := command.Start()
 	require.NoError(t, err)
 	_, err = g.socket.Write(start)
@@ -127,6 +130,11 @@ func TestGuardKillsTheWholeTree(t *testing.T) {
 				g.requireNothingLeft(t)
 				_, lives := readProcess(g.pid(t, "command"))
 				require.False(t, lives)
+				if strings.Contains(cause, "has ended") {
+					require.NoDirExists(t, g.scratch)
+				} else {
+					require.DirExists(t, g.scratch, "the agent removes it")
+				}
 			})
 		}
 	}
@@ -250,7 +258,7 @@ func TestMessages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Command{
 		{Path: "/bin/true", Args: []string{"true"}},
-		{Path: "a", Dir: "/x y", Args: []string{"", "b\n", ""}, Env: []string{"A=", "B=ü"}},
+		{Path: "a", Dir: "/x y", Scratch: "/s", Args: []string{"", "b\n", ""}, Env: []string{"A=", "B=ü"}},
 	} {
 		start, err := c.Start()
 		require.NoError(t, err)
@@ -258,7 +266,7 @@ func TestMessages(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.Args, got.Args)
 		require.ElementsMatch(t, c.Env, got.Env)
-		require.Equal(t, [2]string{c.Path, c.Dir}, [2]string{got.Path, got.Dir})
+		require.Equal(t, [3]string{c.Path, c.Dir, c.Scratch}, [3]string{got.Path, got.Dir, got.Scratch})
 		_, err = readCommand(strings.NewReader(string(start[:len(start)-1])))
 		require.Error(t, err, "the agent ended while it wrote")
 	}

@@ -22,10 +22,10 @@ const AgentGone = syscall.SIGCONT
 const Socket = 3
 
 // Command is the command that the guard starts: a program, its arguments (the first is its name), folder and
-// environment.
+// environment. Scratch is a folder that the guard removes at the end if the agent has ended before it; empty: none.
 type Command struct {
-	Path, Dir string
-	Args, Env []string
+	Path, Dir, Scratch string
+	Args, Env          []string
 }
 
 // The orders that follow the command on the socket. The end of the stream is an order to kill too.
@@ -52,7 +52,7 @@ type Report struct {
 
 // Start is the message that starts a command. Texts with zero bytes are refused.
 func (c *Command) Start() ([]byte, error) {
-	fields := append([]string{c.Path, c.Dir, strconv.Itoa(len(c.Args))},
+	fields := append([]string{c.Path, c.Dir, c.Scratch, strconv.Itoa(len(c.Args))},
 		append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
 	body := make([]byte, 4)
 	for _, field := range fields {
@@ -108,11 +108,13 @@ func ReadReport(from io.Reader) (Report, error) {
 	return Report{}, errors.New("the guard process sent something unknown")
 }
 
-func report(to *os.File, kind byte, number uint32) {
+// report returns false when the agent is gone.
+func report(to *os.File, kind byte, number uint32) bool {
 	message := make([]byte, 5)
 	message[0] = kind
 	putUint(message[1:], uint64(number))
-	_, _ = to.Write(message) // an error means that the agent is gone
+	_, err := to.Write(message)
+	return err == nil
 }
 
 func readCommand(from io.Reader) (Command, error) {
@@ -131,14 +133,14 @@ func readCommand(from io.Reader) (Command, error) {
 			fields, at = append(fields, string(body[at:i])), i+1
 		}
 	}
-	if len(fields) < 3 {
+	if len(fields) < 4 {
 		return c, syscall.EINVAL
 	}
-	n, err := strconv.Atoi(fields[2])
-	if err != nil || n < 0 || n > len(fields)-3 {
+	n, err := strconv.Atoi(fields[3])
+	if err != nil || n < 0 || n > len(fields)-4 {
 		return c, syscall.EINVAL
 	}
-	c.Path, c.Dir, c.Args, c.Env = fields[0], fields[1], fields[3:3+n], fields[3+n:]
+	c.Path, c.Dir, c.Scratch, c.Args, c.Env = fields[0], fields[1], fields[2], fields[4:4+n], fields[4+n:]
 	return c, nil
 }
 

@@ -110,6 +110,9 @@ func tokenOf(r *access.Record, now time.Time) api.Token {
 // createToken makes a token and keeps its hash.
 func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.NewToken, error) {
 	if err := fleet.Within("", r); err != nil {
+		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
+			return api.NewToken{}, rest.Invalid("body."+field.Field, field.Err)
+		}
 		return api.NewToken{}, rest.Invalid("body", err)
 	}
 	if len(h.Key) == 0 {
