@@ -198,8 +198,8 @@ var plantedBugs = map[string][]edit{
 	"sick-last": {{"job/rollout.go", `old != nil && !j.well(old) {`,
 		`old != nil && !j.well(old) && !plants("sick-last") {`}},
 	// A step's safety does not reach its task.
-	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety = s.Safety
-`, `			task.RetrySafety = s.Safety
+	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
+`, `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 			if plants("step-safety-dropped") {
 				task.RetrySafety = fleet.Idempotent
 			}
@@ -315,13 +315,13 @@ var plantedBugs = map[string][]edit{
 		return text`}},
 	// A call of a tool is repeated with a new session.
 	"tool-repeated": {{"mcptool/mcptool.go", `	if err != nil {
-		if again`, `	if err != nil && plants("tool-repeated") {
+		err = c.explain(err)`, `	if err != nil && plants("tool-repeated") {
 		if session, err = c.open(ctx); err == nil {
 			answer, err = session.CallTool(ctx, &mcp.CallToolParams{Name: call.Tool, Arguments: call.Arguments})
 		}
 	}
 	if err != nil {
-		if again`}},
+		err = c.explain(err)`}},
 	// The verdict on one result is not forgotten when the next is checked.
 	"verdict-kept": {{"job/correction.go", `	if e.Verdict != nil {
 `, `	if e.Verdict != nil && !plants("verdict-kept") {
