@@ -48,6 +48,24 @@ const (
 	failAlways = "always" // every attempt fails until the cause is mended: until the file of mendedPath is there
 )
 
+// asExec is the work as a payload of type exec, which has fields of its own only.
+func (w work) asExec() map[string]any {
+	text, _ := json.Marshal(w) // work is always encoded
+	return map[string]any{"command": []string{"tree"}, "note": string(text)}
+}
+
+// workOf reads the work of a task.
+func workOf(t *agent.Task) (todo work, err error) {
+	if t.Type != agent.ExecType {
+		return todo, t.Decode(&todo)
+	}
+	var command agent.ExecPayload
+	if err := t.Decode(&command); err != nil {
+		return todo, err
+	}
+	return todo, json.Unmarshal([]byte(command.Note), &todo)
+}
+
 func mendedPath(ledger string) string { return ledger + ".mended" }
 
 func (w *worker) fails(t *agent.Task, todo work) bool {
@@ -170,8 +188,8 @@ func (w *worker) handle(ctx context.Context, t *agent.Task) (any, error) {
 
 // attempt does the work of an attempt and writes down when it began and ended.
 func (w *worker) attempt(ctx context.Context, t *agent.Task, do func(work) error) (any, error) {
-	var todo work
-	if err := t.Decode(&todo); err != nil {
+	todo, err := workOf(t)
+	if err != nil {
 		return nil, err
 	}
 	mark := line{Kind: lineBegin, Agent: w.spec.ID, Task: t.ID, Attempt: t.Attempt, Epoch: w.epoch.Load(),

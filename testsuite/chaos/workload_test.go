@@ -115,7 +115,7 @@ func (j *job) request() map[string]any {
 			"max_interval": "1s"},
 	}
 	if j.work.Tree {
-		request["type"] = agent.ExecType
+		request["type"], request["payload"] = agent.ExecType, j.work.asExec()
 	}
 	if j.pin != "" {
 		request["agent"] = j.pin
