@@ -201,6 +201,7 @@ func (c *checker) inputSchema() {
 		c.report("inputs", "is not a valid JSON Schema: %s", err)
 	}
 	if schema != nil {
+		c.words("inputs", c.definition.Inputs)
 		c.invalid("inputs", checkDefaults(WithLimit(context.Background()), schema, parts, "inputs"))
 	}
 	if schema != nil && len(schema.Properties) > 0 && schema.PatternProperties == nil {
@@ -467,7 +468,9 @@ func (c *checker) resultCheck(id string, s *job.Step) {
 	at := "steps." + id + ".check"
 	c.check(s.ForEach == nil, at, "belongs to a step without for_each: check the results in a step after it")
 	_, _, err := compileSchema(s.Check.Schema)
-	c.check(err == nil, at+".schema", "is not a valid JSON Schema: %v", err)
+	if c.check(err == nil, at+".schema", "is not a valid JSON Schema: %v", err) {
+		c.words(at+".schema", s.Check.Schema)
+	}
 	c.check(len(s.Check.Schema)+len(s.Check.Rules) > 0 || s.Check.Task != nil, at,
 		"says nothing: give it schema, rules or task")
 	if task := s.Check.Task; task != nil {
