@@ -77,7 +77,7 @@ func (c *Config) checkFlags(flags map[string]Override) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return &Error{wrong}
+		return &Error{Problems: wrong}
 	}
 	return nil
 }

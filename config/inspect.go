@@ -24,11 +24,9 @@ type inspection struct {
 	unread   []string // the names of keys whose values are not known: wrong in form, or misspelt
 }
 
-func inspect(file string, document *yaml.Node) *inspection {
+func inspect(file string, root *yaml.Node) *inspection {
 	in := &inspection{file: file, lines: map[string]int{}}
-	for _, root := range document.Content {
-		in.value("", root, reflect.TypeFor[Config]())
-	}
+	in.value("", root, reflect.TypeFor[Config]())
 	return in
 }
 

@@ -16,7 +16,7 @@ func inspectText(t *testing.T, text []byte) *inspection {
 	t.Helper()
 	var document yaml.Node
 	require.NoError(t, yaml.Unmarshal(text, &document))
-	return inspect("test", &document)
+	return inspect("test", document.Content[0])
 }
 
 // keysOf are the keys of a top-level section.
@@ -55,13 +55,13 @@ func TestParseErrors(t *testing.T) {
 		"merge": {"temporal: &a {namespace: n}\nhttp: {<<: *a}",
 			"f.yaml:2: http.<<: is no known key; known here are listen"},
 		"two documents": {"http: {}\n---\nhttp: {}",
-			"f.yaml: must hold one YAML document; remove what follows the second \"---\""},
-		"not YAML": {"http:\n  listen: \"a", "f.yaml:2: not valid YAML: found unexpected end of stream"},
-		"no UTF-8": {"http: {}\n# caf\xe9", "f.yaml:2: is not UTF-8: write it as UTF-8"},
+			"f.yaml: must hold one document; remove what follows the second \"---\""},
+		"not YAML": {"http:\n  listen: \"a", "f.yaml:2:1: is not valid YAML: found unexpected end of stream"},
+		"no UTF-8": {"http: {}\n# caf\xe9", "f.yaml:2:1: is not UTF-8: write it as UTF-8"},
 		"UTF-16":   {"\xff\xfeh\x00", "f.yaml: is UTF-16: save it as UTF-8"},
 		"a mark":   {"\ufeffhtp: {}", "f.yaml:1: htp: is no known key; did you mean http?"},
 		"a tab": {"http:\n\tlisten: x",
-			"f.yaml:2: not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs"},
+			"f.yaml:2:1: is not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs"},
 		"address": {"http:\n  listen: 8080",
 			"f.yaml:2: http.listen: must be host:port with a port from 0 to 65535, like 127.0.0.1:8080"},
 		"port": {"dev:\n  ui: localhost:http",

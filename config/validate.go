@@ -26,7 +26,7 @@ const (
 // without file and lines.
 func (c *Config) Validate() error {
 	if problems := c.problems(); len(problems) > 0 {
-		return &Error{problems}
+		return &Error{Problems: problems}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"reflect"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"mainstay.dev/mainstay/textfile"
 )
@@ -19,19 +19,22 @@ import (
 // Problem is one thing that is wrong.
 type Problem struct {
 	File   string `json:"file,omitempty"`
-	Line   int    `json:"line,omitempty"` // from 1; 0: unknown
-	Column int    `json:"column,omitempty"`
-	Field  string `json:"field,omitempty"` // such as steps.build.after[0]; empty: the whole document
-	What   string `json:"what"`            // what is wrong, and what to write instead
+	Line   int    `json:"line,omitempty"`   // from 1; 0: unknown
+	Column int    `json:"column,omitempty"` // 0: unknown
+	Field  string `json:"field,omitempty"`  // such as steps.build.after[0]; empty: the whole document
+	What   string `json:"what"`             // what is wrong, and what to write instead
 }
 
-// String is file:line:column: field: what.
+// String is file:line:column: field: what, of which it has what is known.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
 		b.WriteString(p.File)
 		if p.Line > 0 {
-			fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
 		}
 		b.WriteString(": ")
 	}
@@ -63,9 +66,8 @@ type Places struct {
 	values map[string]*yaml.Node // by field that has a key: its value
 }
 
-// Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
-// problems. Its error is an *Error.
-func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
+// Tree is a text as YAML reads it; nil: it is empty. Its error is an *Error.
+func Tree(name string, text []byte) (*yaml.Node, error) {
 	text, err := textfile.Clean(text)
 	if err != nil {
 		return nil, &Error{[]Problem{encodingProblem(name, err)}}
@@ -73,24 +75,37 @@ func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
 	var root yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return nil, &Error{[]Problem{{File: name, What: "is empty"}}}
+		return nil, nil
 	} else if err != nil {
-		return nil, syntaxError(name, err)
+		return nil, syntaxError(name, text, err)
 	}
 	if err := decoder.Decode(&yaml.Node{}); err == nil {
 		return nil, &Error{
 			[]Problem{{File: name, What: `must hold one document; remove what follows the second "---"`}},
 		}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, syntaxError(name, err)
+		return nil, syntaxError(name, text, err)
+	}
+	return root.Content[0], nil
+}
+
+// Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
+// problems. Its error is an *Error.
+func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
+	root, err := Tree(name, text)
+	if err != nil {
+		return nil, err
+	}
+	if root == nil {
+		return nil, &Error{[]Problem{{File: name, What: "is empty"}}}
 	}
 	in := &inspection{Places: &Places{file: name, nodes: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}},
 		hint: hint}
-	in.value("", root.Content[0], reflect.TypeOf(value).Elem())
+	in.value("", root, reflect.TypeOf(value).Elem())
 	if len(in.problems) > 0 {
 		return nil, &Error{in.problems}
 	}
-	converted, err := toJSON(root.Content[0], "", nil)
+	converted, err := toJSON(root, "", nil)
 	if err == nil {
 		err = json.Unmarshal(converted, value)
 	}
@@ -116,21 +131,6 @@ func (p *Places) Place(field, format string, args ...any) Problem {
 		}
 		at = at[:max(strings.LastIndexAny(at, ".["), 0)]
 	}
-}
-
-// syntaxError places what the YAML reader says ("yaml: line 3: …").
-func syntaxError(name string, err error) error {
-	p := Problem{File: name, Column: 1, What: strings.TrimPrefix(err.Error(), "yaml: ")}
-	if rest, found := strings.CutPrefix(p.What, "line "); found {
-		if n, scanErr := fmt.Sscanf(rest, "%d:", &p.Line); n == 1 && scanErr == nil {
-			_, p.What, _ = strings.Cut(rest, ": ")
-		}
-	}
-	p.What = "is not valid YAML: " + p.What
-	if strings.HasSuffix(p.What, "cannot start any token") { // nearly always a tab
-		p.What += "; lines are indented with blanks, not with tabs"
-	}
-	return &Error{[]Problem{p}}
 }
 
 // encodingProblem places what is not UTF-8.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/spelling"
@@ -86,6 +86,10 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		in.report(n, field, "must be written out: aliases are not allowed")
+	case n.Kind == yaml.ScalarNode && n.Anchor != "":
+		in.report(n, field, "begins with &, which is YAML's mark of an anchor: put it in quotes")
+	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"):
+		in.report(n, field, "begins with !, which is YAML's mark of a type: put it in quotes")
 	case n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, forbidden):
 		in.report(n, field, "has a control character: leave it out")
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
@@ -236,7 +240,7 @@ func (in *inspection) each(field string, n *yaml.Node, do func(key, value *yaml.
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, at := n.Content[i], keyIn(field, n.Content[i].Value)
 		if key.Kind != yaml.ScalarNode {
-			in.report(key, field, "has a key that is no text")
+			in.report(key, field, "has a key that is no text: put a text that begins with {{ in quotes")
 			continue
 		}
 		if strings.ContainsFunc(key.Value, forbidden) {
