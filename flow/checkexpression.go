@@ -130,6 +130,9 @@ func (c *checker) expression(field, source, step string, variables ...string) *e
 	for _, other := range slices.Sorted(maps.Keys(e.steps)) {
 		c.stepReference(field, step, other, e.steps[other])
 	}
+	for _, compared := range e.statuses {
+		c.status(field, step, compared)
+	}
 	return e
 }
 
@@ -155,5 +158,8 @@ func (c *checker) stepReference(field, step, other string, fields []string) {
 		if f != "" && !slices.Contains(stepFields, f) {
 			c.report(field, "reads steps.%s.%s; a step has %s", other, f, strings.Join(stepFields, ", "))
 		}
+		c.check(f != varFailed || c.definition.Steps[other].ForEach != nil, field,
+			"reads steps.%[1]s.failed, which lists the elements of a for_each that failed, and %[1]s has none: "+
+				"ask for steps.%[1]s.status", other)
 	}
 }

@@ -75,6 +75,8 @@ type expression struct {
 	steps map[string][]string
 	// inputs are the fields of the inputs that it reads.
 	inputs []string
+	// statuses are what it compares the statuses of steps with.
+	statuses []comparison
 	// guarded says that it asks whether there is something.
 	guarded bool
 }
@@ -127,9 +129,11 @@ func (e *expression) references(root ast.Expr) {
 		case ast.SelectKind:
 			parents[x.AsSelect().Operand().ID()] = x
 		case ast.CallKind:
-			if call := x.AsCall(); call.FunctionName() == "_[_]" {
+			call := x.AsCall()
+			if call.FunctionName() == "_[_]" {
 				parents[call.Args()[0].ID()] = x
 			}
+			e.statuses = append(e.statuses, comparisons(call)...)
 		case ast.IdentKind:
 			if !local[x.AsIdent()] {
 				e.reference(x, parents)

@@ -220,6 +220,14 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:46: inputs.properties.commit.defualt: is no word of JSON Schema; did you mean default?"},
 		"a name that is no word of a check's schema": {head + "steps: {a: {task: {type: echo}, check: {schema: {text: {type: string}}}}}",
 			"f.yaml:3:50: steps.a.check.schema.text: is no word of JSON Schema: a name belongs in properties, as in {properties: {text: {type: string}}}"},
+		"a status that no step has": {head + "steps: {a: {task: {type: echo}}, b: {after: [a], if: steps.a.status != 'success', task: {type: echo}}}",
+			`f.yaml:3:50: steps.b.if: compares the status of a with "success": a step is completed, partial, skipped or failed`},
+		"a list with a status that no step has": {head + "steps: {a: {task: {type: echo}}, b: {after: [a], if: \"steps['a'].status in ['completed', 'ok']\", task: {type: echo}}}",
+			`f.yaml:3:50: steps.b.if: compares the status of a with "ok": a step is completed, partial, skipped or failed`},
+		"a status with which the step does not begin": {head + "steps: {a: {task: {type: echo}}, b: {after: [a], if: '\"failed\" == steps.a.status', task: {type: echo}}}",
+			`f.yaml:3:50: steps.b.if: is never true: a step after a begins only once that is completed, partial or skipped; to go on after its failure, write on_failure: partial in a, and compare with "partial"`},
+		"failed elements of a step without for_each": {head + "steps: {a: {task: {type: echo}}, b: {after: [a], if: steps.a.failed, task: {type: echo}}}",
+			`f.yaml:3:50: steps.b.if: reads steps.a.failed, which lists the elements of a for_each that failed, and a has none: ask for steps.a.status`},
 		"cron": {head + "on: [{schedule: {cron: daily}}]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:3:18: on[0].schedule.cron: must have 5 fields (minute, hour, day of month, month, day of week), and has 1"},
 		"too many triggers": {head + "on: [" + strings.Repeat("{schedule: {cron: '@daily'}}, ", 9) + "]\nsteps: {a: {task: {type: echo}}}",
@@ -238,6 +246,21 @@ func TestMistakes(t *testing.T) {
 			require.ErrorAs(t, err, &wrong)
 			require.Equal(t, c.want, wrong.Error())
 		})
+	}
+}
+
+// A step may compare the status of another with what that may be.
+func TestComparedStatuses(t *testing.T) {
+	t.Parallel()
+	for _, b := range []string{
+		`after: [a], if: "steps.a.status != 'failed'"`,
+		`after: [a], if: "steps.a.status in ['completed', 'partial']"`,
+		`after: [a, c], join: any, output: {x: result}, if: "steps.a.status == 'failed'"`,
+		`after: [a], if: "'success' == 'success' && steps.a.output.status == 'success'"`,
+	} {
+		_, _, err := Read("f.yaml", []byte("job: x\ncluster: default\nsteps: {a: {task: {type: echo}}, c: {task: {type: echo}}, "+
+			"b: {task: {type: echo}, "+b+"}}"))
+		require.NoError(t, err, b)
 	}
 }
 

@@ -19,6 +19,15 @@ const (
 	StepFailed    StepStatus = "failed"
 )
 
+// Known reports whether a step can have the status.
+func (s StepStatus) Known() bool {
+	switch s {
+	case StepPending, StepReady, StepQueued, StepRunning, StepRetryWait, StepBlocked:
+		return true
+	}
+	return s.Final()
+}
+
 // Final reports whether the step has ended.
 func (s StepStatus) Final() bool { return s.Through() || s == StepFailed }
 
