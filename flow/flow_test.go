@@ -233,7 +233,7 @@ func TestMistakes(t *testing.T) {
 		"too many triggers": {head + "on: [" + strings.Repeat("{schedule: {cron: '@daily'}}, ", 9) + "]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:3:1: on: has 9 triggers, and at most 8 are allowed: one cron may name several times, like 0 3,15 * * *; or make another job"},
 		"a number for text": {head + "inputs: {type: object, properties: {commit: {type: string}}}\non: [{schedule: {cron: '@daily', inputs: {commit: 12}}}]\nsteps: {a: {task: {type: echo}}}",
-			`f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: commit: got number, want string; write text in quotes, in a shell as NAME='"…"'`},
+			`f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: commit: got number, want string; write text in quotes`},
 		"inputs of a schedule": {head + "inputs: {type: object, required: [bucket]}\non: [{schedule: {cron: '@daily', inputs: {}}}]\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:4:34: on[0].schedule.inputs: do not fit the inputs of the job: missing property 'bucket'"},
 		"not a section": {head + "steps: [a, b]", "f.yaml:3:8: steps: must be a section with keys of your own, like {name: …}"},
@@ -483,9 +483,27 @@ func TestInputs(t *testing.T) {
 	schema := json.RawMessage(`{"type": "object", "required": ["bucket"], "properties": {"bucket": {"type": "string"}}}`)
 	require.NoError(t, checkInputs(t.Context(), schema, json.RawMessage(`{"bucket": "docs"}`)))
 	require.EqualError(t, checkInputs(t.Context(), schema, nil), "missing property 'bucket'")
-	require.EqualError(t, checkInputs(t.Context(), schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes, in a shell as NAME='"…"'`)
+	require.EqualError(t, checkInputs(t.Context(), schema, json.RawMessage(`{"bucket": 3}`)), `bucket: got number, want string; write text in quotes`)
 	require.NoError(t, checkInputs(t.Context(), nil, json.RawMessage(`{"anything": 1}`)))
 	require.Error(t, checkInputs(t.Context(), json.RawMessage(`{"$ref": "file:///etc/passwd"}`), nil))
+}
+
+func TestNumbersInMistakesKeepTheirDigits(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ schema, value, want string }{
+		{`{"maximum": 9007199254740992}`, `9007199254740993`, ": maximum: got 9007199254740993, want 9007199254740992"},
+		{`{"exclusiveMaximum": 0.1}`, `0.10`, ": exclusiveMaximum: got 0.1, want 0.1"},
+		{`{"minimum": 1e30}`, `-1234567`, ": minimum: got -1234567, want 1000000000000000000000000000000"},
+		{`{"exclusiveMinimum": 1e300}`, `1`, ": exclusiveMinimum: got 1, want 1e+300"},
+		{`{"multipleOf": 1000}`, `1234.5`, ": multipleOf: got 1234.5, want 1000"},
+		{`{"maxLength": 1}`, `"` + strings.Repeat("a", 1234) + `"`, ": maxLength: got 1234, want 1"},
+		{`{"type": "object"}`, `[1, 1e400]`, ".1: the number is too large, or has more than 100 characters"},
+		{`{"type": "string"}`, `{}`, ": got object, want string"},
+	} {
+		schema := json.RawMessage(`{"properties": {"n": ` + tc.schema + `}}`)
+		err := checkInputs(t.Context(), schema, json.RawMessage(`{"n": `+tc.value+`}`))
+		require.EqualError(t, err, "n"+tc.want, tc)
+	}
 }
 
 func FuzzRead(f *testing.F) {

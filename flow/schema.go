@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -221,33 +223,43 @@ func decodeForSchema(data json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return value, plainNumbers(value)
+	return value, plainNumbers("", value)
 }
 
 // maxDigits bounds the text of a number.
 const maxDigits = 100
 
 // plainNumbers refuses numbers that the library would write out with millions of digits.
-func plainNumbers(value any) error {
+func plainNumbers(at string, value any) error {
 	switch v := value.(type) {
 	case json.Number:
 		if _, err := v.Float64(); err != nil || len(v) > maxDigits {
-			return errors.New("has a number that is too large, or too long")
+			return errors.New(placed(at, fmt.Sprintf("the number is too large, or has more than %d characters", maxDigits)))
 		}
 	case []any:
-		for _, item := range v {
-			if err := plainNumbers(item); err != nil {
+		for i, item := range v {
+			if err := plainNumbers(below(at, strconv.Itoa(i)), item); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
-		for _, item := range v {
-			if err := plainNumbers(item); err != nil {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if err := plainNumbers(below(at, name), v[name]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// below is the place of a part of a value, and placed what is wrong there.
+func below(at, part string) string { return strings.TrimPrefix(at+"."+part, ".") }
+
+func placed(at, what string) string {
+	if at == "" {
+		return what
+	}
+	return fleet.Shorten(at, maxTold) + ": " + what
 }
 
 // maxWrong and maxTold bound what is told of one value: the mistakes, and the bytes of each.
@@ -288,15 +300,46 @@ func schemaError(err error) error {
 	for len(wrong.Causes) > 0 {
 		wrong = wrong.Causes[0]
 	}
-	what := wrong.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	what := said(wrong.ErrorKind)
 	if len(what) > maxTold {
 		what = strings.ToValidUTF8(what[:maxTold/2]+"…"+what[len(what)-maxTold/2:], "")
 	}
-	if k, ok := wrong.ErrorKind.(*kind.Type); ok && slices.Contains(k.Want, "string") {
-		what += `; write text in quotes, in a shell as NAME='"…"'`
+	if k, ok := wrong.ErrorKind.(*kind.Type); ok && slices.Contains(k.Want, "string") && k.Got != "object" &&
+		k.Got != "array" {
+		what += "; write text in quotes"
 	}
-	if at := strings.Join(wrong.InstanceLocation, "."); at != "" {
-		what = fleet.Shorten(at, maxTold) + ": " + what
+	return errors.New(placed(strings.Join(wrong.InstanceLocation, "."), what))
+}
+
+// printer writes numbers without a comma after thousands.
+var printer = message.NewPrinter(language.MustParse("en-US-u-va-posix"))
+
+// said is what the library says of a mistake, but with all digits of a number that is out of bounds.
+func said(mistake jsonschema.ErrorKind) string {
+	var got, want *big.Rat
+	switch k := mistake.(type) {
+	case *kind.Minimum:
+		got, want = k.Got, k.Want
+	case *kind.Maximum:
+		got, want = k.Got, k.Want
+	case *kind.ExclusiveMinimum:
+		got, want = k.Got, k.Want
+	case *kind.ExclusiveMaximum:
+		got, want = k.Got, k.Want
+	case *kind.MultipleOf:
+		got, want = k.Got, k.Want
+	default:
+		return mistake.LocalizedString(printer)
 	}
-	return errors.New(what)
+	return fmt.Sprintf("%s: got %s, want %s", mistake.KeywordPath()[0], digits(got), digits(want))
+}
+
+// digits is a number as people write it.
+func digits(r *big.Rat) string {
+	places, _ := r.FloatPrec()
+	if text := r.FloatString(places); len(text) <= maxDigits {
+		return text
+	}
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
