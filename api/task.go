@@ -15,6 +15,13 @@ type TaskRequest struct {
 	fleet.TaskSpec
 }
 
+// RerunTaskRequest asks for a task that repeats another.
+type RerunTaskRequest struct {
+	ID             string          `json:"id,omitempty" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The id of the new task, as in a submission. Left out: one is made."`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" maxLength:"256" doc:"The key of the new task, as in a submission: the same key starts one. Not together with id."`
+	Payload        json.RawMessage `json:"payload,omitempty" doc:"Instead of the payload of the old task."`
+}
+
 // Task is a task as clients see it.
 type Task struct {
 	ID            string            `json:"id"`
@@ -51,6 +58,8 @@ type Task struct {
 	RunID         string            `json:"run_id,omitempty"`
 	TraceID       string            `json:"trace_id,omitempty" doc:"The OpenTelemetry trace in which it was submitted, if that is recorded."`
 	Schedule      string            `json:"schedule,omitempty" doc:"The schedule that made it."`
+	RerunOf       string            `json:"rerun_of,omitempty" doc:"The task that it repeats."`
+	Reruns        []string          `json:"reruns,omitempty" doc:"The newest tasks that repeat it, at most 20; only with include=history."`
 	Duplicate     bool              `json:"duplicate,omitempty" doc:"The id or idempotency key was submitted before."`
 }
 

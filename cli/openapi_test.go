@@ -45,6 +45,7 @@ list-queue: task queue
 list-dead-letters: task dead-letters
 read-task-log: task logs x
 retry-task: task retry x
+rerun-task: task rerun x
 cancel-task: task cancel x
 discard-task: task discard x --reason why
 review-task: task review x --decision rerun

@@ -138,6 +138,16 @@ func (t Tasks) Retry(ctx context.Context, id, reason string) (*api.Task, error) 
 	return post[api.Task](ctx, t.c, path("tasks", id, "retry"), api.ReasonRequest{Reason: reason})
 }
 
+// Rerun submits a task that repeats one which has ended, or is a dead letter, once: a request without an id and
+// idempotency key gets an id here, so that it can be repeated when its answer is lost.
+func (t Tasks) Rerun(ctx context.Context, id string, r api.RerunTaskRequest) (*api.Task, error) {
+	if r.ID == "" && r.IdempotencyKey == "" {
+		tenant, _ := fleet.CutTenant(id)
+		r.ID = fleet.Qualify(tenant, api.NewTaskID())
+	}
+	return do[api.Task](ctx, t.c, request{method: http.MethodPost, path: path("tasks", id, "rerun"), body: r, keyed: true})
+}
+
 // Discard gives a dead letter up.
 func (t Tasks) Discard(ctx context.Context, id, reason string) (*api.Task, error) {
 	return post[api.Task](ctx, t.c, path("tasks", id, "discard"), api.DiscardTaskRequest{Reason: reason})

@@ -31,6 +31,8 @@ type TaskInput struct {
 	// or run ends it in any case.
 	IdempotencyKey string     `json:"idempotency_key,omitempty"`
 	DeadlineAt     *time.Time `json:"deadline_at,omitempty"`
+	// RerunOf is the task that this one repeats, as a person asked.
+	RerunOf string `json:"rerun_of,omitempty"`
 	// Carried is what a run of the workflow hands to the next.
 	Carried *TaskCarried `json:"carried,omitempty"`
 }

@@ -58,6 +58,13 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	}
 }
 
+// Repeat says in the start which task this one repeats.
+func (s *TaskStart) Repeat(of string) {
+	terms, _ := s.Attributes.GetKeywordList(AttrLabels)
+	s.Attributes = temporal.NewSearchAttributes(s.Attributes.Copy(),
+		AttrLabels.ValueSet(append(slices.Clone(terms), RerunTerm(of))))
+}
+
 // Options start the workflow once: a second start with the same id is refused.
 func (s *TaskStart) Options() client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{

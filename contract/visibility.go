@@ -89,12 +89,33 @@ func LaneTerm(lane string) string {
 	return "cap/#" + hex.EncodeToString(sum[:])
 }
 
+// rerunPrefix begins a RerunTerm.
+const rerunPrefix = "rerun/"
+
+// RerunTerm is the task that a task repeats as the search attribute AttrLabels has it, beside labels and lanes.
+func RerunTerm(of string) string { return rerunPrefix + of }
+
+// RerunOf is the task that a task repeats, by the terms of AttrLabels; "": none.
+func RerunOf(terms []string) string {
+	for _, term := range terms {
+		if of, ok := strings.CutPrefix(term, rerunPrefix); ok {
+			return of
+		}
+	}
+	return ""
+}
+
+// RerunsQuery is the visibility query for the tasks that repeat one.
+func RerunsQuery(of string) string {
+	return Equals("WorkflowType", TaskWorkflow) + " AND " + Equals(AttrLabels.GetName(), RerunTerm(of))
+}
+
 // LabelsOf are the labels among the terms of AttrLabels; nil: there are none.
 func LabelsOf(terms []string) map[string]string {
 	var labels map[string]string
 	for _, term := range terms {
 		if !strings.Contains(term, "=") {
-			continue // a LaneTerm
+			continue // a LaneTerm or RerunTerm
 		}
 		if labels == nil {
 			labels = make(map[string]string, len(terms))

@@ -9,7 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/api"
@@ -250,4 +253,45 @@ func TestPayloadIsAnsweredWhenAskedFor(t *testing.T) {
 	require.Equal(t, `{"n":12345678901234567890}`, string(got.Payload))
 	require.Empty(t, answer[api.Task](t, do(h, http.MethodGet, tasksPath+"/mine", ""), http.StatusOK).Payload)
 	problem(t, do(h, http.MethodGet, tasksPath+"/mine?include=canary", ""), 422, protocol.CodeInvalidRequest)
+}
+
+func TestRerunHasWhatTheTaskHad(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.list = func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	}
+	h := serve(t, f)
+	at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	old := answer[api.Task](t, do(h, http.MethodPost, tasksPath, `{"id":"acme:old","type":"x","cluster":"default",
+		"tenant":"acme","payload":{"n":1.10},"priority":2,"labels":{"a":"b"},"retry_safety":"fenced","timeout":"7s",
+		"recovery":{"mode":"local_restart"},"retry":{"non_retryable":["bad"]},"start_at":"`+at.Format(time.RFC3339)+`"}`),
+		http.StatusAccepted)
+	e := f.executions[contract.TaskWorkflowID(old.ID)]
+	rerun := func(body string, status int) api.Task {
+		return answer[api.Task](t, do(h, http.MethodPost, tasksPath+"/acme:old/rerun", body), status)
+	}
+	problem(t, do(h, http.MethodPost, tasksPath+"/acme:old/rerun", ""), http.StatusConflict, protocol.CodeConflict)
+	e.info.Status = enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
+	e.last = &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED}
+	spec := func(id string) fleet.TaskSpec {
+		in := f.executions[contract.TaskWorkflowID(id)].input.(contract.TaskInput)
+		require.Equal(t, "acme:old", in.RerunOf)
+		return in.Spec
+	}
+	want := e.input.(contract.TaskInput).Spec
+	want.StartAt = time.Time{}
+	first := rerun("", http.StatusAccepted)
+	require.Equal(t, "acme:old", first.RerunOf)
+	require.Equal(t, map[string]string{"a": "b"}, first.Labels)
+	require.Equal(t, want, spec(first.ID))
+	again := rerun(`{"idempotency_key":"k","payload":{"n":2}}`, http.StatusAccepted)
+	want.Payload = []byte(`{"n":2}`)
+	require.Equal(t, want, spec(again.ID))
+	require.True(t, rerun(`{"idempotency_key":"k","payload":{"n":2}}`, http.StatusOK).Duplicate)
+	problem(t, do(h, http.MethodPost, tasksPath+"/acme:old/rerun", `{"idempotency_key":"k"}`), http.StatusConflict,
+		protocol.CodeIdempotency)
+	e.input = "canary" // its history is damaged
+	problem(t, do(h, http.MethodPost, tasksPath+"/acme:old/rerun", ""), http.StatusConflict, protocol.CodeConflict)
 }

@@ -152,6 +152,17 @@ func (s Tasks) describeElement(ctx context.Context, id, key string) (Task, error
 	return t, nil
 }
 
+// elementSpec is what an element of an array was submitted with; nil: the array's input cannot be read.
+func (s Tasks) elementSpec(ctx context.Context, t *api.Task, number int) (*fleet.TaskSpec, error) {
+	payload, err := s.firstInput(ctx, t.WorkflowID, t.RunID)
+	var in contract.ArrayInput
+	if err != nil || payload == nil || !contract.Decode(payload, &in) || number >= in.Total() {
+		return nil, err
+	}
+	in.Spec.Payload = in.Payload(number)
+	return &in.Spec, nil
+}
+
 var errNoElement = serviceerror.NewNotFound("the array has no such element, or the bundle has ended")
 
 // Elements are a page of an array's elements, which its workflow tells, also after its end.

@@ -83,7 +83,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 	contract.Decode(attributes[contract.AttrStatusAt.GetName()], &t.MarkedAt)
 	var terms []string
 	contract.Decode(attributes[contract.AttrLabels.GetName()], &terms)
-	t.Labels = contract.LabelsOf(terms)
+	t.Labels, t.RerunOf = contract.LabelsOf(terms), contract.RerunOf(terms)
 	contract.Decode(attributes[contract.AttrRanOn.GetName()], &t.RanOn)
 	t.readMemo(info)
 	return t
@@ -363,6 +363,9 @@ func (s Tasks) Submitted(ctx context.Context, t *api.Task) (*fleet.TaskSpec, err
 	if _, _, _, ok := job.CutTaskID(t.ID); ok {
 		return s.stepSpec(ctx, t)
 	}
+	if _, number, ok := array.ElementOf(t.ID); ok {
+		return s.elementSpec(ctx, t, number)
+	}
 	page, err := s.Client.WorkflowService().GetWorkflowExecutionHistory(ctx,
 		&workflowservice.GetWorkflowExecutionHistoryRequest{
 			Namespace: s.Namespace, MaximumPageSize: 1,
@@ -471,6 +474,18 @@ func (s Tasks) Page(ctx context.Context, query string, size int, token []byte) (
 	return tasks, next, err
 }
 
+// maxReruns bounds the reruns that a task names.
+const maxReruns = 20
+
+// Reruns are the ids of the newest tasks that repeat one.
+func (s Tasks) Reruns(ctx context.Context, id string) (ids []string, err error) {
+	tasks, _, err := s.Newest(ctx, contract.RerunsQuery(id), maxReruns, nil)
+	for i := range tasks {
+		ids = append(ids, tasks[i].ID)
+	}
+	return ids, err
+}
+
 // Submission is a task that is to be started.
 type Submission struct {
 	contract.TaskInput
@@ -485,6 +500,9 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 	start.Memo[contract.MemoDigest] = in.Digest
 	if in.TraceID != "" {
 		start.Memo[contract.MemoTrace] = in.TraceID
+	}
+	if in.RerunOf != "" {
+		start.Repeat(in.RerunOf)
 	}
 	run, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.TaskWorkflow, in.TaskInput)
 	if err != nil {
@@ -501,6 +519,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		Agent:      in.Spec.Agent,
 		Tenant:     in.Spec.Tenant,
 		Labels:     in.Spec.Labels,
+		RerunOf:    in.RerunOf,
 	}}
 	if !in.Spec.StartAt.IsZero() {
 		t.StartAt = &in.Spec.StartAt

@@ -36,7 +36,7 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags, r := command.Flags(), &s.Request
 	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
 	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
-	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
+	s.PayloadFlags(command)
 	flags.StringVar(&s.priority, "priority", "",
 		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent of the cluster may do it; it waits while the agent is offline")
@@ -71,6 +71,12 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
 	Bounded[api.TaskRequest](flags, map[string]string{"timeout": "timeout", "beacon-timeout": "beacon_timeout",
 		"expires-in": "expires_in", "max-attempts": "retry.max_attempts"})
+}
+
+// PayloadFlags are the flags of a task's payload.
+func (s *Submission) PayloadFlags(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
 	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
 	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
 }
@@ -91,24 +97,29 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 	if r.StartAt, err = TimeFlag("--start-at", s.StartAt, now); err != nil {
 		return nil, err
 	}
-	switch {
-	case len(args) > 0 && dash != 0:
-		return nil, UsageError("put the command to run after --, as in: mainstay task submit -- echo hello")
-	case len(args) > 0:
-		err = s.command(&r, args)
-	case dash == 0:
-		return nil, UsageError("there is no command after --")
-	case r.Type == "":
-		return nil, UsageError("give --type, or a command to run after --")
-	case s.dir != "" || len(s.env) > 0:
-		return nil, UsageError("--dir and --env belong to a command after --")
-	default:
-		r.Payload, err = ReadJSON("--payload", s.payload, stdin)
-	}
-	if err != nil {
+	if err := s.TakePayload(&r, stdin, args, dash); err != nil {
 		return nil, err
 	}
+	if r.Type == "" {
+		return nil, UsageError("give --type, or a command to run after --")
+	}
 	return &r, WithExit(ExitUsage, r.Validate())
+}
+
+// TakePayload gives a task the payload of the command line. dash is as for Build.
+func (s *Submission) TakePayload(r *api.TaskRequest, stdin io.Reader, args []string, dash int) (err error) {
+	switch {
+	case len(args) > 0 && dash != 0:
+		return UsageError("put the command to run after --, as in: mainstay task submit -- echo hello")
+	case len(args) > 0:
+		return s.command(r, args)
+	case dash == 0:
+		return UsageError("there is no command after --")
+	case s.dir != "" || len(s.env) > 0:
+		return UsageError("--dir and --env belong to a command after --")
+	}
+	r.Payload, err = ReadJSON("--payload", s.payload, stdin)
+	return err
 }
 
 // CheckPayload checks the payload of the task that was built. What is wrong in a file is told with its line.
@@ -156,7 +167,7 @@ func (s *Submission) command(r *api.TaskRequest, args []string) error {
 	}
 	r.Type = cmp.Or(r.Type, agent.ExecType)
 	if r.Type != agent.ExecType {
-		return UsageError("a command after -- is a task of type %s, not of the --type given", agent.ExecType)
+		return UsageError("a command after -- is a task of type %s, not of type %s", agent.ExecType, r.Type)
 	}
 	env, err := Pairs("--env", s.env)
 	if err != nil {

@@ -361,6 +361,15 @@ func (t *tools) changingTools() {
 		func(ctx context.Context, in withReason) (any, error) { return c.Tasks.Cancel(ctx, in.ID, in.Reason) })
 	changes(t, "retry_task", "Have a dead letter, or a task that waits for its next attempt, run again now.", false,
 		func(ctx context.Context, in withReason) (any, error) { return c.Tasks.Retry(ctx, in.ID, in.Reason) })
+	changes(t, "rerun_task", "Run a task that has ended, or is a dead letter, again as a new task, also with another payload.",
+		false, func(ctx context.Context, in struct {
+			byID
+			Payload taskPayload `json:"payload,omitempty" jsonschema:"instead of the old payload: JSON itself, not text with JSON in it"`
+			Key     string      `json:"idempotency_key" jsonschema:"a new word for each rerun: the same key runs it once"`
+		}) (any, error) {
+			return c.Tasks.Rerun(ctx, in.ID, api.RerunTaskRequest{IdempotencyKey: in.Key,
+				Payload: unquoted(json.RawMessage(in.Payload))})
+		})
 	changes(t, "drain_agent", "Take an agent out of service: it gets no new work, and what it has moves when the deadline passes.", true,
 		func(ctx context.Context, in struct {
 			withReason

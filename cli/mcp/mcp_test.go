@@ -93,7 +93,7 @@ func TestToolsThatChangeSomethingAreMarked(t *testing.T) {
 		}
 		want := map[string]bool{}
 		if !readOnly {
-			want = map[string]bool{"submit_task": false, "cancel_task": true, "retry_task": false, "drain_agent": true,
+			want = map[string]bool{"submit_task": false, "cancel_task": true, "retry_task": false, "rerun_task": false, "drain_agent": true,
 				"dispatch_job": false, "cancel_run": true, "retry_run": false}
 		}
 		require.Equal(t, want, changing)

@@ -175,6 +175,8 @@ func summary(a *app.App, task *api.Task) error {
 		}
 		t.Row("Ended", ended)
 	}
+	optional("Rerun of", task.RerunOf)
+	optional("Reruns", strings.Join(task.Reruns, ", "))
 	optional("Workflow", task.WorkflowID)
 	optional("Trace", task.TraceID)
 	return t.Flush()

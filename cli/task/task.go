@@ -25,7 +25,7 @@ func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
 	a.ServerFlag(command)
 	command.AddCommand(submitCommand(a), getCommand(a), logsCommand(a), listCommand(a), cancelCommand(a),
-		retryCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
+		retryCommand(a), rerunCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
 	command.AddCommand(append(queueCommands(a), batchCommand(a))...)
 	return command
 }
@@ -146,24 +146,7 @@ what it writes comes out here as if it had run here; what becomes of the task is
 		if err != nil {
 			return err
 		}
-		if wait == 0 {
-			return a.Print(c.Answer, func() error { return printSubmitted(a, task) })
-		}
-		fmt.Fprintf(a.Stderr, "Task %s is submitted.\n", task.ID) // for whoever does not wait until the end
-		id, streamed := task.ID, false
-		if task.Type == agent.ExecType && a.StdoutTTY && !a.JSON() {
-			streamed = stream(ctx, a, c, task.ID, wait)
-		}
-		if task, err = c.Tasks.Wait(ctx, id, max(0, wait-time.Since(begun))); err != nil {
-			return app.GoesOn(err, "task "+id, "mainstay task get "+id+" --wait=1h", "mainstay task cancel "+id)
-		}
-		err = a.Print(c.Answer, func() error {
-			if task.Type == agent.ExecType {
-				return printCommand(a, task, streamed)
-			}
-			return printTask(a, task, wholeText)
-		})
-		return errors.Join(err, Incomplete(task, wait))
+		return follow(ctx, a, c, task, wait, begun)
 	})
 	flags := command.Flags()
 	flags.StringVar(&s.Request.ID, "id", "",
@@ -180,6 +163,30 @@ what it writes comes out here as if it had run here; what becomes of the task is
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, untilSettled)
 	return command
+}
+
+// follow tells of a task that was submitted: at once, or when it has ended.
+func follow(
+	ctx context.Context, a *app.App, c *app.Client, task *api.Task, wait time.Duration, begun time.Time,
+) (err error) {
+	if wait == 0 {
+		return a.Print(c.Answer, func() error { return printSubmitted(a, task) })
+	}
+	fmt.Fprintf(a.Stderr, "Task %s is submitted.\n", task.ID) // for whoever does not wait until the end
+	id, streamed := task.ID, false
+	if task.Type == agent.ExecType && a.StdoutTTY && !a.JSON() {
+		streamed = stream(ctx, a, c, task.ID, wait)
+	}
+	if task, err = c.Tasks.Wait(ctx, id, max(0, wait-time.Since(begun))); err != nil {
+		return app.GoesOn(err, "task "+id, "mainstay task get "+id+" --wait=1h", "mainstay task cancel "+id)
+	}
+	err = a.Print(c.Answer, func() error {
+		if task.Type == agent.ExecType {
+			return printCommand(a, task, streamed)
+		}
+		return printTask(a, task, wholeText)
+	})
+	return errors.Join(err, Incomplete(task, wait))
 }
 
 // stream shows what a command writes while it runs, until the task needs nobody more or wait is over. It reports

@@ -115,7 +115,11 @@ func act[In any, P interface {
 		if err != nil {
 			return api.Task{}, err
 		}
-		return api.Task{}, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status))
+		remedy := ""
+		if u.Name == contract.RetryUpdate.Name {
+			remedy = "; to run it again as a new task, use rerun"
+		}
+		return api.Task{}, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status)+remedy)
 	}
 	if err != nil {
 		return api.Task{}, h.Answer(err, "update a task", protocol.CodeUnknownTask)

@@ -110,7 +110,7 @@ func (h *Handlers) submitBatch(ctx context.Context, schema *itemSchema, items []
 		case away.Load():
 			err = httpapi.Problem(protocol.CodeUnavailable, rest.UnavailableDetail)
 		default:
-			task, err = h.submit(ctx, &request)
+			task, err = h.submit(ctx, &request, "")
 		}
 		answers[i] = batchAnswer(task, err)
 		if e := answers[i].Error; e != nil && e.Code == protocol.CodeUnavailable {

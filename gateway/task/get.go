@@ -142,7 +142,9 @@ func (h *Handlers) include(ctx context.Context, task *api.Task, found *store.Tas
 		return nil
 	}
 	var err error
-	task.History, err = h.Store.Tasks().History(ctx, task, found.Delivery)
+	if task.History, err = h.Store.Tasks().History(ctx, task, found.Delivery); err == nil {
+		task.Reruns, err = h.Store.Tasks().Reruns(ctx, task.ID)
+	}
 	return h.Answer(err, "read a task's history", protocol.CodeUnknownTask)
 }
 

@@ -52,36 +52,43 @@ type submitInput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
+	before := map[string]*huma.Response{"200": {
+		Description: "It was submitted before",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: task}},
+	}}
 	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted, MaxBodyBytes: httpapi.PayloadMaxBody,
 		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "It was submitted before",
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: task}},
-		}},
+		Responses:   before,
 	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
 		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
 			return nil, err
 		}
-		task, err := h.submit(ctx, &in.Body)
-		if err != nil {
-			return nil, err
-		}
-		status := http.StatusAccepted
-		if task.Duplicate {
-			status = http.StatusOK
-		}
-		return &rest.StatusOutput[api.Task]{Status: status, Body: task}, nil
+		return submitted(h.submit(ctx, &in.Body, ""))
 	})
+	h.registerRerun(routes, before)
 	h.registerBatch(routes)
 	h.registerTasks(routes)
 	h.registerTaskLog(routes)
 	h.registerTaskActions(routes)
 }
 
-// submit starts the task's workflow, or answers the task that was started under its id before.
-func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Task, err error) {
+// submitted answers a task that was submitted.
+func submitted(task api.Task, err error) (*rest.StatusOutput[api.Task], error) {
+	if err != nil {
+		return nil, err
+	}
+	status := http.StatusAccepted
+	if task.Duplicate {
+		status = http.StatusOK
+	}
+	return &rest.StatusOutput[api.Task]{Status: status, Body: task}, nil
+}
+
+// submit starts the task's workflow, or answers the task that was started under its id before. rerunOf is the task that
+// it repeats; "": none.
+func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf string) (task api.Task, err error) {
 	defer func() { h.count(task, err) }()
 	named, ok := rest.OwnID(ctx, r.ID)
 	if !ok {
@@ -115,7 +122,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest) (task api.Tas
 		return api.Task{}, err
 	}
 	input := place.Input(id, spec)
-	input.By, input.IdempotencyKey = rest.Who(ctx), r.IdempotencyKey
+	input.By, input.IdempotencyKey, input.RerunOf = rest.Who(ctx), r.IdempotencyKey, rerunOf
 	access.Touch(ctx, "task", id)
 	var started store.Task
 	err = h.InTurn(ctx, func(ctx context.Context) (err error) {

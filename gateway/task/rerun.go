@@ -1,0 +1,91 @@
+package task
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/protocol"
+)
+
+type rerunInput struct {
+	ID   string                `path:"id" doc:"The task's id."`
+	Body *api.RerunTaskRequest `doc:"May be left out."`
+}
+
+func (h *Handlers) registerRerun(routes huma.API, before map[string]*huma.Response) {
+	o := rest.WithPayload(rest.WithStatus(http.StatusAccepted, action("rerun-task", "rerun",
+		"Run a task again as a new task",
+		"Of a task that has ended, or is a dead letter: submits a new task with its type, payload, cluster, labels and other settings, to begin at once, and rerun_of. The old one stays as it is. Of a run's step or an array's element too: the new task stands alone, and the run or array does not wait for it. A retry runs them again in their place.")))
+	o.Responses = before
+	httpapi.Register(routes, access.Operate.Scoped(), o,
+		func(ctx context.Context, in *rerunInput) (*rest.StatusOutput[api.Task], error) {
+			return submitted(h.rerun(ctx, in))
+		})
+}
+
+// rerun submits a task that repeats another.
+func (h *Handlers) rerun(ctx context.Context, in *rerunInput) (api.Task, error) {
+	old, err := h.waitForTask(ctx, in.ID, 0, includePayload)
+	if err != nil {
+		return api.Task{}, err
+	}
+	if why := notAgain(&old); why != "" {
+		return api.Task{}, httpapi.Problem(protocol.CodeConflict, why)
+	}
+	r := &api.TaskRequest{TaskSpec: again(old.Spec, old.ID)}
+	r.Payload = old.Payload
+	if in.Body != nil {
+		r.ID, r.IdempotencyKey = in.Body.ID, in.Body.IdempotencyKey
+		if len(in.Body.Payload) > 0 {
+			r.Payload = in.Body.Payload
+		}
+	}
+	return h.submit(ctx, r, old.ID)
+}
+
+// notAgain is why a task cannot be repeated, and what to do instead; "": it can.
+func notAgain(t *api.Task) string {
+	run, step, _, isStep := job.CutTaskID(t.ID)
+	of, _, isInstance := job.CutInstanceID(t.ID)
+	_, _, isElement := array.ElementOf(t.ID)
+	switch {
+	case isInstance:
+		return "it is an instance of a job, which starts its instances itself: restart it (mainstay job restart " + of + ")"
+	case strings.Contains(t.ID, array.Mark) && !isElement:
+		return "it is a delivery of several elements of an array: run these again, each by its own id"
+	case t.Status == fleet.TaskReview:
+		return "the task waits for a person: decide about it (mainstay task review --decision rerun)"
+	case t.Status != fleet.TaskDeadLetter && !t.Status.Final():
+		return "the task has not ended: it is " + string(t.Status) + "; wait for its end, or cancel it first"
+	case isStep && len(t.Attempts) == 0:
+		return "step " + step + " never began, so it has no payload yet: run it in its run (mainstay run retry " + run + ")"
+	case t.Spec == nil:
+		return "what the task was submitted with cannot be read any more: submit it anew"
+	}
+	return ""
+}
+
+// again is what a task is submitted with that repeats one with this spec and id. What its recovery and the cluster have
+// put in place of its own stays.
+func again(spec *fleet.TaskSpec, id string) fleet.TaskSpec {
+	s := *spec
+	s.StartAt = time.Time{}
+	if s.ShardKey == id {
+		s.ShardKey = "" // of a task without one
+	}
+	if s.Recovery != nil {
+		s.Retry = fleet.RetryPolicy{NonRetryable: s.Retry.NonRetryable} // the rest are the cluster's defaults
+	}
+	return s
+}
