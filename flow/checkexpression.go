@@ -2,6 +2,8 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -75,9 +77,14 @@ func (c *checker) pieces(field, text, step string, variables ...string) {
 		return
 	}
 	for _, p := range parts {
-		if p.source != "" {
-			c.expression(field, p.source, step, variables...)
+		if p.source == "" {
+			continue
 		}
+		e, err := c.compile(p.source)
+		if wrong, ok := errors.AsType[*mistake](err); ok {
+			err = wrong.inText(p.source)
+		}
+		c.compiled(field, step, e, err, variables)
 	}
 }
 
@@ -108,11 +115,19 @@ var stepFields = []string{"status", "output", "error", "failed"}
 
 // expression checks CEL. step is the step that it belongs to; variables are those that it may read.
 func (c *checker) expression(field, source, step string, variables ...string) *expression {
+	e, err := c.compile(source)
+	return c.compiled(field, step, e, err, variables)
+}
+
+func (c *checker) compile(source string) (*expression, error) {
 	if c.sources += len(source); c.sources > maxSources {
-		c.report(field, "and the expressions before it have more than %d KiB", maxSources>>10)
-		return nil
+		return nil, fmt.Errorf("and the expressions before it have more than %d KiB", maxSources>>10)
 	}
-	e, err := compile(source)
+	return compile(source)
+}
+
+// compiled checks what an expression reads; err: it is none.
+func (c *checker) compiled(field, step string, e *expression, err error, variables []string) *expression {
 	if err != nil {
 		c.report(field, "%s", err)
 		return nil
@@ -154,11 +169,15 @@ func (c *checker) stepReference(field, step, other string, fields []string) {
 			step,
 		)
 	}
+	of := c.definition.Steps[other]
+	c.check(of.ForEach == nil || len(of.Output) > 0 || !slices.Contains(fields, outputField), field,
+		"reads the output of %[1]s, and a step with for_each has only what its output names: write output: {results: results} "+
+			"in %[1]s", other)
 	for _, f := range fields {
 		if f != "" && !slices.Contains(stepFields, f) {
 			c.report(field, "reads steps.%s.%s; a step has %s", other, f, strings.Join(stepFields, ", "))
 		}
-		c.check(f != varFailed || c.definition.Steps[other].ForEach != nil, field,
+		c.check(f != varFailed || of.ForEach != nil, field,
 			"reads steps.%[1]s.failed, which lists the elements of a for_each that failed, and %[1]s has none: "+
 				"ask for steps.%[1]s.status", other)
 	}

@@ -88,9 +88,7 @@ func compile(source string) (*expression, error) {
 	}
 	checked, issues := environment.Compile(source)
 	if err := issues.Err(); err != nil {
-		first := issues.Errors()[0]
-		return nil, fmt.Errorf("is not valid CEL: %s (column %d of the expression)", plain(first.Message),
-			first.Location.Column()+1)
+		return nil, mistakeIn(source, issues.Errors()[0])
 	}
 	root := checked.NativeRep().Expr()
 	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.CostTracking(costs{}),
@@ -102,19 +100,6 @@ func compile(source string) (*expression, error) {
 		guarded: guards(root)}
 	e.references(root)
 	return e, nil
-}
-
-// plain is CEL's own message as people write.
-func plain(message string) string {
-	message, _, _ = strings.Cut(message, "\n")
-	message = strings.TrimPrefix(message, "Syntax error: ")
-	if name, found := strings.CutPrefix(message, "undeclared reference to '"); found {
-		name, _, _ = strings.Cut(name, "'")
-		return "there is no variable " + name + "; write text in quotes"
-	}
-	message, _, _ = strings.Cut(message, " expecting ")
-	return strings.NewReplacer("mismatched input '<EOF>'", "it ends too early", "mismatched input", "unexpected",
-		"extraneous input", "unexpected").Replace(message)
 }
 
 // references notes what the expression reads.

@@ -359,7 +359,7 @@ type ForEach struct {
 	Count int
 }
 
-var errForEach = fmt.Errorf("must be CEL that gives a list, or {count: N} with N from 1 to %d", fleet.MaxElements)
+var errForEach = fmt.Errorf("must be CEL that gives a list, in quotes, like \"['a', 'b']\", or {count: N} with N from 1 to %d", fleet.MaxElements)
 
 // UnmarshalJSON reads text or {"count": N}.
 func (f *ForEach) UnmarshalJSON(data []byte) error {
