@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	workerpb "go.temporal.io/api/worker/v1"
@@ -152,6 +153,27 @@ func StatusOf(h *workerpb.WorkerHeartbeat) (status fleet.AgentStatus, since time
 		}
 	}
 	return "", time.Time{}, false
+}
+
+// rivalPlugin marks the entry of a process that has no session, since another one with its agent id has it.
+const rivalPlugin = "mainstay-rival"
+
+// RivalPlugin marks an entry of the live registry as that of a rival, and says where the process can be reached.
+func RivalPlugin(address string) *workerpb.PluginInfo {
+	return &workerpb.PluginInfo{Name: rivalPlugin, Version: address}
+}
+
+// RivalOf reads the entry of a rival; ok is false for others.
+func RivalOf(h *workerpb.WorkerHeartbeat) (r fleet.Rival, ok bool) {
+	for _, p := range h.GetPlugins() {
+		if p.GetName() == rivalPlugin {
+			_, agent, _ := AgentOfIdentity(h.GetWorkerIdentity())
+			pid, _ := strconv.Atoi(h.GetHostInfo().GetProcessId()) // the hub wrote it
+			return fleet.Rival{AgentID: agent, Host: h.GetHostInfo().GetHostName(), PID: pid, Address: p.GetVersion(),
+				Since: h.GetStartTime().AsTime()}, true
+		}
+	}
+	return r, false
 }
 
 // HealthOf reads what HealthPlugin wrote; ok is false where there is none.

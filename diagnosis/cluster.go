@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -50,6 +51,42 @@ func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
 		}, true)
 	}
 	return problems
+}
+
+// SharedIDs are the problems of agent ids that more than one living process uses.
+func SharedIDs(c *fleet.Cluster, rivals []fleet.Rival) []Problem {
+	var problems []Problem
+	for i := range first(rivals, namedInProblem) {
+		r := &rivals[i]
+		has := "it has no process now"
+		if m := c.Member(r.AgentID); m != nil && m.Status == fleet.AgentOnline {
+			has = "the process that has it: " + processAt(m.Host, m.PID, m.Address)
+		}
+		problems = append(problems, Problem{
+			Severity: SeverityWarning,
+			Kind:     KindSharedID,
+			Cluster:  c.Config.Name,
+			Agents:   []string{r.AgentID},
+			Since:    since(r.Since),
+			What:     fmt.Sprintf("two processes use the agent id %s of cluster %s", r.AgentID, c.Config.Name),
+			Why:      fleet.Reasons(has, "the one that wants it: "+processAt(r.Host, r.PID, r.Address)),
+			Do: "Give each process an agent id of its own (--id), or stop one of them. Until then each takes the id from " +
+				"the other, less and less often, and the tasks of the one that loses it run again.",
+		})
+	}
+	return problems
+}
+
+// processAt names a process as in "host web-1, pid 12, at 10.0.0.7".
+func processAt(host string, pid int, address string) string {
+	text := "host " + cmp.Or(host, "unknown")
+	if pid != 0 {
+		text += fmt.Sprintf(", pid %d", pid)
+	}
+	if address != "" {
+		text += ", at " + address
+	}
+	return text
 }
 
 func braked(c *fleet.Cluster, b *fleet.BrakeHold) Problem {

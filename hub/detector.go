@@ -121,6 +121,7 @@ type ending struct {
 	reason string
 	left   bool // the agent said goodbye
 	fenced bool // a newer process has its id
+	living bool // fenced, and connected until then
 	// revoked: a person ended the session together with its join token.
 	revoked bool
 	// evidence and after say of a session that was given up on what, and how long after the last sign of life.
@@ -128,6 +129,12 @@ type ending struct {
 	after    time.Duration
 	lease    time.Duration // how long the agent may go on with fenced work
 	at       time.Time
+}
+
+// fenceLocked ends a session whose agent id a newer process has.
+func (h *Hub) fenceLocked(s *session, now time.Time) {
+	h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true, living: h.takenLocked(s, now),
+		lease: h.leaseLeftLocked(s, now), at: now})
 }
 
 // endLocked closes a session: its attempts are lost or given back, its lanes released, and the cluster is notified.
@@ -166,6 +173,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		}
 		if a.mayHaveBegun() {
+			a.contested = e.living
 			h.loseLocked(a, e.reason, e.lease)
 		} else {
 			h.giveBackLocked(a, e.reason)

@@ -133,7 +133,7 @@ func (f facts) entries(picks func(agent string) bool) (entries []*workerpb.Worke
 			entries = append(entries, s.workerEntry(now))
 		}
 	}
-	return entries
+	return append(entries, f.hub.rivalsLocked(picks, now)...)
 }
 
 // brake returns the state of a cluster's brake for the cluster; nil: not engaged.

@@ -114,6 +114,7 @@ type Hub struct {
 	// a session.
 	registering map[string]int
 	goodbyes    map[string]*session // of those who left a moment ago, by cluster and agent
+	contests    map[string]*contest // agent ids that processes take from each other, by cluster and agent
 	// registrations bounds how often each agent id registers.
 	registrations *ratelimit.Limiter
 	// offers spaces the tasks of each tenant that no agent takes.
@@ -161,6 +162,7 @@ func New(o Options) (*Hub, error) {
 		away:        map[*session]struct{}{},
 		registering: map[string]int{},
 		goodbyes:    map[string]*session{},
+		contests:    map[string]*contest{},
 
 		registrations: ratelimit.New(registerRate, registerBurst),
 		offers:        ratelimit.New(float64(offersPerSecond()), offersAtOnce),

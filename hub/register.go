@@ -40,8 +40,14 @@ func (e endpoints) openSession(
 		return protocol.Registered{}, httpapi.RetryAfter(wait,
 			"this agent id registers too often: wait for as long as Retry-After says")
 	}
-	if err := e.refuseForeign(ctx, reg); err != nil {
+	elsewhere, err := e.refuseForeign(ctx, reg)
+	if err != nil {
 		return protocol.Registered{}, err
+	}
+	if !resume {
+		if err := e.hub.refuseRival(&reg, elsewhere, time.Now()); err != nil {
+			return protocol.Registered{}, err
+		}
 	}
 	done, err := e.hub.registers(reg.AgentID)
 	if err != nil {
@@ -172,24 +178,26 @@ func invalidField(location string, err error) error {
 		protocol.ProblemField{Location: "body." + location, Message: err.Error()})
 }
 
-// refuseForeign refuses an agent id that is online in another cluster: ids are unique in a namespace.
-func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) error {
+// refuseForeign refuses an agent id that is online in another cluster: ids are unique in a namespace. elsewhere: this
+// hub has no session of the id, and it is online in its cluster.
+func (e endpoints) refuseForeign(ctx context.Context, reg protocol.Register) (elsewhere bool, err error) {
 	e.hub.mu.Lock()
 	s := e.hub.sessions[reg.AgentID]
-	foreign := s != nil && s.cluster != reg.Cluster
-	own := s != nil && s.cluster == reg.Cluster
 	e.hub.mu.Unlock()
-	if !foreign && !own {
-		clusters, err := e.hub.online.clustersOf(ctx, reg.AgentID, time.Now())
-		if err != nil {
-			return temporalProblem(err)
+	if s != nil {
+		if s.cluster != reg.Cluster {
+			return false, foreignProblem()
 		}
-		foreign = slices.ContainsFunc(clusters, func(c string) bool { return c != reg.Cluster })
+		return false, nil
 	}
-	if foreign {
-		return foreignProblem()
+	clusters, err := e.hub.online.clustersOf(ctx, reg.AgentID, time.Now())
+	if err != nil {
+		return false, temporalProblem(err)
 	}
-	return nil
+	if slices.ContainsFunc(clusters, func(c string) bool { return c != reg.Cluster }) {
+		return false, foreignProblem()
+	}
+	return len(clusters) > 0, nil
 }
 
 func foreignProblem() error {
@@ -220,8 +228,7 @@ func (h *Hub) admitLocked(
 		return nil, httpapi.RetryAfter(time.Second, "this process has said goodbye a moment ago")
 	}
 	if s != nil && s.instance != reg.InstanceID {
-		h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
-			lease: h.leaseLeftLocked(s, now), at: now})
+		h.fenceLocked(s, now)
 		s = nil
 	}
 	if s == nil {

@@ -132,7 +132,8 @@ func (o *online) read(ctx context.Context, prefix string) (map[string][]string, 
 		}
 		for _, w := range found.GetWorkers() {
 			cluster, agent, ok := contract.AgentOfIdentity(w.GetWorkerIdentity())
-			if ok && w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN {
+			rival := w.GetStatus() == enumspb.WORKER_STATUS_UNSPECIFIED
+			if ok && !rival && w.GetStatus() != enumspb.WORKER_STATUS_SHUTDOWN {
 				clusters[agent] = append(clusters[agent], cluster)
 			}
 		}

@@ -132,8 +132,7 @@ func (h *Hub) applyDirectiveLocked(d contract.Directive) {
 		switch {
 		case s.cluster != d.Cluster:
 		case d.Fenced(s.agent, s.epoch):
-			h.endLocked(s, ending{reason: "a newer process took its agent id", fenced: true,
-				lease: h.leaseLeftLocked(s, now), at: now})
+			h.fenceLocked(s, now)
 		case d.Ended(s.token):
 			h.endLocked(s, ending{reason: "its join token was revoked, and its session ended with it", revoked: true,
 				lease: h.leaseLeftLocked(s, now), at: now})

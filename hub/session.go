@@ -124,6 +124,7 @@ type attempt struct {
 	checkpoint       json.RawMessage
 	checkpointDigest string
 	cancelling       bool
+	contested        bool          // a newer process took the agent id from its living agent
 	beacon           time.Duration // the task's beacon timeout; 0: none
 	stopGrace        time.Duration // how long its work has to end once it was asked to
 	beacons          int64         // the agent's count

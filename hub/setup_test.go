@@ -210,7 +210,8 @@ func (f *fakeTemporal) ListWorkers(
 	var found []*workerpb.WorkerListInfo
 	for _, identity := range f.online {
 		if strings.HasPrefix(identity, prefix) {
-			found = append(found, &workerpb.WorkerListInfo{WorkerIdentity: identity})
+			found = append(found, &workerpb.WorkerListInfo{WorkerIdentity: identity,
+				Status: enumspb.WORKER_STATUS_RUNNING})
 		}
 	}
 	from, _ := strconv.Atoi(string(in.GetNextPageToken()))

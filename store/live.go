@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -169,6 +172,21 @@ func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 		Processed: int(slots.GetTotalProcessedTasks()), Failed: int(slots.GetTotalFailedTasks()),
 		Stopping: h.GetStatus() == enumspb.WORKER_STATUS_SHUTTING_DOWN,
 	}
+}
+
+// Rivals are the processes of a cluster that another one with their agent id keeps from being the agent, by that id.
+func (l Live) Rivals(cluster string) []fleet.Rival {
+	var rivals []fleet.Rival
+	for _, h := range l {
+		in, _, _ := contract.AgentOfIdentity(h.GetWorkerIdentity())
+		if r, ok := contract.RivalOf(h); ok && in == cluster {
+			rivals = append(rivals, r)
+		}
+	}
+	slices.SortFunc(rivals, func(a, b fleet.Rival) int {
+		return cmp.Or(strings.Compare(a.AgentID, b.AgentID), a.Since.Compare(b.Since))
+	})
+	return rivals
 }
 
 // ClusterOf is the cluster in which an agent was last heard of.

@@ -241,6 +241,7 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 	defer b.mu.Unlock()
 	b.Clusters = append(b.Clusters, b.shown.Cluster(view))
 	b.Problems = append(b.Problems, diagnosis.OfCluster(&view.Cluster, b.At)...)
+	b.Problems = append(b.Problems, diagnosis.SharedIDs(&view.Cluster, live.Rivals(view.Config.Name))...)
 	running := live.Running(&view.Cluster)
 	for i := range view.Members {
 		m := &view.Members[i]
