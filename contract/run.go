@@ -38,9 +38,9 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(p.Tenant))
 	}
 	terms := LabelList(p.Labels)
-	for i := range p.Steps { // PinnedQuery finds them
-		if t := p.Steps[i].Task; t != nil && fleet.ValidateID("agent", t.Agent) == nil {
-			terms = append(terms, LaneTerm(fleet.AgentLane(t.Agent)))
+	for i := range p.Steps {
+		for _, lane := range lanesOfStep(p, &p.Steps[i]) { // PinnedQuery and LaneStepsQuery find them
+			terms = append(terms, LaneTerm(lane))
 		}
 	}
 	if len(terms) > 0 {
@@ -52,6 +52,31 @@ func StartOfRun(id string, in *RunInput, weight float64) TaskStart {
 		Priority: temporal.Priority{PriorityKey: int(p.Priority), FairnessKey: p.Tenant,
 			FairnessWeight: float32(weight)},
 	}
+}
+
+// lanesOfStep are the lanes of agents and of capabilities in which work of a step waits, unless an expression decides.
+func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
+	tasks := []*fleet.TaskSpec{s.Task}
+	if s.Check != nil {
+		tasks = append(tasks, s.Check.Task)
+	}
+	for i := range s.Tools {
+		tasks = append(tasks, p.ToolTask(s, s.Tools[i].Name))
+	}
+	for _, t := range tasks {
+		switch {
+		case t == nil:
+		case fleet.ValidateID("agent", t.Agent) == nil:
+			lanes = append(lanes, fleet.AgentLane(t.Agent))
+		default:
+			for _, needs := range t.LaneNeeds() {
+				if lane := needs.Lane(); len(fleet.CapabilitiesOfLane(lane)) > 0 {
+					lanes = append(lanes, lane)
+				}
+			}
+		}
+	}
+	return lanes
 }
 
 // StatusTerm is the term of a visibility query for the runs, or the arrays, with a status; empty for any. Both have the

@@ -91,6 +91,27 @@ func LaneUsersQuery(cluster, lane string, since time.Time) string {
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " OR CloseTime >= " + quoteTime(since) + ")"
 }
 
+// LaneTasksQuery is the visibility query for the open tasks that may wait in a lane: those that wait for no person.
+func LaneTasksQuery(cluster, lane string) string {
+	query := TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: fleet.TaskQueued})
+	if agent, pinned := fleet.AgentOfLane(lane); pinned {
+		return query + " AND " + Equals(AttrAgent.GetName(), agent)
+	} else if fleet.IsOpened(lane) {
+		return query + " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane))
+	}
+	return query
+}
+
+// LaneStepsQuery is the visibility query for the open runs and arrays of which something may wait in a lane.
+func LaneStepsQuery(cluster, lane string) string {
+	query := "(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
+		Equals(AttrCluster.GetName(), cluster) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	if len(fleet.CapabilitiesOfLane(lane)) > 0 { // of other lanes expressions can decide
+		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane))
+	}
+	return query
+}
+
 // TaskWaiting is a status for filters only: queued or retry_wait.
 const TaskWaiting fleet.TaskStatus = "waiting"
 

@@ -31,10 +31,11 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 	if c.Scaling != nil {
 		state = *c.Scaling
 	}
+	missing := c.Wanted() - c.HealthyCount()
 	switch b := state.Blocked; {
-	case b != nil:
+	case b != nil && (missing > 0 || decision.Blocked || decision.Change == fleet.ScaleUp): // else they came otherwise
 		what := "scaling cannot start agents of cluster " + name
-		if missing := c.Wanted() - c.HealthyCount(); missing > 0 {
+		if missing > 0 {
 			what += fmt.Sprintf(": %d of %d are missing", missing, c.Wanted())
 		}
 		add(what, tries(b, now), "Remove the cause: it is tried again by itself, and at once when a spawner comes up. "+

@@ -62,7 +62,7 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 			fleet.Plural(l.Agents, "serves", "serve"))
 		p.Do = "If it does not get shorter, start more agents."
 		if pinned {
-			p.Do = "No other agent may do them: give agent " + agent + " more slots, or cancel them."
+			p.Do = "No other agent may do them: give agent " + agent + " more slots."
 		}
 	default:
 		return Problem{}, false

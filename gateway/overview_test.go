@@ -146,19 +146,30 @@ func TestOverviewShowsServicesInTrouble(t *testing.T) {
 		http.StatusOK).Jobs)
 }
 
-// TestOverviewForgetsWhoIsBack: that nobody could take over is no problem any more when the agent itself goes on.
-func TestOverviewForgetsWhoIsBack(t *testing.T) {
+// That nobody could take over is no problem any more when an agent has come since, the same one or another.
+func TestOverviewForgetsThatNobodyCouldTakeOver(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[fleet.AgentStatus]bool{fleet.AgentOnline: false, fleet.AgentOffline: true} {
+	now := time.Now()
+	for _, c := range []struct {
+		agent  string
+		status fleet.AgentStatus
+		since  time.Time
+		want   bool
+	}{
+		{"a-1", fleet.AgentOnline, now.Add(time.Second), false},
+		{"a-2", fleet.AgentOnline, now.Add(time.Second), false},
+		{"a-2", fleet.AgentOnline, now.Add(-time.Hour), true}, // it could not
+		{"a-1", fleet.AgentOffline, now, true},
+	} {
 		f := newFake()
-		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: "a-1", Status: status,
-			AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
-		record, now := recorded("a-1", 7, fleet.FailoverNoTarget), time.Now()
-		record.CompletedAt = &now
+		f.withCluster(fleet.ClusterConfig{Name: "east"}, fleet.Member{AgentID: c.agent, Status: c.status,
+			StatusSince: c.since, AgentProfile: fleet.AgentProfile{MaxTasks: 1}})
+		record := recorded("a-1", 7, fleet.FailoverNoTarget)
+		record.NoticedAt, record.CompletedAt = now, &now
 		f.withFailover("a-1", 7).ended(record)
 		got := answer[api.Overview](t, do(serve(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
 		require.Len(t, got.Failovers, 1)
-		require.Equal(t, want, slices.ContainsFunc(got.Problems,
-			func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), status)
+		require.Equal(t, c.want, slices.ContainsFunc(got.Problems,
+			func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), c)
 	}
 }

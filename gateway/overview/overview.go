@@ -121,7 +121,7 @@ func (h *Handlers) read(ctx context.Context) (api.Overview, error) {
 	if err != nil {
 		return api.Overview{}, err
 	}
-	b := overviewBuilder{shown: h.Shown, Overview: api.Overview{
+	b := overviewBuilder{shown: h.Shown, came: map[string]time.Time{}, Overview: api.Overview{
 		At:        time.Now().UTC(),
 		Problems:  []diagnosis.Problem{},
 		Clusters:  []api.Cluster{},
@@ -227,9 +227,9 @@ func (h *Handlers) countWorkflows(ctx context.Context, query string) (int64, err
 // overviewBuilder collects the parts of an overview; they come side by side.
 type overviewBuilder struct {
 	api.Overview
-	shown  Shown
-	mu     sync.Mutex
-	online map[string]bool // agents that are
+	shown Shown
+	mu    sync.Mutex
+	came  map[string]time.Time // when the newest of each cluster's online agents came
 }
 
 func (b *overviewBuilder) missing(part string) { b.Missing = append(b.Missing, part) }
@@ -247,10 +247,9 @@ func (b *overviewBuilder) cluster(view *contract.ClusterView, live store.Live) {
 		m := &view.Members[i]
 		switch status, _, _ := live.Status(m); status {
 		case fleet.AgentOnline:
-			if b.online == nil {
-				b.online = map[string]bool{}
+			if b.came[view.Config.Name].Before(m.StatusSince) {
+				b.came[view.Config.Name] = m.StatusSince
 			}
-			b.online[m.AgentID] = true
 			b.Agents.Online++
 			b.Agents.Slots += m.MaxTasks
 		case fleet.AgentSuspect, fleet.AgentWarning:
@@ -356,8 +355,8 @@ func waitsForPersonSince(t *store.Task) time.Time {
 func (b *overviewBuilder) finish() api.Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
-		back := r.Status == fleet.FailoverNoTarget && b.online[r.FailedAgentID]
-		if p, there := diagnosis.OfFailover(r, b.At); there && !back {
+		taken := r.Status == fleet.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt) // what waits is a lane's problem
+		if p, there := diagnosis.OfFailover(r, b.At); there && !taken {
 			b.Problems = append(b.Problems, p)
 		}
 	}

@@ -186,7 +186,26 @@ func (h *Handlers) fillLanes(
 		}
 		takeServers(&lanes[i], c, running[lanes[i].Cluster])
 	}
+	parallel.Each(len(lanes), rest.FanOut, func(i int) { h.leaveOutEnded(ctx, &lanes[i]) })
 	return nil
+}
+
+// leaveOutEnded corrects the backlog of a lane that no agent serves: Temporal counts what ended there until somebody
+// asks for work.
+func (h *Handlers) leaveOutEnded(ctx context.Context, l *api.Lane) {
+	if l.Agents > 0 || l.Depth == 0 {
+		return
+	}
+	open, err := h.Store.Count(ctx, contract.LaneTasksQuery(l.Cluster, l.Lane))
+	if err != nil || open >= l.Depth {
+		return
+	}
+	if others, err := h.Store.Count(ctx, contract.LaneStepsQuery(l.Cluster, l.Lane)); err != nil || others > 0 {
+		return // how many tasks they have there is not known
+	}
+	if l.Depth, l.Priorities = open, []api.PriorityBacklog{}; open == 0 {
+		l.OldestAge = 0
+	}
 }
 
 // laneKey sorts lanes by cluster, then: the default one, capabilities, shards by number, agents.

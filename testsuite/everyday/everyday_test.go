@@ -26,11 +26,19 @@ const prelude = `
 eventually() {
 	left=100
 	until out=$(eval "$1" 2>&1); printf %s "$out" | grep -qF -- "$2"; do
-		left=$((left - 1)); [ $left -gt 0 ] || { echo "never \"$2\", but at last:"; printf '%s\n' "$out"; return 1; }
+		left=$((left - 1)); [ $left -gt 0 ] || { echo "never \"$2\", but at last:"; printf '%s\n' "$out"; exit 1; }
 		sleep 0.1
 	done
 	printf '%s\n' "$out"
 }
+problem() {
+	found=$(curl -s "$API/agents/overview" | grep -o "\"kind\":\"$1\",\"cluster\":\"$ID\"") && echo there || echo gone
+}
+agent() {
+	mainstay agent run --hub "${API%/api*}" --cluster "$ID" --allow-exec --health '' "$@" >agent.log 2>&1 &
+	agents="$agents $!"
+}
+trap 'kill $agents 2>/dev/null' EXIT
 `
 
 // TestEveryday runs all cases against one `mainstay dev`.
