@@ -227,7 +227,7 @@ type Step struct {
 	Deadline     fleet.Duration     `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long all its attempts may take together."`
 	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`
-	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB."`
+	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB; with for_each nothing."`
 	ResultLimit  Size               `json:"result_limit,omitempty" doc:"The largest result, up to 1MiB. Default 64KiB."`
 	OnFailure    OnFailure          `json:"on_failure,omitempty" enum:"fail,partial,skip,hold" doc:"What its failure means: the run fails (fail, the default), the step counts as partial, or as skipped, or a person decides (hold)."`
 	Check        *Check             `json:"check,omitempty" doc:"What its result must be like. One that is not is corrected: the task runs again, and learns what was wrong."`
