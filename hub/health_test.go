@@ -60,6 +60,9 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			for n := range 10 {
 				_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptTimedOut)
 			}
+		}, .9, fleet.HealthHealthy},
+		"it does not end what is out of time": {func(a *peer) {
+			timeOut(a, 10)
 		}, .75, fleet.HealthCritical},
 		"it rates itself low": {func(a *peer) {
 			low := 0.25

@@ -140,10 +140,11 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// timeOut lets three attempts of an agent time out; fewer do not count.
+// timeOut lets attempts of an agent time out, whose handlers the agent cannot end at once.
 func timeOut(a *peer, times int) {
 	for n := range times {
-		_ = a.report(a.give(task(fmt.Sprint("out", n))), fleet.AttemptTimedOut)
+		_ = a.report(a.give(task(fmt.Sprint("out", n))), fleet.AttemptTimedOut,
+			func(in *resultInput) { in.Body.Stuck = true })
 	}
 }
 

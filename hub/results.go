@@ -218,6 +218,9 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	}
 	a.session.worked = true
 	for outcome := range r.Outcomes() {
+		if outcome == fleet.AttemptTimedOut && !r.Stuck { // the agent ended in time what had too little of it
+			outcome = fleet.AttemptFailed
+		}
 		a.session.countEnd(a, outcome, time.Now())
 	}
 	h.forgetLocked(a)
