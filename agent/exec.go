@@ -38,7 +38,8 @@ type ExecResult struct {
 // Of the agent's environment a command inherits what CommandEnvironment gives for the names.
 //
 // On Linux nothing that a command has started outlives its attempt or its agent, background processes included: the
-// handler runs each command below a guard process, which is the calling program started again. Package proctree stops
+// handler runs each command below a guard process, which is the calling program started again and has one command after
+// the other. Package proctree stops
 // that program in an init function, before main; init functions of other packages that Go runs earlier run in the
 // guard, too, so they must not do anything but initialise.
 func ExecHandler(names ...string) Handler {

@@ -24,7 +24,7 @@ func TestOrderToAGuardThatDoesNotRead(t *testing.T) {
 		_, err = syscall.Write(ends[0], proctree.Lease(time.Hour))
 	}
 	require.ErrorIs(t, err, syscall.EAGAIN)
-	g := &guarded{socket: os.NewFile(uintptr(ends[0]), "guard")}
+	g := &guardProcess{socket: os.NewFile(uintptr(ends[0]), "guard")}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

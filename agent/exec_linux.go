@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -36,10 +35,7 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task, scratch string) (co
 	if err != nil {
 		return commandEnd{}, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: err}
 	}
-	// The kernel tells the guard when the thread that started it ends, so keep the thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	g, err := startGuard(cmd)
+	g, err := guardFor(cmd)
 	if err != nil {
 		return commandEnd{}, fmt.Errorf("the guard process of the command cannot be started: %w", err)
 	}
@@ -47,7 +43,10 @@ func runTree(ctx context.Context, cmd *exec.Cmd, task *Task, scratch string) (co
 		task.attempt.guard.Store(int32(g.process.Process.Pid)) //nolint:gosec // the kernel's have 22 bits
 	}
 	g.task, g.lease = task, leaseOf(task)
-	_, _ = g.socket.Write(append(start, g.leaseOrder()...)) // an error means that the guard has ended
+	g.send(append(start, g.leaseOrder()...), g.pipes.writers)
+	closeAll(g.pipes.writers[:])
+	go g.readOutput()
+	go g.readReports()
 	end, err := g.watch(ctx)
 	if g.failed != 0 {
 		return end, &fs.PathError{Op: "fork/exec", Path: cmd.Path, Err: g.failed}
@@ -68,79 +67,57 @@ const leftLimit = 6 * time.Second
 // killAgain spaces the tries to kill what lives on.
 const killAgain = 5 * time.Second
 
-// guarded is a command's guard process as the agent has it.
+// guarded is a command below its guard process as the agent has it.
 type guarded struct {
+	*guardProcess
 	task     *Task
-	process  *exec.Cmd
-	socket   *os.File
 	lease    *lease
 	leaseEnd <-chan time.Time     // of the lease that the guard was told last
-	reports  chan proctree.Report // closed when the guard has ended
+	reports  chan proctree.Report // closed when the guard has ended, or has nothing of the command any more
 	output   chan struct{}        // closed when nobody can write to the command's output any more
 	pipes    *pipes
 	failed   syscall.Errno // why the command could not be started
 }
 
-// startGuard starts the guard. Its output is the command's, and goes to cmd's.
-func startGuard(cmd *exec.Cmd) (*guarded, error) {
-	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+// guardFor finds a guard for a command, whose output goes to cmd's.
+func guardFor(cmd *exec.Cmd) (*guarded, error) {
+	p, err := newPipes(cmd.Stdout, cmd.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
-	g := &guarded{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram),
-		output: make(chan struct{}), reports: make(chan proctree.Report)}
-	theirs := os.NewFile(uintptr(ends[1]), "agent")
-	defer func() { _ = theirs.Close() }()
-	read, writers, err := newPipes(cmd.Stdout, cmd.Stderr)
-	if err != nil {
-		_ = g.socket.Close()
-		return nil, err
-	}
-	g.pipes = read
-	defer closeAll(writers)
-	g.process.Args = []string{proctree.Name}
-	g.process.Env = []string{"GOGC=off", "GOMAXPROCS=1"} // it hardly allocates
-	if id := os.Getenv(fleet.EnvSpawnID); id != "" {     // its spawner sees by it whether anything of the agent is left
-		g.process.Env = append(g.process.Env, fleet.EnvSpawnID+"="+id)
-	}
-	g.process.Stdout, g.process.Stderr, g.process.ExtraFiles = writers[0], writers[1], []*os.File{theirs}
-	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: proctree.AgentGone}
-	if err := g.process.Start(); err != nil {
-		g.close()
-		return nil, err
-	}
-	go func() {
-		g.pipes.copyAll()
-		close(g.output)
-	}()
-	go func() {
-		defer close(g.reports)
-		for {
-			r, err := proctree.ReadReport(g.socket)
-			if err != nil {
-				return
-			}
-			g.reports <- r
+	g := &guarded{guardProcess: guards.take(), reports: make(chan proctree.Report),
+		output: make(chan struct{}), pipes: p}
+	if g.guardProcess == nil {
+		if g.guardProcess, err = startGuard(); err != nil {
+			p.close()
+			closeAll(p.writers[:])
+			return nil, err
 		}
-	}()
+	}
 	return g, nil
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
+func (g *guarded) readOutput() {
+	g.pipes.copyAll()
+	close(g.output)
 }
 
-func (g *guarded) close() {
-	_ = g.socket.Close()
-	g.pipes.close()
+func (g *guarded) readReports() {
+	defer close(g.reports)
+	for {
+		r, err := proctree.ReadReport(g.socket)
+		if err != nil {
+			return
+		}
+		if g.reports <- r; r.Empty {
+			return
+		}
+	}
 }
 
 // order sends the guard a short message, which is written as a whole or not at all. Errors do not matter: the guard has
 // ended then, or it is stopped and has left so much unread that nothing fits in, and the agent does its work.
-func (g *guarded) order(message []byte) {
+func (g *guardProcess) order(message []byte) {
 	_ = g.socket.SetWriteDeadline(time.Now().Add(leaseLimit))
 	_, _ = g.socket.Write(message)
 }
@@ -149,7 +126,7 @@ func (g *guarded) order(message []byte) {
 // at once if the lease has run out. When the command has ended, the rest of the tree is killed once nothing holds its
 // output, or after a while.
 func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
-	defer g.close()
+	defer g.pipes.close()
 	var end commandEnd
 	var kill, overdue <-chan time.Time
 	told, output := ctx.Done(), g.output
@@ -205,9 +182,8 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 			killWithin(guardLimit) // what it left in the background
 		}
 	}
-	_ = g.process.Process.Kill() // it has nothing left to do, even when it was stopped at the last instant
-	_ = g.process.Wait()
 	g.awaitOutput()
+	guards.put(g.guardProcess)
 	return end, nil
 }
 
@@ -219,7 +195,7 @@ func (g *guarded) died() error {
 		time.Sleep(killAgain)
 		left = proctree.KillLeft(g.process.Process.Pid)
 	}
-	err := g.process.Wait()
+	err := g.end()
 	g.awaitOutput()
 	if left {
 		return fmt.Errorf("the command's guard process was ended (%w): %w", err, errLivesOn)

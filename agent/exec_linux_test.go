@@ -318,3 +318,25 @@ func TestAHealthCheckLeavesNothingBehind(t *testing.T) {
 	hub.Command(protocol.Command{Type: protocol.CommandCancel, TaskID: "t1", Attempt: 1})
 	hub.WaitResult("t1")
 }
+
+// One guard has one command after the other, whatever became of the command before. A guard that was stopped or killed
+// while it had none harms no command. This test runs alone: others would take guards.
+func TestCommandsHaveOneGuardAfterTheOther(t *testing.T) { //nolint:paralleltest // see above
+	dir := t.TempDir()
+	parent := func(then string) int {
+		payload, err := json.Marshal(agent.ExecPayload{Command: []string{"sh", "-c", "echo $PPID >parent; " + then}, Dir: dir})
+		require.NoError(t, err)
+		_, err = agent.ExecHandler()(t.Context(), &agent.Task{Payload: payload})
+		require.Equal(t, then == "true", err == nil, "%s: %v", then, err)
+		return readPID(t, filepath.Join(dir, "parent"))
+	}
+	guard := parent("true")
+	for _, then := range []string{"exit 3", "(setsid sleep 1000 >/dev/null 2>&1 &) ; exit 4", "kill -KILL $$"} {
+		require.Equal(t, guard, parent(then), "after %s", then)
+	}
+	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	require.Equal(t, guard, parent("true"))
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return gone(guard) }, 20*time.Second, time.Millisecond)
+	require.NotEqual(t, guard, parent("true"))
+}

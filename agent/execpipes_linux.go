@@ -13,28 +13,35 @@ import (
 // pipes are the reading ends of a command's stdout and stderr. Two pipes do not tell in which order they were written
 // to, so whoever reads one reads the other too: lines that were there at once are taken in turn.
 type pipes struct {
-	ends [2]*os.File
-	to   [2]io.Writer
-	mu   sync.Mutex
-	read [2][]byte // room for what is read
+	ends    [2]*os.File
+	writers [2]int // the command's ends, in which it waits when they are full
+	to      [2]io.Writer
+	mu      sync.Mutex
+	read    [2][]byte // room for what is read
 }
 
 // pipeRoom is what a pipe holds.
 const pipeRoom = 64 << 10
 
-func newPipes(stdout, stderr io.Writer) (p *pipes, writers []*os.File, err error) {
-	p = &pipes{to: [2]io.Writer{stdout, stderr}}
+func newPipes(stdout, stderr io.Writer) (*pipes, error) {
+	p := &pipes{to: [2]io.Writer{stdout, stderr}}
 	for i := range p.ends {
-		r, w, err := os.Pipe()
-		if err != nil {
+		var ends [2]int
+		if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 			p.close()
-			closeAll(writers)
-			return nil, nil, err
+			closeAll(p.writers[:i])
+			return nil, os.NewSyscallError("pipe2", err)
 		}
-		p.ends[i], p.read[i] = r, make([]byte, pipeRoom)
-		writers = append(writers, w)
+		_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
+		p.ends[i], p.writers[i], p.read[i] = os.NewFile(uintptr(ends[0]), "|0"), ends[1], make([]byte, pipeRoom)
 	}
-	return p, writers, nil
+	return p, nil
+}
+
+func closeAll(files []int) {
+	for _, f := range files {
+		_ = syscall.Close(f)
+	}
 }
 
 func (p *pipes) close() {

@@ -23,37 +23,38 @@ type tree struct {
 	group   cgroup
 }
 
-// guard starts the agent's command once everything is set up, and returns when nothing of its tree is left. below is
-// the folder of the cgroup in which to make the command's own, or "".
+// guard starts the agent's commands, one after the other, and returns when the agent has ended and nothing of the last
+// one's tree is left. below is the folder of the cgroup in which to make the commands' own, or "".
 func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
-		report(agent, reportFailed, uint32(errno))
-		report(agent, reportEmpty, 0)
-		return
-	}
+	_, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
 	// It stays dumpable: its spawner reads its environment to see whether anything of the agent is left.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	keepOn()
-	command, err := readCommand(agent)
-	if err != nil {
-		return // the agent ended before it sent a command
-	}
 	orders := make(chan order)
-	go readOrders(agent, orders)
-	t := &tree{agent: agent}
-	if errno := t.start(&command, makeCgroup(below, os.Getpid())); errno != 0 {
-		t.group.remove()
-		report(agent, reportFailed, uint32(errno))
-		report(agent, reportEmpty, 0)
-		return
-	}
-	t.watch(orders, children)
-	t.end()
-	if !report(agent, reportEmpty, 0) && command.Scratch != "" {
-		_ = os.RemoveAll(command.Scratch)
+	go readOrders(&inbox{socket: Socket}, orders)
+	for o := range orders {
+		if o.kind != orderStart {
+			continue // the command that it is for has ended meanwhile
+		}
+		t := &tree{agent: agent}
+		errno := failed
+		if errno == 0 {
+			errno = t.start(&o, makeCgroup(below, os.Getpid()))
+		}
+		closeAll(o.files)
+		if errno == 0 {
+			t.watch(orders, children)
+			t.end()
+		} else {
+			t.group.remove()
+			report(agent, reportFailed, uint32(errno))
+		}
+		if !report(agent, reportEmpty, 0) && o.command.Scratch != "" {
+			_ = os.RemoveAll(o.command.Scratch)
+		}
 	}
 }
 
@@ -68,9 +69,11 @@ func keepOn() {
 	}
 }
 
-// start starts the command in a process group of its own, and in a cgroup of its own where that is possible.
-func (t *tree) start(c *Command, group cgroup) syscall.Errno {
-	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2},
+// start starts the command in a process group of its own, and in a cgroup of its own where that is possible. Its output
+// is the command's alone: the agent reads it until no process holds it.
+func (t *tree) start(o *order, group cgroup) syscall.Errno {
+	c := &o.command
+	attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.Env, Files: []uintptr{0, uintptr(o.files[0]), uintptr(o.files[1])},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}}
 	t.group = group
 	err := error(syscall.ENOSYS)
@@ -83,9 +86,6 @@ func (t *tree) start(c *Command, group cgroup) syscall.Errno {
 		attr.Sys.UseCgroupFD = false
 		t.command, err = syscall.ForkExec(c.Path, c.Args, attr)
 	}
-	// The output belongs to the command: the agent reads it until no process holds it.
-	_ = syscall.Dup3(0, 1, 0)
-	_ = syscall.Dup3(0, 2, 0)
 	if errno, is := err.(syscall.Errno); is { //nolint:errorlint // ForkExec does not wrap
 		return errno
 	}

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,8 +53,7 @@ func startGuard(t *testing.T, name, script string) *guarded {
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, syscall.SetNonblock(ends[0], true))
-	g := &guarded{process: exec.Command("/proc/self/exe"), socket: os.NewFile(uintptr(ends[0]), "guard"),
-		dir: t.TempDir()}
+	g := &guarded{process: exec.Command("/proc/self/exe"), socket: os.NewFile(uintptr(ends[0]), "guard")}
 	theirs := os.NewFile(uintptr(ends[1]), "agent")
 	g.process.Args, g.process.ExtraFiles, g.process.SysProcAttr = []string{name}, []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
 	require.NoError(t, g.process.Start())
@@ -62,14 +62,33 @@ func startGuard(t *testing.T, name, script string) *guarded {
 		_ = g.socket.Close()
 		_ = g.process.Wait()
 	})
+	g.run(t, script)
+	return g
+}
+
+// run has it start a script, which writes its output to a file, in a folder of its own.
+func (g *guarded) run(t *testing.T, script string) {
+	t.Helper()
+	g.dir = t.TempDir()
 	g.scratch = filepath.Join(g.dir, "scratch")
 	require.NoError(t, os.Mkdir(g.scratch, 0o700))
 	command := Command{Path: "/bin/sh", Dir: g.dir, Scratch: g.scratch, Args: []string{"sh", "-c", script}, Env: os.Environ()}
 	start, err := command.Start()
 	require.NoError(t, err)
-	_, err = g.socket.Write(start)
+	output, err := os.Create(filepath.Join(g.dir, "output"))
 	require.NoError(t, err)
-	return g
+	require.NoError(t, Send(g.socket, start, [2]int{int(output.Fd()), int(output.Fd())}))
+	require.NoError(t, output.Close())
+}
+
+// awaitEmpty waits until nothing of the tree is left. Then the guard ends, because its agent has.
+func (g *guarded) awaitEmpty(t *testing.T) {
+	t.Helper()
+	for r, err := ReadReport(g.socket); err == nil && !r.Empty; {
+		r, err = ReadReport(g.socket)
+	}
+	_ = g.socket.Close()
+	require.NoError(t, g.process.Wait())
 }
 
 func (g *guarded) pid(t *testing.T, name string) int {
@@ -126,7 +145,7 @@ func TestGuardKillsTheWholeTree(t *testing.T) {
 				g := startGuard(t, name, family+"sleep 1000; true")
 				g.await(t, "command")
 				do(t, g)
-				require.NoError(t, g.process.Wait())
+				g.awaitEmpty(t)
 				g.requireNothingLeft(t)
 				_, lives := readProcess(g.pid(t, "command"))
 				require.False(t, lives)
@@ -155,6 +174,46 @@ func TestGuardReportsTheEndAndKeepsTheRestUntilTold(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, r.Empty)
 	g.requireNothingLeft(t)
+}
+
+func TestGuardStartsOneCommandAfterTheOther(t *testing.T) {
+	t.Parallel()
+	g := startGuard(t, Name, family+"echo 0; exit 10")
+	for i := range 3 {
+		if i > 0 {
+			g.run(t, family+fmt.Sprintf("echo %d; exit %d", i, 10+i))
+		}
+		r, err := ReadReport(g.socket)
+		require.NoError(t, err)
+		require.True(t, r.Ended)
+		require.Equal(t, 10+i, r.Status.ExitStatus())
+		for range 2 { // the second comes too late, and is not for the next command
+			_, err = g.socket.Write(Kill())
+			require.NoError(t, err)
+		}
+		r, err = ReadReport(g.socket)
+		require.NoError(t, err)
+		require.True(t, r.Empty)
+		g.requireNothingLeft(t)
+		output, err := os.ReadFile(filepath.Join(g.dir, "output"))
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintln(i), string(output))
+		require.Empty(t, extraFiles(t, g.process.Process.Pid), "the guard keeps files of a command")
+	}
+}
+
+// extraFiles are the files that a process has open in a test's folder.
+func extraFiles(t *testing.T, pid int) (list []string) {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd/", pid)
+	files, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	for _, f := range files {
+		if to, err := os.Readlink(folder + f.Name()); err == nil && strings.HasSuffix(to, "/output") {
+			list = append(list, to)
+		}
+	}
+	return list
 }
 
 func TestLeaseIsRenewed(t *testing.T) {
@@ -219,7 +278,7 @@ func TestCgroupsBelowTheCommandsOwnAreRemoved(t *testing.T) {
 		"the guard ends it": func(t *testing.T, g *guarded) {
 			_, err := g.socket.Write(Kill())
 			require.NoError(t, err)
-			require.NoError(t, g.process.Wait())
+			g.awaitEmpty(t)
 		},
 	} {
 		for what, below := range map[string]string{
@@ -262,12 +321,13 @@ func TestMessages(t *testing.T) {
 	} {
 		start, err := c.Start()
 		require.NoError(t, err)
-		got, err := readCommand(strings.NewReader(string(start)))
+		require.EqualValues(t, orderStart, start[0])
+		got, err := readCommand(strings.NewReader(string(start[1:])))
 		require.NoError(t, err)
 		require.Equal(t, c.Args, got.Args)
 		require.ElementsMatch(t, c.Env, got.Env)
 		require.Equal(t, [3]string{c.Path, c.Dir, c.Scratch}, [3]string{got.Path, got.Dir, got.Scratch})
-		_, err = readCommand(strings.NewReader(string(start[:len(start)-1])))
+		_, err = readCommand(strings.NewReader(string(start[1 : len(start)-1])))
 		require.Error(t, err, "the agent ended while it wrote")
 	}
 	_, err := (&Command{Path: "a\x00b"}).Start()

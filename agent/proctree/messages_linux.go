@@ -13,23 +13,25 @@ import (
 // Name is the guard's argv[0], by which the program recognises that it is a guard. It has no other arguments.
 const Name = "mainstay-exec-guard"
 
-// AgentGone is the signal that the guard gets from the kernel when the agent's thread that started it ends. The guard
-// sees the agent's end by the socket; the signal resumes a guard that its command has stopped.
+// AgentGone is the signal that the guard gets from the kernel when the agent ends, and when the thread of the agent that
+// is its parent does. The guard sees the agent's end by the socket; the signal resumes a guard that its command has
+// stopped.
 const AgentGone = syscall.SIGCONT
 
 // Socket is the guard's file descriptor of the socket to the agent. No other process has an end of it, so each side
 // notices the other's death.
 const Socket = 3
 
-// Command is the command that the guard starts: a program, its arguments (the first is its name), folder and
-// environment. Scratch is a folder that the guard removes at the end if the agent has ended before it; empty: none.
+// Command is a command that the guard starts: a program, its arguments (the first is its name), folder and environment.
+// Scratch is a folder that the guard removes at the end if the agent has ended before it; empty: none.
 type Command struct {
 	Path, Dir, Scratch string
 	Args, Env          []string
 }
 
-// The orders that follow the command on the socket. The end of the stream is an order to kill too.
+// The orders on the socket. The end of the stream is an order to kill too.
 const (
+	orderStart     = 'S' // start a command: its length in 4 bytes, texts; with it come the files of stdout and stderr
 	orderTerminate = 'T' // SIGTERM to the process groups of the command's session
 	orderKill      = 'K' // SIGKILL to the whole tree
 	orderLease     = 'L' // kill at a time: 8 bytes, nanoseconds of CLOCK_MONOTONIC; it replaces the previous one
@@ -39,10 +41,11 @@ const (
 const (
 	reportFailed = 'F' // the command cannot be started; the number is an errno
 	reportEnded  = 'E' // the command has ended; the number is its wait status
-	reportEmpty  = 'D' // nothing of its tree is left; the guard's last message
+	reportEmpty  = 'D' // nothing of its tree is left; the last message about it
 )
 
-// Report is one message of the guard. The first is Failed or Ended, unless the guard is killed; Empty is the last.
+// Report is one message of the guard about a command. The first is Failed or Ended, unless the guard is killed; Empty
+// is the last.
 type Report struct {
 	Failed syscall.Errno // not 0: the command cannot be started
 	Ended  bool          // the command has ended with Status
@@ -50,11 +53,13 @@ type Report struct {
 	Empty  bool // nothing of the command's tree is left
 }
 
-// Start is the message that starts a command. Texts with zero bytes are refused.
+// Start is the message that starts a command, once the one before is Empty; Send sends it. Texts with zero bytes are
+// refused.
 func (c *Command) Start() ([]byte, error) {
 	fields := append([]string{c.Path, c.Dir, c.Scratch, strconv.Itoa(len(c.Args))},
 		append(c.Args[:len(c.Args):len(c.Args)], c.Env...)...)
-	body := make([]byte, 4)
+	const head = 5
+	body := make([]byte, head, 4<<10)
 	for _, field := range fields {
 		for i := range len(field) {
 			if field[i] == 0 {
@@ -63,11 +68,31 @@ func (c *Command) Start() ([]byte, error) {
 		}
 		body = append(append(body, field...), 0)
 	}
-	putUint(body[:4], uint64(len(body)-4))
+	body[0] = orderStart
+	putUint(body[1:head], uint64(len(body)-head))
 	return body, nil
 }
 
-// Terminate is the order to send SIGTERM to the whole tree. It and the orders below may follow the start.
+// Send sends the message that starts a command, and orders that follow it, with the files of its stdout and stderr.
+func Send(to *os.File, start []byte, output [2]int) error {
+	raw, err := to.SyscallConn()
+	if err != nil {
+		return err
+	}
+	n := 0
+	waited := raw.Write(func(fd uintptr) (done bool) {
+		n, err = syscall.SendmsgN(int(fd), start, syscall.UnixRights(output[:]...), nil, syscall.MSG_NOSIGNAL)
+		return err != syscall.EAGAIN && err != syscall.EINTR
+	})
+	if waited != nil || err != nil {
+		return errors.Join(waited, err)
+	}
+	_, err = to.Write(start[n:])
+	return err
+}
+
+// Terminate is the order to send SIGTERM to the whole tree. It and the orders below may follow the start; without a
+// command they do nothing.
 func Terminate() []byte { return []byte{orderTerminate} }
 
 // Kill is the order to kill the whole tree at once.
@@ -144,14 +169,41 @@ func readCommand(from io.Reader) (Command, error) {
 	return c, nil
 }
 
-// order is one of the agent's messages after the command.
+// order is one of the agent's messages.
 type order struct {
-	kind byte
-	at   time.Duration // of a lease
+	kind    byte
+	at      time.Duration // of a lease
+	command Command       // of a start
+	files   []int         // of a start: stdout and stderr
+}
+
+// inbox reads the agent's socket, and keeps the files that come with what is read.
+type inbox struct {
+	socket int
+	files  []int
+}
+
+func (i *inbox) Read(into []byte) (int, error) {
+	var beside [64]byte
+	for {
+		n, m, _, _, err := syscall.Recvmsg(i.socket, into, beside[:], syscall.MSG_CMSG_CLOEXEC)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.EOF
+		}
+		messages, _ := syscall.ParseSocketControlMessage(beside[:m])
+		for j := range messages {
+			files, _ := syscall.ParseUnixRights(&messages[j])
+			i.files = append(i.files, files...)
+		}
+		return n, err
+	}
 }
 
 // readOrders sends the agent's orders, and closes the channel when the agent has closed its end.
-func readOrders(from io.Reader, to chan<- order) {
+func readOrders(from *inbox, to chan<- order) {
 	defer close(to)
 	for {
 		message := make([]byte, 9)
@@ -159,13 +211,28 @@ func readOrders(from io.Reader, to chan<- order) {
 			return
 		}
 		o := order{kind: message[0]}
-		if o.kind == orderLease {
-			if _, err := io.ReadFull(from, message[1:]); err != nil {
+		var err error
+		switch o.kind {
+		case orderLease:
+			_, err = io.ReadFull(from, message[1:])
+			o.at = time.Duration(getUint(message[1:])) //nolint:gosec // as Lease wrote it
+		case orderStart:
+			o.command, err = readCommand(from)
+			o.files, from.files = from.files, nil
+			if len(o.files) != 2 {
 				return
 			}
-			o.at = time.Duration(getUint(message[1:])) //nolint:gosec // as Lease wrote it
+		}
+		if err != nil {
+			return
 		}
 		to <- o
+	}
+}
+
+func closeAll(files []int) {
+	for _, f := range files {
+		_ = syscall.Close(f)
 	}
 }
 

@@ -68,10 +68,10 @@ var plantedBugs = map[string][]edit{
 	// An assignment that comes twice runs twice.
 	"duplicate-run": {{"agent/attempt.go", `at := r.attempts[key]; at != nil {`,
 		`at := r.attempts[key]; at != nil && !plants("duplicate-run") {`}},
-	// The guard ends without killing the tree, and has no cgroup whose folder would stay.
+	// The guard does not kill the tree, and has no cgroup whose folder would stay.
 	"tree-left": {
-		{"agent/exec_linux.go", `[]string{"GOGC=off", "GOMAXPROCS=1"}`,
-			`[]string{"GOGC=off", "GOMAXPROCS=1", "` + plantEnv + `=" + planted}`},
+		{"agent/execguards_linux.go", `[]string{"GOMAXPROCS=1"}`,
+			`[]string{"GOMAXPROCS=1", "` + plantEnv + `=" + planted}`},
 		{"agent/proctree/guard_linux.go", `	for wait := time.Millisecond; !t.reap()`, `	if plants("tree-left") {
 		return
 	}
