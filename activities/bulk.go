@@ -83,7 +83,7 @@ func (a *Control) read(ctx context.Context, in contract.BulkPageInput) (ids []st
 	}
 	for _, info := range found {
 		task := store.OfInfo(info)
-		if task.ID != "" && task.HasLabels(in.Spec.Filter.Labels) && !slices.Contains(ids, task.ID) {
+		if task.ID != "" && task.Matches(&in.Spec.Filter) && !slices.Contains(ids, task.ID) {
 			ids = append(ids, task.ID)
 		}
 	}

@@ -137,6 +137,23 @@ type TaskPriorityRequest struct {
 	Reason   string         `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
 }
 
+// DeadLetters are dead letters, counted by type and cause.
+type DeadLetters struct {
+	Groups []DeadLetterGroup `json:"groups" doc:"The largest first."`
+	Total  int               `json:"total" doc:"All that were counted."`
+	More   bool              `json:"more,omitempty" doc:"There are older ones, which were not counted."`
+}
+
+// DeadLetterGroup are dead letters of a type and kind of cause.
+type DeadLetterGroup struct {
+	Type   string    `json:"type"`
+	Cause  string    `json:"cause" doc:"The kind of the cause, as dead_letter.kind has it."`
+	Count  int       `json:"count"`
+	Newest string    `json:"newest" doc:"The id of the one that was submitted last."`
+	Why    string    `json:"why" doc:"The cause of that one."`
+	Since  time.Time `json:"since" doc:"Since when the first of them is a dead letter."`
+}
+
 // TaskFilterRequest selects tasks by what they are, or by their ids.
 type TaskFilterRequest struct {
 	Cluster         string            `json:"cluster,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
@@ -145,6 +162,7 @@ type TaskFilterRequest struct {
 	Tenant          string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
 	Agent           string            `json:"agent,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent they are pinned to."`
 	Labels          map[string]string `json:"labels,omitempty" doc:"All of these."`
+	Cause           string            `json:"cause,omitempty" maxLength:"128" doc:"Of dead letters: the kind of their cause, as dead_letter.kind has it."`
 	SubmittedAfter  *time.Time        `json:"submitted_after,omitempty" doc:"Submitted at this time or later."`
 	SubmittedBefore *time.Time        `json:"submitted_before,omitempty" doc:"Submitted before this time. Default: before the operation began."`
 	IDs             []string          `json:"ids,omitempty" maxItems:"1000" doc:"These tasks, instead of all else."`

@@ -43,6 +43,7 @@ get-task: task get x
 list-tasks: task list
 list-queue: task queue
 list-dead-letters: task dead-letters
+count-dead-letters: task dead-letters --count
 read-task-log: task logs x
 retry-task: task retry x
 rerun-task: task rerun x

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -122,10 +123,21 @@ func (t Tasks) Waiting(cluster, tenant string) *List[api.Task] {
 	return list[api.Task](t.c, path("tasks", "queue"), "tasks", values("cluster", cluster, "tenant", tenant))
 }
 
-// DeadLetters lists the tasks whose attempts are used up. Empty arguments select all.
-func (t Tasks) DeadLetters(cluster, tenant string) *List[api.Task] {
-	return list[api.Task](t.c, path("tasks", "queue", "dead-letter"), "tasks",
-		values("cluster", cluster, "tenant", tenant))
+// DeadLetterQuery selects dead letters; all that is set must hold.
+type DeadLetterQuery struct{ Cluster, Tenant, Type, Cause string }
+
+func (q DeadLetterQuery) values() url.Values {
+	return values("cluster", q.Cluster, "tenant", q.Tenant, "type", q.Type, "cause", q.Cause)
+}
+
+// DeadLetters lists the tasks whose attempts are used up.
+func (t Tasks) DeadLetters(q DeadLetterQuery) *List[api.Task] {
+	return list[api.Task](t.c, path("tasks", "queue", "dead-letter"), "tasks", q.values())
+}
+
+// CountDeadLetters counts dead letters by type and cause.
+func (t Tasks) CountDeadLetters(ctx context.Context, q DeadLetterQuery) (*api.DeadLetters, error) {
+	return get[api.DeadLetters](ctx, t.c, path("tasks", "queue", "dead-letter", "causes"), q.values())
 }
 
 // Cancel cancels a task.

@@ -11,7 +11,7 @@ import (
 )
 
 // TaskQuery is the visibility query for the tasks that a filter selects. Visibility does not know queued, running and
-// retry_wait apart: what it finds for these must be described.
+// retry_wait apart: what it finds for these must be described. Nor does it know causes.
 func TaskQuery(f *fleet.TaskFilter) string {
 	terms := []string{Equals("WorkflowType", TaskWorkflow)}
 	for _, filter := range []struct{ attribute, value string }{
@@ -33,8 +33,12 @@ func TaskQuery(f *fleet.TaskFilter) string {
 	if !f.SubmittedBefore.IsZero() {
 		terms = append(terms, "StartTime < "+quoteTime(f.SubmittedBefore))
 	}
-	if f.Status != "" {
-		terms = append(terms, statusTerm(f.Status))
+	status := f.Status
+	if f.Cause != "" {
+		status = fleet.TaskDeadLetter
+	}
+	if status != "" {
+		terms = append(terms, statusTerm(status))
 	}
 	return strings.Join(terms, " AND ")
 }

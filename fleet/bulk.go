@@ -43,6 +43,7 @@ type TaskFilter struct {
 	Tenant          string            `json:"tenant,omitempty"`
 	Agent           string            `json:"agent,omitempty"` // the agent that the task is pinned to
 	Labels          map[string]string `json:"labels,omitempty"`
+	Cause           string            `json:"cause,omitempty"` // the kind of a dead letter's
 	SubmittedAfter  time.Time         `json:"submitted_after,omitzero"`
 	SubmittedBefore time.Time         `json:"submitted_before,omitzero"`
 }
@@ -50,7 +51,7 @@ type TaskFilter struct {
 // Empty reports whether the filter selects every task.
 func (f *TaskFilter) Empty() bool {
 	return f.Cluster == "" && f.Status == "" && f.Type == "" && f.Tenant == "" && f.Agent == "" && len(f.Labels) == 0 &&
-		f.SubmittedAfter.IsZero() && f.SubmittedBefore.IsZero()
+		f.Cause == "" && f.SubmittedAfter.IsZero() && f.SubmittedBefore.IsZero()
 }
 
 // Bulk is an action on all tasks that a filter, or a list of ids, selects.
@@ -83,6 +84,9 @@ func (b *Bulk) Validate() error {
 		return wrongField("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
 	case b.Filter.Status != "" && !slices.Contains(statuses, b.Filter.Status):
 		return wrongField("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
+	case b.Filter.Cause != "" && (!slices.Contains(statuses, TaskDeadLetter) ||
+		b.Filter.Status != "" && b.Filter.Status != TaskDeadLetter):
+		return wrongField("filter.cause", "is of dead letters: leave it out")
 	case b.Action == BulkReview && b.Decision == "":
 		return wrongField("decision", "must be rerun, completed or failed")
 	case b.Action != BulkReview && b.Decision != "":

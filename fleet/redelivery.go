@@ -89,6 +89,17 @@ func (e *AttemptEnd) LastUnreceived(tally Tally) bool {
 	return e.NotReceived && tally.NotReceived+1 >= maxNotReceived
 }
 
+// Kind is what kind of cause the end is, for people who look for all of it: the type of the failure, if it has one.
+func (e *AttemptEnd) Kind() string {
+	switch {
+	case e.NotReceived:
+		return "not_received"
+	case e.Outcome.Gone():
+		return string(AttemptLost)
+	}
+	return cmp.Or(e.ErrorType, string(e.Outcome))
+}
+
 // Redelivery is what to do with a task after an attempt ended without a result.
 type Redelivery struct {
 	// Status is TaskQueued (deliver again now), TaskRetryWait (deliver again after Wait), TaskReview, TaskDeadLetter or

@@ -164,3 +164,17 @@ func TestAttemptsAreCountedSinceTheRetry(t *testing.T) {
 	require.Equal(t, "1 of 1 attempts failed since it was retried; last: disk full",
 		Redeliver(spec, "t", Tally{Retried: true}, end).Why)
 }
+
+func TestKindOfAnEnd(t *testing.T) {
+	t.Parallel()
+	for want, end := range map[string]AttemptEnd{
+		"exit_2":       {Outcome: AttemptFailed, Begun: true, ErrorType: "exit_2"},
+		"failed":       {Outcome: AttemptFailed, Begun: true},
+		"no_beacon":    {Outcome: AttemptTimedOut, ErrorType: ErrorTypeNoBeacon},
+		"timed_out":    {Outcome: AttemptTimedOut},
+		"lost":         {Outcome: AttemptMoved, ErrorType: "stopped"},
+		"not_received": {Outcome: AttemptReturned, NotReceived: true},
+	} {
+		require.Equal(t, want, end.Kind())
+	}
+}

@@ -304,6 +304,8 @@ type DeadLetter struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	Cause string    `json:"cause"`
+	// Kind is the end's Kind. Dead letters of releases that did not know it lack it.
+	Kind string `json:"kind,omitempty" doc:"What kind of cause it is, by which lists and bulk operations find it (cause): the type of the last failure, such as exit_2 or no_beacon, if it has one; else failed, timed_out, lost or not_received."`
 }
 
 // ReviewDecision is a person's decision about a task in review.

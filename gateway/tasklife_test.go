@@ -177,7 +177,7 @@ func TestDeadLettersSayWhy(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	dead := fleet.DeadLetter{Since: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC),
-		Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed"}
+		Until: time.Date(2027, 1, 22, 8, 0, 0, 0, time.UTC), Cause: "3 of 3 attempts failed", Kind: "exit_2"}
 	e := f.withTask(contract.TaskState{Status: fleet.TaskDeadLetter, DeadLetter: &dead, Priority: fleet.PriorityHigh})
 	e.info.SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("dead_letter")
 	e.info.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{contract.MemoDeadLetter: payload(dead),
@@ -191,6 +191,17 @@ func TestDeadLettersSayWhy(t *testing.T) {
 		require.Equal(t, "high", task.PriorityName)
 	}
 	require.Len(t, listed, 1)
+	for cause, want := range map[string]int{"exit_2": 1, "exit_3": 0} {
+		listed := answer[taskPage](t, do(h, http.MethodGet, tasksPath+"?cause="+cause, ""), http.StatusOK).Tasks
+		require.Len(t, listed, want)
+		counted := answer[api.DeadLetters](t, do(h, http.MethodGet, tasksPath+"/queue/dead-letter/causes?cause="+cause, ""),
+			http.StatusOK)
+		require.Equal(t, want, counted.Total)
+		require.Len(t, counted.Groups, want)
+		bulk := answer[api.Bulk](t, do(h, http.MethodPost, bulkPath,
+			`{"action":"retry","reason":"again","dry_run":true,"filter":{"cause":"`+cause+`"}}`), http.StatusOK)
+		require.Equal(t, want, bulk.Expected)
+	}
 }
 
 func TestDiscardAndPriority(t *testing.T) {

@@ -424,6 +424,11 @@ func (t *Task) HasLabels(labels map[string]string) bool {
 	return true
 }
 
+// Matches reports whether the task has the filter's labels and cause, which visibility does not tell exactly.
+func (t *Task) Matches(f *fleet.TaskFilter) bool {
+	return t.HasLabels(f.Labels) && (f.Cause == "" || t.DeadLetter != nil && t.DeadLetter.Kind == f.Cause)
+}
+
 // MadeBy reports whether a schedule made the task. What only has the id of a firing's task is not.
 func (t *Task) MadeBy(schedule string) bool {
 	tenant, _ := fleet.CutTenant(schedule)

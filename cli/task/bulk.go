@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func bulkCommand(a *app.App) *cobra.Command {
 The command first says how many there are, and asks before it begins; --yes does not ask, --dry-run only looks. The
 operation runs in the control plane and goes on by itself.`,
 		Example: `  mainstay task bulk cancel --cluster studio --status queued --dry-run
-  mainstay task bulk retry --type render --submitted-after 24h --reason "disk is back" --yes
+  mainstay task bulk retry --type render --cause exit_2 --reason "disk is back" --yes
   mainstay task bulk get b-06… --wait`,
 	}
 	command.AddCommand(
@@ -65,6 +66,9 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	flags.StringVar(&f.Cluster, "cluster", "", "tasks of this cluster")
 	flags.StringVar((*string)(&f.Status), "status", "", "tasks with this status: "+statusNames(action))
 	flags.StringVar(&f.Type, "type", "", "tasks of this type")
+	if slices.Contains(action.Statuses(), fleet.TaskDeadLetter) {
+		flags.StringVar(&f.Cause, "cause", "", "dead letters with this kind of cause, as mainstay task dead-letters has it")
+	}
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
 	flags.StringArrayVar(&l.labels, "label", nil, "tasks with this label, NAME=VALUE (repeatable)")
@@ -119,7 +123,7 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 		}
 	}
 	selected := fleet.TaskFilter{Cluster: r.Filter.Cluster, Status: r.Filter.Status, Type: r.Filter.Type,
-		Tenant: r.Filter.Tenant, Agent: r.Filter.Agent, Labels: r.Filter.Labels}
+		Tenant: r.Filter.Tenant, Agent: r.Filter.Agent, Labels: r.Filter.Labels, Cause: r.Filter.Cause}
 	if !r.All && selected.Empty() && len(r.Filter.IDs) == 0 && l.after == "" && l.before == "" {
 		return nil, app.UsageError("say which tasks with a filter or --id; if every task is meant, say --all")
 	}
@@ -306,6 +310,7 @@ func filterText(b *api.Bulk) string {
 	for _, p := range [][2]string{
 		{"cluster", f.Cluster}, {"status", string(f.Status)}, {"type", f.Type}, {"tenant", f.Tenant},
 		{"agent", f.Agent}, {"labels", app.LabelText(f.Labels)},
+		{"cause", f.Cause},
 	} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+" "+p[1])

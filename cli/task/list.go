@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,24 +150,81 @@ func agentOf(task *api.Task) string {
 // queueCommands list what waits for an agent, and what waits for a person.
 func queueCommands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		waitingCommand(a, "queue", "List tasks that wait for an agent or for the end of a backoff",
-			client.Tasks.Waiting),
-		waitingCommand(a, "dead-letters", "List tasks whose attempts are used up; retry or discard them",
-			client.Tasks.DeadLetters),
+		waitingCommand(a), deadLettersCommand(a),
 	}
 }
 
-func waitingCommand(
-	a *app.App, name, short string, list func(s client.Tasks, cluster, tenant string) *client.List[api.Task],
-) *cobra.Command {
+func waitingCommand(a *app.App) *cobra.Command {
 	var cluster, tenant string
 	command := app.LimitedList(a, &cobra.Command{
-		Use: name, Short: short, Example: "  mainstay task " + name + " --cluster default", Args: app.Exactly(),
-	}, func(s *client.Client) *client.List[api.Task] { return list(s.Tasks, cluster, tenant) }, printWaiting)
+		Use: "queue", Short: "List tasks that wait for an agent or for the end of a backoff",
+		Example: "  mainstay task queue --cluster default", Args: app.Exactly(),
+	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.Waiting(cluster, tenant) }, printWaiting)
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
 	return a.Watched(command)
+}
+
+func deadLettersCommand(a *app.App) *cobra.Command {
+	var q client.DeadLetterQuery
+	var count bool
+	command := app.LimitedList(a, &cobra.Command{
+		Use: "dead-letters", Short: "List tasks whose attempts are used up, or count them by cause; retry or discard them",
+		Long: `List tasks whose attempts are used up. Each has a kind of cause: the type of its last failure, such as exit_2, or
+failed, timed_out, lost (with its agent) or not_received. With --count, only the numbers by type and cause.`,
+		Example: `  mainstay task dead-letters --count
+  mainstay task dead-letters --type render --cause exit_2
+  mainstay task bulk retry --type render --cause exit_2 --reason "the disk is back"`,
+		Args: app.Exactly(),
+	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.DeadLetters(q) }, printDeadLetters)
+	list := command.RunE
+	counted := app.Show(a, &cobra.Command{}, func(
+		ctx context.Context, s *client.Client, _ []string,
+	) (*api.DeadLetters, error) {
+		return s.Tasks.CountDeadLetters(ctx, q)
+	}, printCauses).RunE
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if count {
+			return counted(c, args)
+		}
+		return list(c, args)
+	}
+	flags := command.Flags()
+	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+	flags.StringVar(&q.Type, "type", "", "only of this type")
+	flags.StringVar(&q.Cause, "cause", "", "only with this kind of cause")
+	flags.BoolVar(&count, "count", false, "count them by type and cause")
+	return a.Watched(command)
+}
+
+func printDeadLetters(a *app.App, tasks []api.Task) error {
+	return printTable(a, tasks, []string{"CAUSE", "WHY"}, func(task *api.Task) []string {
+		kind := ""
+		if task.DeadLetter != nil {
+			kind = task.DeadLetter.Kind
+		}
+		return []string{kind, task.Why}
+	})
+}
+
+// printCauses prints the numbers of dead letters, and how to retry the most.
+func printCauses(a *app.App, d *api.DeadLetters) error {
+	header := []string{"TASKS", "TYPE", "CAUSE", "FIRST", "NEWEST", "WHY"}
+	err := app.PrintTable(a, d.Groups, "There are no dead letters.", header, func(g *api.DeadLetterGroup) []string {
+		return []string{strconv.Itoa(g.Count), g.Type, g.Cause, a.Ago(&g.Since), g.Newest, g.Why}
+	})
+	if err != nil || len(d.Groups) == 0 {
+		return err
+	}
+	if d.More {
+		fmt.Fprintln(a.Stderr, "There are more: only the newest are counted.")
+	}
+	first := &d.Groups[0]
+	_, err = fmt.Fprintf(a.Stdout, "\nRetry those of the first line:  mainstay task bulk retry --type %s --cause '%s' --reason …\n",
+		first.Type, first.Cause)
+	return err
 }
 
 // printWaiting says of each task why it waits.

@@ -208,7 +208,7 @@ func (h *Handlers) preview(ctx context.Context, bulk *api.Bulk, spec *contract.B
 	if err != nil {
 		return h.Answer(err, "count tasks", protocol.CodeNotFound)
 	}
-	look := store.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0
+	look := store.LooksAlike(spec.Filter.Status) || len(spec.Filter.Labels) > 0 || spec.Filter.Cause != ""
 	size := sampleSize
 	if look {
 		size = lookLimit
@@ -231,7 +231,7 @@ func (h *Handlers) preview(ctx context.Context, bulk *api.Bulk, spec *contract.B
 
 // look leaves out the tasks that visibility found and the filter does not mean.
 func (h *Handlers) look(ctx context.Context, tasks []store.Task, filter *fleet.TaskFilter) []string {
-	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !t.HasLabels(filter.Labels) })
+	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool { return !t.Matches(filter) })
 	alike := store.LooksAlike(filter.Status)
 	if alike {
 		h.Store.Tasks().RefineAll(ctx, tasks)
@@ -351,6 +351,7 @@ func bulkSpec(r *api.BulkRequest) (contract.BulkSpec, error) {
 		Tenant:  r.Filter.Tenant,
 		Agent:   r.Filter.Agent,
 		Labels:  r.Filter.Labels,
+		Cause:   r.Filter.Cause,
 	}
 	if r.Filter.SubmittedAfter != nil {
 		filter.SubmittedAfter = *r.Filter.SubmittedAfter

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -34,6 +35,7 @@ type listTasksInput struct {
 	Prefix  string    `query:"id_prefix" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"How its id begins."`
 	Text    string    `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
 	Label   []string  `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
+	Cause   string    `query:"cause" maxLength:"128" doc:"Of dead letters: the kind of the cause, as dead_letter.kind has it. A page may hold fewer than page_size, as with text."`
 	After   time.Time `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
 	Before  time.Time `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
 	rest.RecordPageInput
@@ -45,9 +47,22 @@ type queueInput struct {
 	rest.RecordPageInput
 }
 
-func (q *queueInput) list(status fleet.TaskStatus) *listTasksInput {
-	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, RecordPageInput: q.RecordPageInput,
-		Status: []string{string(status)}}
+// DeadLettersInput selects dead letters. It is exported because huma reads parameters of exported parts only.
+type DeadLettersInput struct {
+	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Type    string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Cause   string `query:"cause" maxLength:"128" doc:"The kind of the cause, as dead_letter.kind has it."`
+}
+
+func (q *DeadLettersInput) list() *listTasksInput {
+	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, Type: q.Type, Cause: q.Cause,
+		Status: []string{string(fleet.TaskDeadLetter)}}
+}
+
+type listDeadLettersInput struct {
+	DeadLettersInput
+	rest.RecordPageInput
 }
 
 type listTasksOutput struct {
@@ -77,18 +92,24 @@ func (h *Handlers) registerTasks(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
 		"List tasks that wait for an agent or for the end of a backoff", ""),
 		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-			return h.listTasks(ctx, in.list(contract.TaskWaiting))
+			return h.listTasks(ctx, &listTasksInput{Cluster: in.Cluster, Tenant: in.Tenant,
+				RecordPageInput: in.RecordPageInput, Status: []string{string(contract.TaskWaiting)}})
 		})
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-dead-letters", "GET /tasks/queue/dead-letter",
 		"List dead letters", "Tasks whose attempts are used up; retry them, or they fail when their retention ends."),
-		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-			return h.listTasks(ctx, in.list(fleet.TaskDeadLetter))
+		func(ctx context.Context, in *listDeadLettersInput) (*listTasksOutput, error) {
+			list := in.list()
+			list.RecordPageInput = in.RecordPageInput
+			return h.listTasks(ctx, list)
 		})
+	rest.Hold(routes, access.View.Scoped(), rest.Op("Tasks", "count-dead-letters",
+		"GET /tasks/queue/dead-letter/causes", "Count dead letters by type and cause",
+		"The newest 5,000. A bulk operation retries or discards those of a type and cause."), h.countDeadLetters)
 }
 
 func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
 	return &fleet.TaskFilter{
-		Cluster: in.Cluster, Type: in.Type, Tenant: in.Tenant, Labels: labels,
+		Cluster: in.Cluster, Type: in.Type, Tenant: in.Tenant, Labels: labels, Cause: in.Cause,
 		SubmittedAfter: in.After, SubmittedBefore: in.Before,
 	}
 }
@@ -121,8 +142,11 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 		return nil, err
 	}
 	read, page := rest.InTurn(h.Store.Tasks().Newest), in.PageSize
-	if in.Text != "" {
-		read, page = searched(read, in.Text), searchedPage
+	filter := in.filter(labels)
+	if text := strings.ToLower(in.Text); text != "" || in.Cause != "" {
+		read, page = searched(read, func(t *store.Task) bool {
+			return t.Matches(filter) && hasText(&t.Task, text)
+		}), searchedPage
 	}
 	if err := rest.ReservePage(ctx, 2*page); err != nil { // Newest looks at twice as many
 		return nil, err
@@ -146,7 +170,7 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	defer done()
 	h.Store.Tasks().RefineAll(ctx, tasks)
 	tasks = slices.DeleteFunc(tasks, func(t store.Task) bool {
-		return !matchesAny(t.Status, in.Status) || !t.HasLabels(labels)
+		return !matchesAny(t.Status, in.Status) || !t.Matches(filter)
 	})
 	soon, stop := context.WithTimeout(ctx, explainTimeout)
 	defer stop()
@@ -165,10 +189,61 @@ const (
 	searchedFor  = 2 * time.Second
 )
 
-// searched reads pages, of the tasks with a text. What it has found it answers when others of the client have their
+// countDeadLetters counts the newest dead letters.
+func (h *Handlers) countDeadLetters(ctx context.Context, in *DeadLettersInput) (out api.DeadLetters, err error) {
+	list := in.list()
+	if list.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
+		return out, err
+	}
+	if err := rest.ReservePage(ctx, searchedPage); err != nil {
+		return out, err
+	}
+	filter, read := list.filter(nil), rest.InTurn(h.Store.Tasks().Page)
+	groups := map[[2]string]*api.DeadLetterGroup{}
+	var token []byte
+	for range maxSearched / searchedPage {
+		page, next, err := read(ctx, list.query(ctx, nil), searchedPage, token)
+		if err != nil {
+			return out, h.Answer(err, "list dead letters", protocol.CodeNotFound)
+		}
+		for i := range page {
+			if t := &page[i]; t.DeadLetter != nil && t.Matches(filter) {
+				out.Total++
+				group(groups, &t.Task)
+			}
+		}
+		if token = next; len(next) == 0 {
+			break
+		}
+	}
+	out.More, out.Groups = len(token) > 0, make([]api.DeadLetterGroup, 0, len(groups))
+	for _, g := range groups {
+		out.Groups = append(out.Groups, *g)
+	}
+	slices.SortFunc(out.Groups, func(a, b api.DeadLetterGroup) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Type, b.Type), cmp.Compare(a.Cause, b.Cause))
+	})
+	return out, nil
+}
+
+// group counts a dead letter in its group.
+func group(groups map[[2]string]*api.DeadLetterGroup, t *api.Task) {
+	key := [2]string{t.Type, t.DeadLetter.Kind}
+	g := groups[key]
+	if g == nil {
+		g = &api.DeadLetterGroup{Type: t.Type, Cause: t.DeadLetter.Kind, Newest: t.ID, Why: t.DeadLetter.Cause,
+			Since: t.DeadLetter.Since}
+		groups[key] = g
+	}
+	g.Count++
+	if t.DeadLetter.Since.Before(g.Since) {
+		g.Since = t.DeadLetter.Since
+	}
+}
+
+// searched reads pages, of the tasks that are wanted. What it has found it answers when others of the client have their
 // turn for long.
-func searched(read rest.Read[store.Task], text string) rest.Read[store.Task] {
-	text = strings.ToLower(text)
+func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Read[store.Task] {
 	return func(
 		ctx context.Context, query string, size int, token []byte,
 	) (found []store.Task, next []byte, err error) {
@@ -182,7 +257,7 @@ func searched(read rest.Read[store.Task], text string) rest.Read[store.Task] {
 				return nil, nil, err
 			}
 			for i := range page {
-				if !hasText(&page[i].Task, text) {
+				if !wanted(&page[i]) {
 					continue
 				}
 				if found = append(found, page[i]); len(found) == size {

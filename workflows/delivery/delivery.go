@@ -121,7 +121,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		if next.Status == fleet.TaskFailed {
 			return d.end(fleet.TaskFailed, next.Why)
 		}
-		if final, why := d.pause(ctx, next); final != "" {
+		if final, why := d.pause(ctx, next, end.Kind()); final != "" {
 			return d.end(final, why)
 		}
 	}
@@ -134,8 +134,9 @@ func (d *Delivery) goesOn(end fleet.AttemptEnd) {
 	}
 }
 
-// pause waits for a backoff or for a person, as next requires. It returns a final status when the wait ended the task.
-func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.TaskStatus, string) {
+// pause waits for a backoff or for a person, as next requires after an end of a kind. It returns a final status when the
+// wait ended the task.
+func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind string) (fleet.TaskStatus, string) {
 	d.status, d.why = next.Status, next.Why
 	switch next.Status {
 	case fleet.TaskRetryWait:
@@ -167,7 +168,7 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery) (fleet.Tas
 		if !d.carrier.KeepsDeadLetters() {
 			return fleet.TaskFailed, next.Why
 		}
-		if final, why := d.keepDeadLetter(ctx, next.Why); final != "" {
+		if final, why := d.keepDeadLetter(ctx, next.Why, kind); final != "" {
 			return final, why
 		}
 	}

@@ -80,10 +80,10 @@ const memoCauseBytes = 300
 
 // keepDeadLetter keeps the task until a person retries, discards or cancels it, or its retention ends. It returns a
 // final status when that ended the task.
-func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause string) (fleet.TaskStatus, string) {
+func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause, kind string) (fleet.TaskStatus, string) {
 	retention := d.task.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
 	since := workflow.Now(ctx).UTC()
-	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause}
+	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause, Kind: kind}
 	d.carrier.Mark(ctx, fleet.TaskDeadLetter)
 	listed := *d.dead
 	listed.Cause = fleet.Shorten(cause, memoCauseBytes)
