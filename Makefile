@@ -13,7 +13,7 @@ LINTERS := bin/golangci-lint bin/workflowcheck
 UNITS = $$($(GO) list ./... | grep -Ev '/(cli|cmd/mainstay|controlplane(/dev)?|demo|devserver(/onpostgres)?|testsuite/.*)$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev build image openapi page test units whole plants nightly e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
+.PHONY: help demo dev build image openapi page test units whole plants dogfood nightly e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ PART ?= 0/1
 
 plants: ## plant known bugs in the program, one at a time, and see that each is noticed
 	$(TEST) -count=1 -timeout 30m -parallel 4 -run '$(PLANTS)' ./testsuite/chaos -args -chaos.part=$(PART)
+
+dogfood: ## run lint, the tests of single packages and three seeds of faults as a job on Mainstay itself
+	.ci/dogfood
 
 nightly: ## run all that .ci/run leaves out or shortens: every planted bug, every decoder, ten minutes of faults
 	$(MAKE) plants

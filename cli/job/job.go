@@ -75,7 +75,7 @@ func validateCommand(a *app.App) *cobra.Command {
 		Use: "validate FILE...", Short: "Check definitions, without a server",
 		Long: `Check definitions of jobs. Every problem is printed with file, line and column, as editors read it, and with what to
 write instead. - is the standard input. The exit code is 2 where a definition is wrong.`,
-		Example: "  mainstay job validate examples/jobs/build.yaml\n  mainstay job validate *.yaml -o json",
+		Example: "  mainstay job validate examples/jobs/pipeline.yaml\n  mainstay job validate *.yaml -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return app.UsageError("needs the file of a definition, or - for the standard input")

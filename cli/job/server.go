@@ -42,7 +42,7 @@ func runCommand(a *app.App) *cobra.Command {
 		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
 		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit code is 6
 unless it completed. A job with instances is followed until all of them are healthy, or those of a sysbatch job have ended.`,
-		Example: "  mainstay job run examples/jobs/build.yaml\n  mainstay job run nightly.yaml -i bucket=docs",
+		Example: "  mainstay job run examples/jobs/nightly-embeddings.yaml -i bucket=docs",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
 		d, text, err := definition(a, command, args[0])
