@@ -240,7 +240,7 @@ func (c *checker) eventTrigger(at string, t *job.EventTrigger) {
 	if t.Where != "" {
 		if e := c.expression(at+".where", t.Where, "", varEvent); e != nil {
 			got := e.kind.TypeName()
-			c.check(got == "bool" || got == "dyn", at+".where", "must give true or false, and gives %s", got)
+			c.check(got == "bool" || got == "dyn", at+".where", "must give true or false, and gives %s", typeWord(got))
 		}
 	}
 	if t.Key != "" {

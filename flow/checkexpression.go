@@ -96,7 +96,7 @@ func (c *checker) boolean(field, source, step string) {
 func (c *checker) kind(field, source, step, want, name string) {
 	if e := c.expression(field, source, step, varInputs, varSteps, varRun); e != nil {
 		got := e.kind.TypeName()
-		c.check(got == name || got == "dyn", field, "must give %s, and gives %s", want, got)
+		c.check(got == name || got == "dyn", field, "must give %s, and gives %s", want, typeWord(got))
 	}
 }
 

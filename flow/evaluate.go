@@ -144,6 +144,11 @@ func (v *Evaluator) value(ctx context.Context, source string, facts Facts) (any,
 			return nil, errors.New(why)
 		}
 	}
+	if err != nil && strings.HasPrefix(err.Error(), noSuchOverload) {
+		if why := mismatchOf(ctx, source, facts); why != "" {
+			err = errors.New(why)
+		}
+	}
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -203,7 +208,7 @@ func explain(err error) error {
 	if strings.Contains(text, "cost limit") || strings.Contains(text, "interrupted") {
 		return errors.New("takes more work than an expression may; do it in a task")
 	}
-	return errors.New(text)
+	return errors.New(cmp.Or(otherMismatch(text), text))
 }
 
 // Bool evaluates an expression that gives true or false.

@@ -91,8 +91,7 @@ func compile(source string) (*expression, error) {
 		return nil, mistakeIn(source, issues.Errors()[0])
 	}
 	root := checked.NativeRep().Expr()
-	program, err := environment.Program(checked, cel.CostLimit(costLimit), cel.CostTracking(costs{}),
-		cel.InterruptCheckFrequency(100), cel.CustomDecoratorV2(guard(operands(root))))
+	program, err := programOf(checked, operands(root), nil)
 	if err != nil {
 		return nil, fmt.Errorf("is not valid CEL: %w", err)
 	}

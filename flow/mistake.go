@@ -14,6 +14,7 @@ type mistake struct {
 	column int    // from 1
 	remedy string // what to write instead, if that is known
 	word   bool   // it is a word that means nothing: maybe a text, or a shell's
+	types  bool   // it is CEL, but for types
 }
 
 func (m *mistake) Error() string {
@@ -29,7 +30,7 @@ func (m *mistake) Error() string {
 
 // inText is the mistake of an expression in a text: it may be meant for a shell.
 func (m *mistake) inText(source string) *mistake {
-	if m.remedy != "" {
+	if m.remedy != "" || m.types {
 		return m
 	}
 	remedy := "what a shell is to read is written $${" + source + "}"
@@ -58,6 +59,10 @@ func mistakeIn(source string, first *common.Error) *mistake {
 	what, _, _ := strings.Cut(first.Message, "\n")
 	what = strings.TrimPrefix(what, "Syntax error: ")
 	m := &mistake{column: first.Location.Column() + 1}
+	if found := staticMismatch.FindStringSubmatch(what); found != nil {
+		m.what, m.types = mismatch(found[1], aType.FindAllString(found[2], -1)), true
+		return m
+	}
 	at := offset(source, first.Location)
 	if name, found := strings.CutPrefix(what, "undeclared reference to '"); found {
 		name, _, _ = strings.Cut(name, "'")
@@ -76,7 +81,7 @@ func mistakeIn(source string, first *common.Error) *mistake {
 	}
 	if strings.HasPrefix(what, "token recognition error") {
 		switch {
-		case strings.HasPrefix(strings.TrimSpace(source), "${"):
+		case strings.HasPrefix(source[at:], "${"):
 			m.remedy = "an expression stands here without ${ and }"
 		case strings.Contains(source, "\n"):
 			m.remedy = `write a line break in a text as \n, between double quotes of YAML as \\n`
@@ -84,7 +89,7 @@ func mistakeIn(source string, first *common.Error) *mistake {
 	}
 	what, _, _ = strings.Cut(what, " expecting ")
 	m.what = strings.NewReplacer("mismatched input '<EOF>'", "it ends too early", "mismatched input", "unexpected",
-		"extraneous input", "unexpected").Replace(what)
+		"extraneous input", "unexpected", "token recognition error at:", "unexpected").Replace(what)
 	return m
 }
 
