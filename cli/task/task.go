@@ -182,6 +182,9 @@ func follow(
 	}
 	err = a.Print(c.Answer, func() error {
 		if task.Type == agent.ExecType {
+			if !streamed && len(task.Result) == 0 { // it has not succeeded: what it wrote is in its log only
+				streamed = printLog(ctx, a, c, id)
+			}
 			return printCommand(a, task, streamed)
 		}
 		return printTask(a, task, wholeText)
@@ -196,6 +199,13 @@ func stream(ctx context.Context, a *app.App, c *app.Client, id string, wait time
 	defer cancel()
 	v := &logView{app: a, server: &app.Client{Client: c.Once()}, id: id, live: true}
 	return v.followAll(ctx) == nil
+}
+
+// printLog shows what the last attempt of a command has written, as it would itself. It reports whether that worked.
+func printLog(ctx context.Context, a *app.App, c *app.Client, id string) bool {
+	v := &logView{app: a, server: c, id: id, live: true}
+	log, err := v.read(ctx, 0)
+	return err == nil && v.show(log) == nil
 }
 
 func printSubmitted(a *app.App, task *api.Task) error {
