@@ -111,7 +111,7 @@ func TestFacts(t *testing.T) {
 	require.Len(t, facts.Clusters[0].Live, 1, "only of present processes")
 	got := facts.Clusters[0].Live["a-1"]
 	require.Equal(t, []int{3, 1, 9, 2}, []int{got.Running, got.FreeSlots, got.Processed, got.Failed})
-	require.InDelta(t, 50, got.CPUPercent, 0.01)
+	require.InDelta(t, 50, *got.CPUPercent, 0.01)
 	require.Equal(t, fleet.HealthDegraded, got.Health)
 	require.InDelta(t, 0.85, got.Score, 1e-9)
 

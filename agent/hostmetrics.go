@@ -13,7 +13,7 @@ import (
 // metricsEvery is the greatest age of a sample.
 const metricsEvery = time.Second
 
-// hostMetrics samples the host's load. On systems other than Linux it stays zero.
+// hostMetrics samples the host's load. On systems other than Linux it stays unknown.
 type hostMetrics struct {
 	mu        sync.Mutex
 	sampledAt time.Time
@@ -31,15 +31,15 @@ func (m *hostMetrics) read() protocol.Metrics {
 	stat, meminfo := readHost()
 	if busy, all, ok := parseCPU(stat); ok {
 		if m.all > 0 && all > m.all && busy >= m.busy {
-			m.last.CPUPercent = percent(busy-m.busy, all-m.all)
+			m.last.CPUPercent = new(percent(busy-m.busy, all-m.all))
 		}
 		m.busy, m.all = busy, all
 	}
 	if used, total, ok := parseMemory(meminfo); ok {
-		m.last.MemoryPercent = percent(used, total)
+		m.last.MemoryPercent = new(percent(used, total))
 	}
 	if used, total, ok := diskUse(); ok {
-		m.last.DiskPercent = percent(used, total)
+		m.last.DiskPercent = new(percent(used, total))
 	}
 	return m.last
 }

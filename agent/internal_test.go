@@ -91,9 +91,9 @@ func TestHostMetrics(t *testing.T) {
 	var m hostMetrics
 	first := m.read()
 	require.Equal(t, first, m.read(), "a sample is kept for a while")
-	for _, p := range []float64{first.MemoryPercent, first.DiskPercent} {
-		require.GreaterOrEqual(t, p, 0.0)
-		require.LessOrEqual(t, p, 100.0)
+	for _, p := range []*float64{first.MemoryPercent, first.DiskPercent} {
+		require.GreaterOrEqual(t, *p, 0.0)
+		require.LessOrEqual(t, *p, 100.0)
 	}
 }
 

@@ -130,10 +130,10 @@ type AgentHealth struct {
 
 // HealthMetrics are what an agent uses and does.
 type HealthMetrics struct {
-	CPUPercent    float64 `json:"cpu_percent" doc:"Of its machine."`
-	MemoryPercent float64 `json:"memory_percent" doc:"Of its machine."`
-	TaskCount     int     `json:"task_count" doc:"Tasks that it runs."`
-	ErrorRate     float64 `json:"error_rate" minimum:"0" maximum:"1" doc:"The share of its tasks that failed, since its process started."`
+	CPUPercent    *float64 `json:"cpu_percent,omitempty" doc:"Of its machine; absent: not known."`
+	MemoryPercent *float64 `json:"memory_percent,omitempty" doc:"Of its machine; absent: not known."`
+	TaskCount     int      `json:"task_count" doc:"Tasks that it runs."`
+	ErrorRate     float64  `json:"error_rate" minimum:"0" maximum:"1" doc:"The share of its tasks that failed, since its process started."`
 }
 
 // ReduceLoadRequest lets an agent use fewer of its slots.

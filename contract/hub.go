@@ -133,6 +133,22 @@ func HealthPlugin(level fleet.HealthLevel, score float64) *workerpb.PluginInfo {
 	return &workerpb.PluginInfo{Name: healthPlugin, Version: fmt.Sprintf("%s %.3f", level, score)}
 }
 
+// ShareOf is a used part in per cent as an agent's entry has it; negative: unknown.
+func ShareOf(percent *float64) float32 {
+	if percent == nil {
+		return -1
+	}
+	return float32(*percent / 100)
+}
+
+// PercentOf reads what ShareOf wrote, with one decimal.
+func PercentOf(share float32) *float64 {
+	if share < 0 {
+		return nil
+	}
+	return new(float64(int(share*1000+.5)) / 10)
+}
+
 // statusPlugin is how a live status appears there; an agent that is online has none.
 const statusPlugin = "mainstay-status"
 

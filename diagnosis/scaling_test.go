@@ -28,7 +28,7 @@ func scaledCluster(n, least, most int) *fleet.Cluster {
 func busyWith(c *fleet.Cluster, queue int64) *fleet.ScalingFacts {
 	f := &fleet.ScalingFacts{Queue: queue}
 	for i := range c.Members {
-		f.Agents = append(f.Agents, fleet.AgentActivity{AgentID: c.Members[i].AgentID, Running: 1, CPUPercent: 10})
+		f.Agents = append(f.Agents, fleet.AgentActivity{AgentID: c.Members[i].AgentID, Running: 1, CPUPercent: new(10.)})
 	}
 	return f
 }

@@ -25,8 +25,8 @@ type ClusterFacts struct {
 type LiveAgent struct {
 	Running       int       `json:"running"`
 	FreeSlots     int       `json:"free_slots"`
-	CPUPercent    float64   `json:"cpu_percent"`
-	MemoryPercent float64   `json:"memory_percent"`
+	CPUPercent    *float64  `json:"cpu_percent,omitempty"` // nil: unknown
+	MemoryPercent *float64  `json:"memory_percent,omitempty"`
 	LastHeartbeat time.Time `json:"last_heartbeat"`
 	// Processed and Failed are totals since the process started.
 	Processed int `json:"processed"`
@@ -54,9 +54,9 @@ type ScalingFacts struct {
 type AgentActivity struct {
 	AgentID    string    `json:"agent_id"`
 	Running    int       `json:"running"`
-	IdleSince  time.Time `json:"idle_since,omitzero"` // when it last had work, or came online
-	CPUPercent float64   `json:"cpu_percent"`
-	Pinned     bool      `json:"pinned,omitempty"` // open tasks can run only there
+	IdleSince  time.Time `json:"idle_since,omitzero"`   // when it last had work, or came online
+	CPUPercent *float64  `json:"cpu_percent,omitempty"` // nil: unknown
+	Pinned     bool      `json:"pinned,omitempty"`      // open tasks can run only there
 }
 
 // Pin records that work is pinned to an agent. It reports whether this was unknown.

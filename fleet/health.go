@@ -61,7 +61,7 @@ type HealthFacts struct {
 	Completed, Failed, Unfinished int
 	// Stuck attempts do not stop although the agent was commanded to stop them, each in one of its Slots (0: unknown).
 	Stuck, Slots int
-	// CPUPercent, MemoryPercent and DiskPercent are the used parts; nil: unknown, which counts as good.
+	// CPUPercent, MemoryPercent and DiskPercent are the used parts; nil: unknown, which costs nothing.
 	CPUPercent, MemoryPercent, DiskPercent *float64
 }
 
@@ -81,6 +81,8 @@ const (
 	CheckPass CheckStatus = "pass"
 	CheckWarn CheckStatus = "warn"
 	CheckFail CheckStatus = "fail"
+	// CheckUnknown: what it looks at is not reported.
+	CheckUnknown CheckStatus = "unknown"
 )
 
 // HealthCheck is one check of an agent: cpu, memory, disk or agent.
@@ -287,14 +289,21 @@ func (f *HealthFacts) completion() HealthFactor {
 }
 
 func (f *HealthFacts) resources() HealthFactor {
-	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources,
-		Why: "it has cpu, memory and disk to spare"}
+	factor := HealthFactor{Name: "resource_utilization", Score: 1, Weight: weightResources}
+	var spare []string
 	for _, r := range f.inUse() {
 		if r.percent == nil {
 			continue
 		}
+		spare = append(spare, r.name)
 		if score := clamp((100 - *r.percent) / (100 - resourcesFullyGood)); score < factor.Score {
 			factor.Score, factor.Why = score, fmt.Sprintf("%s is %.0f%% in use", r.name, *r.percent)
+		}
+	}
+	if factor.Why == "" {
+		factor.Why = "its cpu, memory and disk are not reported"
+		if len(spare) > 0 {
+			factor.Why = "it has to spare: " + strings.Join(spare, ", ")
 		}
 	}
 	return factor
@@ -318,9 +327,9 @@ func (f *HealthFacts) errors() HealthFactor {
 func (f *HealthFacts) checks() []HealthCheck {
 	var checks []HealthCheck
 	for _, r := range f.inUse() {
-		check := HealthCheck{Name: r.name, Status: CheckPass, Why: "not reported"}
+		check := HealthCheck{Name: r.name, Status: CheckUnknown, Why: "not reported"}
 		if r.percent != nil {
-			check.Why = fmt.Sprintf("%.0f%% in use%s", *r.percent, r.over)
+			check.Status, check.Why = CheckPass, fmt.Sprintf("%.0f%% in use%s", *r.percent, r.over)
 			switch {
 			case *r.percent >= checkFail:
 				check.Status = CheckFail
@@ -376,16 +385,27 @@ type HealthWindow struct {
 
 type healthCounts struct {
 	heartbeats, late, completed, failed, unfinished int
-	samples                                         int
-	cpu, memory                                     float64 // sums of per cent
+	cpu, memory                                     samples
 }
 
-// Sampled records the used part of its host's CPU and memory. These vary, so their mean counts.
-func (w *HealthWindow) Sampled(cpu, memory float64, now time.Time) {
+// samples are the number and the sum of shares in per cent.
+type samples struct {
+	n   int
+	sum float64
+}
+
+func (s *samples) add(percent *float64) {
+	if percent != nil {
+		s.n++
+		s.sum += *percent
+	}
+}
+
+// Sampled records the used part of its host's CPU and memory, if known. These vary, so their mean counts.
+func (w *HealthWindow) Sampled(cpu, memory *float64, now time.Time) {
 	b := w.at(now)
-	b.samples++
-	b.cpu += cpu
-	b.memory += memory
+	b.cpu.add(cpu)
+	b.memory.add(memory)
 }
 
 // Heartbeat counts one heartbeat that came gap after the previous one; interval is the expected gap.
@@ -415,20 +435,21 @@ func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
 func (w *HealthWindow) Facts(f HealthFacts, now time.Time) HealthFacts {
 	w.at(now)
 	f.Heartbeats, f.Late, f.Completed, f.Failed, f.Unfinished = 0, 0, 0, 0, 0
-	samples, cpu, memory := 0, 0.0, 0.0
+	var cpu, memory samples
 	for _, b := range w.buckets {
-		samples += b.samples
-		cpu += b.cpu
-		memory += b.memory
+		cpu.n, cpu.sum = cpu.n+b.cpu.n, cpu.sum+b.cpu.sum
+		memory.n, memory.sum = memory.n+b.memory.n, memory.sum+b.memory.sum
 		f.Heartbeats += b.heartbeats
 		f.Late += b.late
 		f.Completed += b.completed
 		f.Failed += b.failed
 		f.Unfinished += b.unfinished
 	}
-	if samples > 0 {
-		cpu, memory = cpu/float64(samples), memory/float64(samples)
-		f.CPUPercent, f.MemoryPercent = &cpu, &memory
+	if cpu.n > 0 {
+		f.CPUPercent = new(cpu.sum / float64(cpu.n))
+	}
+	if memory.n > 0 {
+		f.MemoryPercent = new(memory.sum / float64(memory.n))
 	}
 	return f
 }

@@ -20,6 +20,29 @@ func TestChecksNameTheirTime(t *testing.T) {
 	require.Equal(t, "85% in use", why["disk"])
 }
 
+// What is not reported is unknown, and costs nothing.
+func TestUnknownUse(t *testing.T) {
+	t.Parallel()
+	for _, f := range []HealthFacts{{}, {MemoryPercent: new(0.)}} {
+		h := AssessHealth(f, "")
+		require.InDelta(t, 1, h.Score, 0)
+		for _, c := range h.Checks {
+			switch {
+			case c.Name == "memory" && f.MemoryPercent != nil:
+				require.Equal(t, HealthCheck{Name: "memory", Status: CheckPass, Why: "0% in use, the mean of 5 minutes"}, c)
+			case c.Name != "agent":
+				require.Equal(t, HealthCheck{Name: c.Name, Status: CheckUnknown, Why: "not reported"}, c)
+			}
+		}
+	}
+	var w HealthWindow
+	w.Sampled(nil, new(40.), noon)
+	w.Sampled(new(30.), new(60.), noon)
+	w.Sampled(nil, nil, noon)
+	got := w.Facts(HealthFacts{}, noon)
+	require.Equal(t, []float64{30, 50}, []float64{*got.CPUPercent, *got.MemoryPercent})
+}
+
 func TestAssessHealth(t *testing.T) {
 	t.Parallel()
 	p := func(x float64) *float64 { return &x }

@@ -13,8 +13,8 @@ type Candidate struct {
 	Labels        map[string]string
 	Running       int
 	MaxTasks      int
-	CPUPercent    float64
-	MemoryPercent float64
+	CPUPercent    *float64 // nil: unknown
+	MemoryPercent *float64
 	Providers     Providers
 	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
 	EndsProcessTrees bool
@@ -61,7 +61,7 @@ func (c *Candidate) handles(spec *TaskSpec) bool {
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
-// −0.2 per cent of memory, +20 with access to the task's provider that is not rate limited, −40 for a full
+// −0.2 per cent of memory (50 while they are unknown), +20 with access to the task's provider that is not rate limited, −40 for a full
 // agent in proportion to its used slots, +20 when the task's affinity names the agent.
 func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
 	score := 100.0
@@ -76,11 +76,19 @@ func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
 	if spec.Provider != "" && c.Providers.Usable(spec.Provider, now) {
 		score += 20
 	}
-	score -= 0.3*c.CPUPercent + 0.2*c.MemoryPercent
+	score -= 0.3*orHalf(c.CPUPercent) + 0.2*orHalf(c.MemoryPercent)
 	if c.MaxTasks > 0 {
 		score -= 40 * float64(c.Running) / float64(c.MaxTasks)
 	}
 	return score
+}
+
+// orHalf is a used part in per cent; unknown is neither good nor bad.
+func orHalf(percent *float64) float64 {
+	if percent == nil {
+		return 50
+	}
+	return *percent
 }
 
 // Hint has a failover's preferences for a placement.

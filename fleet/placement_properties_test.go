@@ -33,8 +33,8 @@ func drawCandidate(t *rapid.T, id string) Candidate {
 		AgentID:      id,
 		MaxTasks:     rapid.IntRange(1, 8).Draw(t, "slots"),
 		Capabilities: drawSubset(t, "capability", "big", "gpu", "ssd"),
-		TaskTypes:    drawSubset(t, "type", "echo", "exec"), CPUPercent: rapid.Float64Range(0, 100).Draw(t, "cpu"),
-		MemoryPercent: rapid.Float64Range(0, 100).Draw(t, "memory"),
+		TaskTypes:    drawSubset(t, "type", "echo", "exec"), CPUPercent: new(rapid.Float64Range(0, 100).Draw(t, "cpu")),
+		MemoryPercent: new(rapid.Float64Range(0, 100).Draw(t, "memory")),
 	}
 	c.Running = rapid.IntRange(0, c.MaxTasks).Draw(t, "running")
 	if rapid.Bool().Draw(t, "told of the provider") {
@@ -121,9 +121,9 @@ func TestScoreIsMonotonic(t *testing.T) {
 		case "capability":
 			better.Capabilities = []string{"big", "gpu", "ssd"}
 		case "cpu":
-			better.CPUPercent = rapid.Float64Range(0, c.CPUPercent).Draw(t, "less cpu")
+			better.CPUPercent = new(rapid.Float64Range(0, *c.CPUPercent).Draw(t, "less cpu"))
 		case "memory":
-			better.MemoryPercent = rapid.Float64Range(0, c.MemoryPercent).Draw(t, "less memory")
+			better.MemoryPercent = new(rapid.Float64Range(0, *c.MemoryPercent).Draw(t, "less memory"))
 		case "slots":
 			better.Running = rapid.IntRange(0, c.Running).Draw(t, "fewer tasks")
 		case "provider":

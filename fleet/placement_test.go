@@ -29,8 +29,10 @@ func TestPlace(t *testing.T) {
 		{"less loaded", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 2 }), agent("b", nil)},
 			Hint{}, "b"},
 		{"full", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.Running = 4 })}, Hint{}, ""},
-		{"busy processor", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = 90 }),
+		{"unknown is better than busy", TaskSpec{}, []Candidate{agent("a", func(c *Candidate) { c.CPUPercent = new(90.) }),
 			agent("b", nil)}, Hint{}, "b"},
+		{"unknown is worse than idle", TaskSpec{}, []Candidate{agent("a", nil),
+			agent("b", func(c *Candidate) { c.CPUPercent = new(0.) })}, Hint{}, "b"},
 		{"required capability", TaskSpec{RequiredCapabilities: []string{"gpu"}},
 			[]Candidate{agent("a", nil), agent("b", func(c *Candidate) { c.Capabilities = []string{"gpu"} })}, Hint{},
 			"b"},
@@ -94,8 +96,8 @@ func TestPlace(t *testing.T) {
 // A worked example: 100 + 10 per preferred capability − 0.3 cpu − 0.2 memory.
 func TestScore(t *testing.T) {
 	t.Parallel()
-	c := Candidate{AgentID: "a", Capabilities: []string{"docker", "gpu"}, MaxTasks: 10, CPUPercent: 50,
-		MemoryPercent: 40}
+	c := Candidate{AgentID: "a", Capabilities: []string{"docker", "gpu"}, MaxTasks: 10, CPUPercent: new(50.),
+		MemoryPercent: new(40.)}
 	require.InDelta(t, 100+20-15-8, c.Score(&TaskSpec{PreferredCapabilities: []string{"docker", "gpu", "tpu"}},
 		time.Time{}), 1e-9)
 }

@@ -206,8 +206,8 @@ func (d *scaler) depth(count int) (int64, string) {
 	return d.facts.Queue, waiting(d.facts.Queue)
 }
 
-// cpu is the average load of the serving agents' machines, without some agents; busy is false when one of the agents is
-// idle or unknown.
+// cpu is the average load of the serving agents' machines as far as it is known, without some agents; busy is false when
+// one of the agents is idle or unknown, or no load is known.
 func (d *scaler) cpu(without []string) (percent float64, busy bool) {
 	n := 0
 	for _, m := range d.serving {
@@ -218,8 +218,10 @@ func (d *scaler) cpu(without []string) (percent float64, busy bool) {
 		if a == nil || a.Running == 0 {
 			return 0, false
 		}
-		percent += a.CPUPercent
-		n++
+		if a.CPUPercent != nil {
+			percent += *a.CPUPercent
+			n++
+		}
 	}
 	return percent / float64(max(1, n)), n > 0
 }

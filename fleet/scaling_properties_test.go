@@ -74,7 +74,7 @@ func randomFacts(t *rapid.T, c *Cluster, now time.Time) *ScalingFacts {
 			f.Agents = append(f.Agents, AgentActivity{AgentID: c.Members[i].AgentID,
 				Running: max(0, rapid.IntRange(-1, 1).Draw(t, "running")),
 				IdleSince: now.Add(-time.Duration(rapid.IntRange(0, 900).Draw(t,
-					"idle")) * time.Second), CPUPercent: 90, Pinned: rapid.IntRange(0, 9).Draw(t, "pinned") == 0})
+					"idle")) * time.Second), CPUPercent: new(90.), Pinned: rapid.IntRange(0, 9).Draw(t, "pinned") == 0})
 		}
 	}
 	return f

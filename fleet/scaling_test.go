@@ -40,7 +40,7 @@ func (c *Cluster) idle(queue int64, since time.Duration) *ScalingFacts {
 func busyWith(c *Cluster, queue int64, cpu float64) *ScalingFacts {
 	f := c.idle(queue, time.Hour)
 	for i := range f.Agents {
-		f.Agents[i].Running, f.Agents[i].CPUPercent = 1, cpu
+		f.Agents[i].Running, f.Agents[i].CPUPercent = 1, &cpu
 	}
 	return f
 }
@@ -223,6 +223,12 @@ func TestDecideScaling(t *testing.T) {
 		"cpu": {
 			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
 			facts:   func(c *Cluster) *ScalingFacts { return busyWith(c, 0, 81) },
+			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleCPU,
+				reason: "every agent is busy and the machines' cpu is at 81 %, more than 80 %"},
+		},
+		"cpu, of one unknown": {
+			cluster: func() *Cluster { return scaledCluster(2, 0, 5) },
+			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 0, 81); f.Agents[1].CPUPercent = nil; return f },
 			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleCPU,
 				reason: "every agent is busy and the machines' cpu is at 81 %, more than 80 %"},
 		},

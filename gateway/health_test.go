@@ -63,7 +63,7 @@ func TestHealthOfAnAgent(t *testing.T) {
 	h := serveWith(t, f)
 	got := answer[api.AgentHealth](t, do(h, http.MethodGet, "/api/v1/agents/a-1/health", ""), http.StatusOK)
 	require.Equal(t, "a-1", got.AgentID)
-	require.Equal(t, &api.HealthMetrics{CPUPercent: 50, TaskCount: 2, ErrorRate: .25}, got.Metrics)
+	require.Equal(t, &api.HealthMetrics{CPUPercent: new(50.), MemoryPercent: new(0.), TaskCount: 2, ErrorRate: .25}, got.Metrics)
 	require.NotNil(t, got.LastHeartbeat)
 	require.Nil(t, got.FailedAt)
 	require.Equal(t, []string{contract.HubQueue("h1")}, f.queues, "only its own hub is asked")

@@ -88,7 +88,6 @@ func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
 		if cluster != "" && s.cluster != cluster {
 			continue
 		}
-		metrics := s.metrics
 		agents = append(agents, health.Agent{
 			ID:       s.agent,
 			Cluster:  s.cluster,
@@ -103,9 +102,9 @@ func (f facts) Agents(cluster string, now time.Time) (agents []health.Agent) {
 				Stuck:         s.stuck(now),
 				Silence:       now.Sub(s.lastContact),
 				Interval:      f.hub.holdTimeLocked(s),
-				CPUPercent:    &metrics.CPUPercent,
-				MemoryPercent: &metrics.MemoryPercent,
-				DiskPercent:   &metrics.DiskPercent,
+				CPUPercent:    s.metrics.CPUPercent,
+				MemoryPercent: s.metrics.MemoryPercent,
+				DiskPercent:   s.metrics.DiskPercent,
 			},
 		})
 	}

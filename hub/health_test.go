@@ -75,7 +75,7 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 			_ = a.report(given, fleet.AttemptCancelled)
 		}, 1, fleet.HealthHealthy},
 		"its host is full": {func(a *peer) {
-			a.poll(func(p *protocol.Poll) { p.Metrics.DiskPercent = 100 })
+			a.poll(func(p *protocol.Poll) { p.Metrics.DiskPercent = new(100.) })
 			a.b.pass(0)
 		}, .85, fleet.HealthDegraded},
 		"it is silent": {func(a *peer) { a.b.pass(3 * testTiming.HeartbeatInterval) }, .7,
@@ -156,7 +156,7 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 		}, []fleet.HealthLevel{fleet.HealthDegraded}},
 		"that it is busy is not told": {func(a *peer) {
 			for range 60 {
-				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 100 })
+				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(100.) })
 				a.b.pass(time.Second)
 			}
 			rated := a.b.rated("a")
@@ -168,7 +168,7 @@ func TestLastingChangesOfHealthAreTold(t *testing.T) {
 				if n < 10 {
 					_ = a.report(a.give(task(fmt.Sprint("t", n))), fleet.AttemptFailed)
 				}
-				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 100 })
+				a.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(100.) })
 				a.b.pass(time.Second)
 			}
 			rated := a.b.rated("a")

@@ -39,7 +39,7 @@ func TestWhatAnAgentTellsCanBeToldToOthers(t *testing.T) {
 		a.session().attempts[attemptKey{given.TaskID, 1}].accepted = false // its next poll tells when it began
 		for range 3 {
 			a.poll(func(p *protocol.Poll) {
-				p.Metrics = protocol.Metrics{CPUPercent: 1e308, MemoryPercent: 1e308, DiskPercent: -1e308}
+				p.Metrics = protocol.Metrics{CPUPercent: new(1e308), MemoryPercent: new(1e308), DiskPercent: new(-1e308)}
 				p.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token, StartedAt: &late}}
 			})
 		}

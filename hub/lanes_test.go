@@ -38,11 +38,11 @@ func TestPollsFollowFreeSlots(t *testing.T) {
 func TestBestAgentGetsTheTask(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		busy, idle := b.register("a", 4), b.register("b", 4)
-		busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 90 })
+		busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(90.) })
 		answer := idle.poll()
 		b.queue("lane/c", task("t1"))
 		require.Len(t, (<-answer).Assignments, 1)
-		answer = busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = 90 })
+		answer = busy.poll(func(p *protocol.Poll) { p.Metrics.CPUPercent = new(90.) })
 		b.queue("lane/c", task("t2", func(in *contract.RunTaskInput) { in.PreferAgent = "a" }))
 		require.Len(t, (<-answer).Assignments, 1)
 	})

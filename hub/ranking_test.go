@@ -47,7 +47,8 @@ func TestPlacementByRankIsPlacementByAll(t *testing.T) {
 	var running []*attempt
 	for n := range 3000 {
 		s := h.sessions[name()]
-		s.metrics = protocol.Metrics{CPUPercent: float64(random.IntN(5)), MemoryPercent: float64(random.IntN(5))}
+		s.metrics = protocol.Metrics{CPUPercent: new(float64(random.IntN(5))),
+			MemoryPercent: new(float64(random.IntN(5)))}
 		h.slotsChangedLocked(s)
 		if len(running) > 0 && random.IntN(3) == 0 {
 			i := random.IntN(len(running))

@@ -37,8 +37,8 @@ func (s *session) workerEntry(now time.Time) *workerpb.WorkerHeartbeat {
 		WorkerIdentity:    contract.AgentIdentity(s.cluster, s.agent),
 		HostInfo: &workerpb.WorkerHostInfo{
 			HostName: s.registration.Host, ProcessId: strconv.Itoa(s.registration.PID),
-			CurrentHostCpuUsage: float32(s.metrics.CPUPercent / 100),
-			CurrentHostMemUsage: float32(s.metrics.MemoryPercent / 100),
+			CurrentHostCpuUsage: contract.ShareOf(s.metrics.CPUPercent),
+			CurrentHostMemUsage: contract.ShareOf(s.metrics.MemoryPercent),
 		},
 		TaskQueue:  contract.ClusterLane(s.cluster),
 		SdkName:    sdkName,

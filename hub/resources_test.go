@@ -335,7 +335,7 @@ func BenchmarkManyFits(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("poll/%d agents/%s", agents, name), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
-					s.metrics.CPUPercent = float64(i % 100)
+					s.metrics.CPUPercent = new(float64(i % 100))
 					h.slotsChangedLocked(s)
 				}
 			})

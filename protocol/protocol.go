@@ -86,17 +86,19 @@ const (
 	RunningStuck  RunningState = "stuck"
 )
 
-// Metrics is what the agent says of its own process and host, 0 to 100.
+// Metrics is what the agent says of its own process and host, 0 to 100. What is left out is unknown.
 type Metrics struct {
-	CPUPercent    float64 `json:"cpu_percent,omitempty"`
-	MemoryPercent float64 `json:"memory_percent,omitempty"`
-	DiskPercent   float64 `json:"disk_percent,omitempty"`
+	CPUPercent    *float64 `json:"cpu_percent,omitempty"`
+	MemoryPercent *float64 `json:"memory_percent,omitempty"`
+	DiskPercent   *float64 `json:"disk_percent,omitempty"`
 }
 
 // Bound makes the numbers from 0 to 100. Larger ones could add up to one that JSON does not have.
 func (m *Metrics) Bound() {
-	for _, percent := range []*float64{&m.CPUPercent, &m.MemoryPercent, &m.DiskPercent} {
-		*percent = min(max(*percent, 0), 100)
+	for _, percent := range []*float64{m.CPUPercent, m.MemoryPercent, m.DiskPercent} {
+		if percent != nil {
+			*percent = min(max(*percent, 0), 100)
+		}
 	}
 }
 

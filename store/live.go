@@ -127,15 +127,12 @@ func (l Live) Activities(c *fleet.Cluster) []fleet.AgentActivity {
 		list = append(list, fleet.AgentActivity{
 			AgentID:    c.Members[i].AgentID,
 			Running:    int(h.GetActivityTaskSlotsInfo().GetCurrentUsedSlots()),
-			CPUPercent: Percent(h.GetHostInfo().GetCurrentHostCpuUsage()),
+			CPUPercent: contract.PercentOf(h.GetHostInfo().GetCurrentHostCpuUsage()),
 			IdleSince:  workedAt(h),
 		})
 	}
 	return list
 }
-
-// Percent turns a share of 1 into one of 100 with one decimal.
-func Percent(share float32) float64 { return float64(int(share*1000+.5)) / 10 }
 
 // workedAt is when an agent last had work; zero when its hub does not tell.
 func workedAt(h *workerpb.WorkerHeartbeat) time.Time {
@@ -166,8 +163,8 @@ func liveAgent(h *workerpb.WorkerHeartbeat) fleet.LiveAgent {
 	return fleet.LiveAgent{
 		Health: level, Score: score,
 		Running: int(slots.GetCurrentUsedSlots()), FreeSlots: int(slots.GetCurrentAvailableSlots()),
-		CPUPercent:    100 * float64(host.GetCurrentHostCpuUsage()),
-		MemoryPercent: 100 * float64(host.GetCurrentHostMemUsage()),
+		CPUPercent:    contract.PercentOf(host.GetCurrentHostCpuUsage()),
+		MemoryPercent: contract.PercentOf(host.GetCurrentHostMemUsage()),
 		LastHeartbeat: h.GetHeartbeatTime().AsTime(), WorkedAt: workedAt(h),
 		Processed: int(slots.GetTotalProcessedTasks()), Failed: int(slots.GetTotalFailedTasks()),
 		Stopping: h.GetStatus() == enumspb.WORKER_STATUS_SHUTTING_DOWN,

@@ -178,14 +178,22 @@ func printAgent(a *app.App, g *api.Agent) error {
 		{"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
 		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
 		{"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
-		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", app.Percent(g.CPUPercent)},
-		{"Memory", app.Percent(g.MemoryPercent)}, {"Offers", offersText(g.Resources)},
+		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", usedText(g, g.CPUPercent)},
+		{"Memory", usedText(g, g.MemoryPercent)}, {"Offers", offersText(g.Resources)},
 		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group},
 		{"Version", g.Version}, {"Hub", g.Hub},
 		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)},
 		{"Last heartbeat", a.Ago(g.LastHeartbeat)},
 	})
+}
+
+// usedText is a used part of an agent's machine.
+func usedText(g *api.Agent, percent *float64) string {
+	if percent == nil && g.Running != nil { // its hub tells what it knows
+		return "unknown"
+	}
+	return app.Percent(percent)
 }
 
 // offersText is what tasks may ask for.

@@ -84,8 +84,8 @@ func takeLive(a *api.Agent, h *workerpb.WorkerHeartbeat) {
 		a.Running, a.Completed, a.Failed = &running, &completed, &failed
 	}
 	if host := h.GetHostInfo(); host != nil {
-		cpu, memory := store.Percent(host.GetCurrentHostCpuUsage()), store.Percent(host.GetCurrentHostMemUsage())
-		a.CPUPercent, a.MemoryPercent = &cpu, &memory
+		a.CPUPercent = contract.PercentOf(host.GetCurrentHostCpuUsage())
+		a.MemoryPercent = contract.PercentOf(host.GetCurrentHostMemUsage())
 	}
 }
 

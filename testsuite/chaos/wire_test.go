@@ -168,10 +168,10 @@ func (w *wire) hosted(body []byte) []byte {
 	w.mu.Lock()
 	level := w.ill
 	w.mu.Unlock()
-	poll.Metrics = protocol.Metrics{CPUPercent: 10, MemoryPercent: 20, DiskPercent: 30}
+	poll.Metrics = protocol.Metrics{CPUPercent: new(10.), MemoryPercent: new(20.), DiskPercent: new(30.)}
 	switch level {
 	case fleet.HealthWarning:
-		poll.Metrics.DiskPercent = 100
+		poll.Metrics.DiskPercent = new(100.)
 	case fleet.HealthCritical:
 		for i := range w.slots {
 			poll.Running = append(poll.Running, protocol.RunningAttempt{TaskID: fmt.Sprintf("hung-%d", i), Attempt: 1,
