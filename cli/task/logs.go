@@ -153,7 +153,7 @@ func (v *logView) show(log *api.TaskLog) error {
 			continue
 		}
 		if missing := line.Number - last - 1; missing > 0 {
-			v.say(fmt.Sprintf("%d lines before these are no longer kept", missing))
+			fmt.Fprintf(v.app.Stderr, "[%d lines before these are no longer kept]\n", missing)
 		}
 		last = line.Number
 		out := v.app.Stdout

@@ -31,8 +31,13 @@ const (
 	shortBytes = 4 << 10
 )
 
-// printTask tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
+// printTask tells all that is known of a task.
 func printTask(a *app.App, task *api.Task, show extent) error {
+	return errors.Join(printStory(a, task, show), printHistory(a, task.History))
+}
+
+// printStory tells a task's story: what it is, what was submitted, its attempts one after the other, and its result.
+func printStory(a *app.App, task *api.Task, show extent) error {
 	if err := summary(a, task); err != nil {
 		return err
 	}
@@ -47,7 +52,7 @@ func printTask(a *app.App, task *api.Task, show extent) error {
 			return err
 		}
 	}
-	return errors.Join(printResult(a.Stdout, task, show), printHistory(a, task.History))
+	return printResult(a.Stdout, task, show)
 }
 
 // printHistory prints what happened to a task, one thing a line.

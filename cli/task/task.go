@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,7 +45,9 @@ func getCommand(a *app.App) *cobra.Command {
 			return s.Tasks.Wait(ctx, id, wait, client.WithPayload, client.WithHistory)
 		})
 		if err == nil {
-			err = a.Print(s.Answer, func() error { return printTask(a, task, shortText) })
+			err = a.Print(s.Answer, func() error {
+				return errors.Join(printStory(a, task, shortText), printWritten(ctx, a, s, task), printHistory(a, task.History))
+			})
 		}
 		if err != nil || wait == 0 {
 			return err
@@ -122,7 +125,8 @@ func submitCommand(a *app.App) *cobra.Command {
 during a restart, the command goes on trying for --patience; the task is submitted once.
 
 What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell. With --wait,
-what it writes comes out here as if it had run here; what becomes of the task is said on standard error.`,
+what it writes comes out here as if it had run here, also when it fails; what becomes of the task is said on standard
+error. The exit status is 0 when it completed, and 6 when it did not.`,
 		Example: `  mainstay task submit --wait -- echo hello
   mainstay task submit --type render --cluster studio --payload @scene.json --priority high
   mainstay task submit --start-at +10m -- ./nightly.sh
@@ -206,6 +210,27 @@ func printLog(ctx context.Context, a *app.App, c *app.Client, id string) bool {
 	v := &logView{app: a, server: c, id: id, live: true}
 	log, err := v.read(ctx, 0)
 	return err == nil && v.show(log) == nil
+}
+
+// printWritten shows the end of what a command wrote that brought no result.
+func printWritten(ctx context.Context, a *app.App, c *app.Client, task *api.Task) error {
+	if task.Type != agent.ExecType || len(task.Result) > 0 || !task.Status.Settled() || len(task.Attempts) == 0 {
+		return nil
+	}
+	log, err := c.Tasks.Log(ctx, task.ID, client.LogQuery{})
+	if err != nil || len(log.Lines) == 0 {
+		return nil //nolint:nilerr // task logs says why it cannot be read
+	}
+	last := log.Lines[max(0, len(log.Lines)-shortLines):]
+	title := "\nOutput of attempt " + strconv.Itoa(log.Attempt)
+	if len(last) < len(log.Lines) || last[0].Number > 1 {
+		title += fmt.Sprintf(", its last %d lines (all that is kept: mainstay task logs %s)", len(last), task.ID)
+	}
+	fmt.Fprintln(a.Stdout, title+":")
+	for i := range last {
+		fmt.Fprintln(a.Stdout, app.Printable(last[i].Text))
+	}
+	return nil
 }
 
 func printSubmitted(a *app.App, task *api.Task) error {
