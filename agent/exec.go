@@ -100,7 +100,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	case end.code == 0:
 		return fitResult(stdout, stderr, task.resultLimit()), nil
 	}
-	text := "exec: " + end.text
+	text := "exec: " + end.String()
 	if tail := stderr.tail(maxExecError); tail != "" {
 		text += ": " + tail
 	}
@@ -136,6 +136,14 @@ func (t *Task) beaconWhile() (stop func()) {
 type commandEnd struct {
 	code int    // the exit code; -1: a signal ended it
 	text string // as "exit status 3" or "signal: killed"
+}
+
+// String is how the command ended, and what that may mean.
+func (e commandEnd) String() string {
+	if e.text == "signal: killed" || e.code == 128+9 { // a shell exits so for a command that was killed
+		return e.text + " (SIGKILL: the system sends it when memory runs out)"
+	}
+	return e.text
 }
 
 // errorType names the failure of a command: "exit_3", or "signal" when a signal ended it.

@@ -49,5 +49,8 @@ func find(cmd *exec.Cmd) error {
 	if unusable != "" {
 		return cannotStart("%q is not executable: make it so with chmod +x", unusable)
 	}
+	if hint := shellHint(name); hint != "" {
+		return cannotStart("there is no program %q: %s", name, hint)
+	}
 	return cannotStart("there is no program %q in its PATH (%s)", name, path)
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -54,7 +55,7 @@ func whyNever(cmd *exec.Cmd, err error) error {
 		if to, err := os.Readlink(path); err == nil {
 			return cannotStart("%q is a link to %q, which does not exist", cmd.Path, to)
 		}
-		return cannotStart("there is no file %q", path)
+		return noFile(cmd)
 	case missing != nil:
 	case info.IsDir():
 		return cannotStart("%q is a directory, not a program", cmd.Path)
@@ -67,6 +68,43 @@ func whyNever(cmd *exec.Cmd, err error) error {
 	return cannotStart("%v", err)
 }
 
+// noFile says that a command's file is not there: as it is written, and where it was looked for.
+func noFile(cmd *exec.Cmd) error {
+	folder := cmd.Dir
+	switch hint := shellHint(cmd.Path); {
+	case hint != "":
+		return cannotStart("there is no file %q: %s", cmd.Path, hint)
+	case filepath.IsAbs(cmd.Path):
+		return cannotStart("there is no file %q", cmd.Path)
+	case folder == "":
+		folder, _ = os.Getwd() // empty: even its name is not known
+		return cannotStart("there is no file %q in %q, where this agent runs: give the whole path, or dir", cmd.Path, folder)
+	}
+	return cannotStart("there is no file %q in its directory %q", cmd.Path, folder)
+}
+
+// shellWords are words that a shell knows itself.
+var shellWords = strings.Fields("cd export source . alias set unset ulimit eval exec exit if for while")
+
+// shellHint explains the name of a program that only a shell would understand; "": it is a name like others.
+func shellHint(name string) string {
+	variable, _, assigned := strings.Cut(name, "=")
+	switch {
+	case strings.ContainsAny(name, " \t\n"):
+		return `it has blanks: give the program and each argument as a word of its own, or ["sh", "-c", …]`
+	case unexpanded(name):
+		return "no shell reads it: write out what it stands for"
+	case assigned && !strings.Contains(variable, "/"):
+		return "no shell reads it: set the variable " + variable + " with env"
+	case slices.Contains(shellWords, name):
+		return fmt.Sprintf(`only a shell knows it: ["sh", "-c", "%s …"]`, name)
+	}
+	return ""
+}
+
+// unexpanded reports whether a path has what a shell would replace.
+func unexpanded(path string) bool { return strings.HasPrefix(path, "~") || strings.Contains(path, "$") }
+
 // folderProblem is what is wrong with the directory of a command.
 func folderProblem(dir string) error {
 	if dir == "" {
@@ -74,6 +112,8 @@ func folderProblem(dir string) error {
 	}
 	info, err := os.Stat(dir)
 	switch {
+	case errors.Is(err, os.ErrNotExist) && unexpanded(dir):
+		return cannotStart("its directory %q does not exist: no shell reads it: write out what it stands for", dir)
 	case errors.Is(err, os.ErrNotExist):
 		return cannotStart("its directory %q does not exist", dir)
 	case err != nil:

@@ -32,11 +32,18 @@ func TestWhatCannotStart(t *testing.T) {
 		payload agent.ExecPayload
 		why     string
 	}{
-		"no program":     {agent.ExecPayload{Command: []string{"no-such-program"}}, `there is no program "no-such-program" in its PATH (/`},
-		"no file":        {agent.ExecPayload{Command: []string{"./nothing"}, Dir: dir}, `there is no file "` + dir + `/nothing"`},
-		"a dead link":    {agent.ExecPayload{Command: []string{"./dangling"}, Dir: dir}, `is a link to "/no/such/target", which does not exist`},
-		"no directory":   {agent.ExecPayload{Command: []string{"/bin/echo"}, Dir: "/nowhere"}, `its directory "/nowhere" does not exist`},
-		"the same, name": {agent.ExecPayload{Command: []string{"echo"}, Dir: "/nowhere"}, `its directory "/nowhere" does not exist`},
+		"no program":                {agent.ExecPayload{Command: []string{"no-such-program"}}, `there is no program "no-such-program" in its PATH (/`},
+		"no file":                   {agent.ExecPayload{Command: []string{"./nothing"}, Dir: dir}, `there is no file "./nothing" in its directory "` + dir + `"`},
+		"no file, and no directory": {agent.ExecPayload{Command: []string{"./nothing"}}, `, where this agent runs: give the whole path, or dir`},
+		"one word":                  {agent.ExecPayload{Command: []string{"ls -l /"}}, `there is no file "ls -l /": it has blanks: give the program and each argument as a word of its own`},
+		"one word, no path":         {agent.ExecPayload{Command: []string{"make test"}}, `there is no program "make test": it has blanks`},
+		"a shell's word":            {agent.ExecPayload{Command: []string{"cd", "/tmp"}}, `there is no program "cd": only a shell knows it: ["sh", "-c", "cd …"]`},
+		"a shell's variable":        {agent.ExecPayload{Command: []string{"CI=1", "make"}}, `no shell reads it: set the variable CI with env`},
+		"a shell's home":            {agent.ExecPayload{Command: []string{"~/run.sh"}}, `there is no file "~/run.sh": no shell reads it: write out what`},
+		"a directory in it":         {agent.ExecPayload{Command: []string{"pwd"}, Dir: "$HOME/x"}, `its directory "$HOME/x" does not exist: no shell reads it`},
+		"a dead link":               {agent.ExecPayload{Command: []string{"./dangling"}, Dir: dir}, `is a link to "/no/such/target", which does not exist`},
+		"no directory":              {agent.ExecPayload{Command: []string{"/bin/echo"}, Dir: "/nowhere"}, `its directory "/nowhere" does not exist`},
+		"the same, name":            {agent.ExecPayload{Command: []string{"echo"}, Dir: "/nowhere"}, `its directory "/nowhere" does not exist`},
 		"a file as directory": {agent.ExecPayload{Command: []string{"echo"}, Dir: "/etc/passwd"},
 			`its directory "/etc/passwd" is no directory`},
 		"a directory":    {agent.ExecPayload{Command: []string{dir}}, `is a directory, not a program`},

@@ -124,9 +124,10 @@ func submitCommand(a *app.App) *cobra.Command {
 		Long: `Submit a task. It is durable as soon as this command has printed its id. While the control plane does not answer, as
 during a restart, the command goes on trying for --patience; the task is submitted once.
 
-What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell. With --wait,
-what it writes comes out here as if it had run here, also when it fails; what becomes of the task is said on standard
-error. The exit status is 0 when it completed, and 6 when it did not.`,
+What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell and with an empty
+standard input: hand data on in a file, an argument or a variable. With --wait, what it writes comes out here as if it had
+run here, also when it fails; what becomes of the task is said on standard error. The exit status is 0 when it completed,
+and 6 when it did not.`,
 		Example: `  mainstay task submit --wait -- echo hello
   mainstay task submit --type render --cluster studio --payload @scene.json --priority high
   mainstay task submit --start-at +10m -- ./nightly.sh
