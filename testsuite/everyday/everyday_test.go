@@ -99,10 +99,12 @@ func startDev(t *testing.T, program string) string {
 func run(t *testing.T, c Case, program, url string) (int, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	docs, err := filepath.Abs("../../docs")
+	require.NoError(t, err)
 	shell := exec.CommandContext(ctx, "sh", "-c", prelude+c.Script)
 	shell.Dir = t.TempDir()
 	shell.Env = append(environment(), "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "MAINSTAY_SERVER="+url,
-		"API="+url+"/api/v1", "ID="+c.Slug(), "HOME="+shell.Dir)
+		"API="+url+"/api/v1", "ID="+c.Slug(), "HOME="+shell.Dir, "DOCS="+docs)
 	shell.WaitDelay = time.Second // a child may hold the output open
 	said, _ := shell.CombinedOutput()
 	return shell.ProcessState.ExitCode(), string(said)
