@@ -166,7 +166,8 @@ func (d *Dispatcher) trigger(
 	case j.plan == nil:
 		return nil, errors.New("the job is paused: resume it, and replay the event")
 	}
-	if inputs, err = flow.CheckInputs(turn, j.definition.Inputs, inputs); err != nil {
+	plan, inputs, err := flow.Begin(turn, j.definition, j.plan, inputs)
+	if err != nil {
 		return nil, fmt.Errorf("inputs: %w", err)
 	}
 	if len(inputs) > job.MaxInputsBytes {
@@ -174,7 +175,7 @@ func (d *Dispatcher) trigger(
 			len(inputs), job.MaxInputsBytes>>10)
 	}
 	err = turn.aside(turn, func() error { // while clusters are asked, others of the tenant go first
-		started, err = d.run(turn, in, j, tenant, key, inputs)
+		started, err = d.run(turn, in, j.name, *plan, tenant, key, inputs)
 		return err
 	})
 	return started, err
@@ -182,9 +183,9 @@ func (d *Dispatcher) trigger(
 
 // run starts a run of a job.
 func (d *Dispatcher) run(
-	ctx context.Context, in *contract.DispatchEvent, j *triggeredJob, tenant, key string, inputs json.RawMessage,
+	ctx context.Context, in *contract.DispatchEvent, name string, plan job.Plan, tenant, key string,
+	inputs json.RawMessage,
 ) (*mesh.Dispatch, error) {
-	plan := *j.plan
 	plan.Labels, plan.Steps = in.Event.Label(plan.Labels), slices.Clone(plan.Steps)
 	for i := range plan.Steps {
 		if s := &plan.Steps[i]; s.Task != nil {
@@ -199,11 +200,11 @@ func (d *Dispatcher) run(
 	} else if err != nil {
 		return nil, err
 	}
-	id := mesh.RunID(j.name, &in.Event, key)
+	id := mesh.RunID(name, &in.Event, key)
 	runs := d.places.Control.store().Runs()
 	err = runs.Start(ctx, id, in.ID, &contract.RunInput{Plan: plan, Inputs: inputs,
 		Origin: job.Origin{Event: in.ID}}, cluster.Config.TenantWeights[tenant])
-	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindRun, ID: id, Job: j.name}, err, func() (string, error) {
+	return d.started(ctx, in, mesh.Dispatch{Kind: mesh.KindRun, ID: id, Job: name}, err, func() (string, error) {
 		_, digest, err := runs.Describe(ctx, id)
 		return digest, err
 	})

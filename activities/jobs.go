@@ -43,7 +43,13 @@ func (a *Control) ScheduleJob(ctx context.Context, in contract.ScheduleJob) erro
 				contract.Refused, err)
 		}
 		for n, schedule := range schedules {
-			if err := jobs.Schedule(ctx, plan, n, schedule, in.Paused); err != nil {
+			plan, inputs, err := flow.Begin(flow.WithLimit(ctx), in.Definition, plan, schedule.Inputs)
+			if err == nil {
+				filled := *schedule
+				filled.Inputs = inputs
+				err = jobs.Schedule(ctx, plan, n, &filled, in.Paused)
+			}
+			if err != nil {
 				failed = append(failed, fmt.Errorf("schedule %d of %d cannot be written: %w", n+1, want, err))
 			}
 		}

@@ -103,6 +103,15 @@ func (c *checker) job() {
 	c.retry("retry", d.Retry)
 	c.recovery("recovery", d.Recovery, c.places.Written("retry"))
 	c.inputSchema()
+	for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
+		switch value := d.Labels[name]; {
+		case !strings.Contains(value, "${"):
+		case d.HasInstances():
+			c.report("labels."+name, "holds an expression, and a job with instances has no inputs: write the value")
+		default:
+			c.pieces("labels."+name, value, "", varInputs)
+		}
+	}
 	c.triggers()
 	if b := d.Budget; b != nil {
 		c.check(b.Tokens > 0 || b.MicroUSD() > 0, "budget", "must give tokens or usd")
@@ -228,7 +237,11 @@ func (c *checker) triggers() {
 		if err := s.Plan().Validate(time.Now()); errors.As(err, &wrong) {
 			c.report(at+".schedule."+wrong.Field, "%s", wrong.Err)
 		}
-		if _, err := CheckInputs(ctx, c.definition.Inputs, s.Inputs); err != nil {
+		inputs, err := CheckInputs(ctx, c.definition.Inputs, s.Inputs)
+		if err == nil && len(c.problems) == 0 {
+			_, err = labelsOf(ctx, c.definition, inputs)
+		}
+		if err != nil {
 			c.report(at+".schedule.inputs", "do not fit the inputs of the job: %s", err)
 		}
 	}

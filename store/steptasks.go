@@ -1,7 +1,10 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -36,6 +39,14 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	known, err := s.Runs().Complete(ctx, &run)
 	work := workOf(&run.Ledger, stepID, element)
 	spec := plannedSpec(&input.Plan, stepID, element, work)
+	if spec != nil && dynamic(spec) {
+		t.WorkflowID, t.RunID = workflowID, run.WorkflowRunID
+		delivered, err := s.firstDelivery(ctx, &t.Task, key)
+		if err != nil {
+			return Task{}, err
+		}
+		spec = cmp.Or(delivered, spec)
+	}
 	if spec == nil {
 		return Task{}, errNoTask
 	}
@@ -95,6 +106,14 @@ func plannedSpec(p *job.Plan, id string, element int, work *job.Work) *fleet.Tas
 		return nil
 	}
 	return step.Check.Task
+}
+
+// dynamic reports whether an expression gives a task anything but its payload.
+func dynamic(spec *fleet.TaskSpec) bool {
+	bare := *spec
+	bare.Payload = nil
+	text, err := json.Marshal(&bare)
+	return err == nil && bytes.Contains(text, []byte("${"))
 }
 
 var errNoTask = serviceerror.NewNotFound("the run has no such task")

@@ -94,12 +94,15 @@ func (h *Handlers) planned(
 	}
 	defer done()
 	d := j.Definition()
-	inputs, err := flow.CheckInputs(ctx, d.Inputs, r.Inputs)
+	plan, err := flow.PlanOf(name, j.Version, d)
+	if err != nil {
+		return nil, nil, h.Answer(err, "plan a run", protocol.CodeInternal)
+	}
+	plan, inputs, err := flow.Begin(flow.WithLimit(ctx), d, plan, r.Inputs)
 	if err != nil {
 		return nil, nil, rest.Invalid("body.inputs", err)
 	}
-	plan, err := flow.PlanOf(name, j.Version, d)
-	return plan, inputs, h.Answer(err, "plan a run", protocol.CodeInternal)
+	return plan, inputs, nil
 }
 
 // digestOf tells dispatches with one key apart, by their values.
