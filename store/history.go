@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
+	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -103,18 +104,27 @@ const (
 )
 
 // History is what happened to the task, oldest first, from its workflow's history, and from the delivery that is under
-// way, if there is one.
+// way, if there is one. An element of an array gets its attempts from there, also those in bundles, counted from 1.
 func (s Tasks) History(ctx context.Context, t *api.Task, d *Delivery) ([]api.TaskMoment, error) {
 	var tell teller
 	_, tell.key = contract.Locate(t.ID)
+	if _, n, ok := array.ElementOf(t.ID); ok {
+		tell.element = &n
+	}
 	for e, err := range s.Events(ctx, t.WorkflowID, t.RunID) {
 		if err != nil {
 			return nil, err
 		}
 		tell.take(e)
 	}
-	if d != nil && d.Started() && d.Attempt.Number == tell.attempt {
+	if d != nil && d.Started() && (d.Attempt.Number == tell.attempt || tell.element != nil) {
 		tell.went(tell.attempt, &d.Report, time.Time{})
+	}
+	if tell.element != nil {
+		for i := range t.Attempts { // the one that runs
+			t.Attempts[i].Number = tell.attempt
+		}
+		t.Attempts = append(tell.ends, t.Attempts...)
 	}
 	if t.Status.Final() && t.ClosedAt != nil {
 		tell.add(api.TaskMoment{At: *t.ClosedAt, Event: string(t.Status), Reason: t.Why})
@@ -134,6 +144,9 @@ type teller struct {
 	scheduled int64 // the event that began it
 	queued    int   // where in moments it begins
 	since     time.Time
+	element   *int            // of an array; nil: it is another task
+	attempts  int             // of an element, so far
+	ends      []fleet.Attempt // of an element
 }
 
 func (l *teller) add(m api.TaskMoment) {
@@ -153,11 +166,7 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 			l.add(m)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-		if number := attemptOf(e, l.key); number > 0 {
-			var input contract.RunTaskInput
-			if p := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
-				contract.Decode(p[0], &input)
-			}
+		if number, input := l.delivers(e); number > 0 {
 			m := api.TaskMoment{At: at, Event: "queued", Attempt: number}
 			if input.TransferredFrom != "" {
 				m.Reason = "its last agent was " + input.TransferredFrom
@@ -190,6 +199,24 @@ func (l *teller) take(e *historypb.HistoryEvent) {
 		l.scheduled = 0
 		l.ended(e, at, left)
 	}
+}
+
+// delivers is the number of the attempt that an event schedules, and its input; 0: it schedules none of the task.
+func (l *teller) delivers(e *historypb.HistoryEvent) (number int, input contract.RunTaskInput) {
+	if number = attemptOf(e, l.key); number == 0 && l.element == nil {
+		return 0, input
+	}
+	if p := e.GetActivityTaskScheduledEventAttributes().GetInput().GetPayloads(); len(p) > 0 {
+		contract.Decode(p[0], &input)
+	}
+	if l.element != nil {
+		if number == 0 && !slices.ContainsFunc(input.Elements, func(e fleet.Element) bool { return e.Number == *l.element }) {
+			return 0, input
+		}
+		l.attempts++
+		number = l.attempts
+	}
+	return number, input
 }
 
 // asked adds what a person asked for, by the update that the workflow has accepted.
@@ -245,6 +272,11 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 	if p := left.GetPayloads(); len(p) > 0 {
 		contract.Decode(p[0], &report)
 	}
+	if l.element != nil && !l.own(&report) {
+		l.attempts-- // the agent handed it back, or none took it
+		l.moments = l.moments[:l.queued]
+		return
+	}
 	m := api.TaskMoment{At: at, Event: string(report.Outcome), Attempt: l.attempt, AgentID: report.AgentID,
 		Reason: report.Reason}
 	switch {
@@ -265,7 +297,26 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 	if report.Outcome != fleet.AttemptReturned {
 		l.went(l.attempt, &report, at)
 	}
+	if l.element != nil {
+		attempt := report.Attempt(l.attempt)
+		attempt.Outcome, attempt.Reason = fleet.AttemptOutcome(m.Event), m.Reason
+		l.ends = append(l.ends, attempt)
+	}
 	l.add(m)
+}
+
+// own makes the report of a delivery that of the element. It reports whether it was an attempt of the element.
+func (l *teller) own(report *contract.AttemptReport) bool {
+	if len(report.Elements) == 0 {
+		return report.Outcome != fleet.AttemptReturned
+	}
+	for i := range report.Elements {
+		if r := &report.Elements[i]; r.Number == *l.element {
+			report.Outcome, report.Reason, report.ErrorType = r.Outcome, r.Error, r.ErrorType
+			return true
+		}
+	}
+	return false
 }
 
 // went adds when an attempt began, and its progress.
