@@ -81,20 +81,16 @@ type guarded struct {
 
 // guardFor finds a guard for a command, whose output goes to cmd's.
 func guardFor(cmd *exec.Cmd) (*guarded, error) {
-	p, err := newPipes(cmd.Stdout, cmd.Stderr)
+	process, err := guards.take()
 	if err != nil {
 		return nil, err
 	}
-	g := &guarded{guardProcess: guards.take(), reports: make(chan proctree.Report),
-		output: make(chan struct{}), pipes: p}
-	if g.guardProcess == nil {
-		if g.guardProcess, err = startGuard(); err != nil {
-			p.close()
-			closeAll(p.writers[:])
-			return nil, err
-		}
+	p, err := newPipes(cmd.Stdout, cmd.Stderr, process.room)
+	if err != nil {
+		guards.put(process)
+		return nil, err
 	}
-	return g, nil
+	return &guarded{guardProcess: process, pipes: p, reports: make(chan proctree.Report), output: make(chan struct{})}, nil
 }
 
 func (g *guarded) readOutput() {

@@ -337,6 +337,9 @@ func TestCommandsHaveOneGuardAfterTheOther(t *testing.T) { //nolint:paralleltest
 	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
 	require.Equal(t, guard, parent("true"))
 	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
-	require.Eventually(t, func() bool { return gone(guard) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { // its last thread closes its socket
+		threads, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(guard), "task"))
+		return gone(guard) && len(threads) <= 1
+	}, 20*time.Second, time.Millisecond)
 	require.NotEqual(t, guard, parent("true"))
 }

@@ -27,6 +27,7 @@ type guardProcess struct {
 	socket  *os.File
 	had     int         // bytes of commands
 	idle    *time.Timer // ends it when it has waited for long enough
+	room    [2][]byte   // for what is read of the output of its commands
 }
 
 // guards are this process's guards without a command.
@@ -37,14 +38,14 @@ type idleGuards struct {
 	list []*guardProcess
 }
 
-// take returns the guard that had a command last; nil: there is none.
-func (i *idleGuards) take() *guardProcess {
+// take returns the guard that had a command last, or a new one.
+func (i *idleGuards) take() (*guardProcess, error) {
 	for {
 		i.mu.Lock()
 		last := len(i.list) - 1
 		if last < 0 {
 			i.mu.Unlock()
-			return nil
+			return startGuard()
 		}
 		g := i.list[last]
 		i.list = i.list[:last]
@@ -52,7 +53,7 @@ func (i *idleGuards) take() *guardProcess {
 		g.idle.Stop()
 		if g.waits() {
 			_ = g.process.Process.Signal(proctree.AgentGone) // the command before may have stopped it with its last breath
-			return g
+			return g, nil
 		}
 		_ = g.end()
 	}
@@ -105,7 +106,8 @@ func startGuard() (*guardProcess, error) {
 		return nil, err
 	}
 	_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
-	g := &guardProcess{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram)}
+	g := &guardProcess{socket: os.NewFile(uintptr(ends[0]), "guard"), process: exec.Command(ownProgram),
+		room: [2][]byte{make([]byte, pipeRoom), make([]byte, pipeRoom)}}
 	theirs := os.NewFile(uintptr(ends[1]), "agent")
 	defer func() { _ = theirs.Close() }()
 	g.process.Args = []string{proctree.Name}

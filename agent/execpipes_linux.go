@@ -23,8 +23,8 @@ type pipes struct {
 // pipeRoom is what a pipe holds.
 const pipeRoom = 64 << 10
 
-func newPipes(stdout, stderr io.Writer) (*pipes, error) {
-	p := &pipes{to: [2]io.Writer{stdout, stderr}}
+func newPipes(stdout, stderr io.Writer, room [2][]byte) (*pipes, error) {
+	p := &pipes{to: [2]io.Writer{stdout, stderr}, read: room}
 	for i := range p.ends {
 		var ends [2]int
 		if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
@@ -33,7 +33,7 @@ func newPipes(stdout, stderr io.Writer) (*pipes, error) {
 			return nil, os.NewSyscallError("pipe2", err)
 		}
 		_ = syscall.SetNonblock(ends[0], true) // so that closing it ends a reading
-		p.ends[i], p.writers[i], p.read[i] = os.NewFile(uintptr(ends[0]), "|0"), ends[1], make([]byte, pipeRoom)
+		p.ends[i], p.writers[i] = os.NewFile(uintptr(ends[0]), "|0"), ends[1]
 	}
 	return p, nil
 }

@@ -21,6 +21,8 @@ type tree struct {
 	agent   *os.File
 	command int // its process id
 	group   cgroup
+	status  syscall.WaitStatus
+	untold  bool // the command has ended with this status, and the agent does not know
 }
 
 // guard starts the agent's commands, one after the other, and returns when the agent has ended and nothing of the last
@@ -52,7 +54,7 @@ func guard(agent *os.File, below string) {
 			t.group.remove()
 			report(agent, reportFailed, uint32(errno))
 		}
-		if !report(agent, reportEmpty, 0) && o.command.Scratch != "" {
+		if !t.reportEmpty() && o.command.Scratch != "" {
 			_ = os.RemoveAll(o.command.Scratch)
 		}
 	}
@@ -129,11 +131,23 @@ func (t *tree) reap() bool {
 		case err != nil:
 			return true
 		case pid == 0:
+			if t.untold {
+				report(t.agent, reportEnded, uint32(t.status))
+				t.untold = false
+			}
 			return false
 		case pid == t.command:
-			report(t.agent, reportEnded, uint32(status))
+			t.status, t.untold = status, true
 		}
 	}
+}
+
+// reportEmpty returns false when the agent is gone.
+func (t *tree) reportEmpty() bool {
+	if t.untold {
+		return report(t.agent, reportEndedEmpty, uint32(t.status))
+	}
+	return report(t.agent, reportEmpty, 0)
 }
 
 // end kills the rest until nothing is left. When a process dies, its children become the guard's, whatever their

@@ -39,9 +39,10 @@ const (
 
 // The reports of the guard: a letter and 4 bytes.
 const (
-	reportFailed = 'F' // the command cannot be started; the number is an errno
-	reportEnded  = 'E' // the command has ended; the number is its wait status
-	reportEmpty  = 'D' // nothing of its tree is left; the last message about it
+	reportFailed     = 'F' // the command cannot be started; the number is an errno
+	reportEnded      = 'E' // the command has ended; the number is its wait status
+	reportEmpty      = 'D' // nothing of its tree is left; the last message about it
+	reportEndedEmpty = 'B' // both at once
 )
 
 // Report is one message of the guard about a command. The first is Failed or Ended, unless the guard is killed; Empty
@@ -129,6 +130,8 @@ func ReadReport(from io.Reader) (Report, error) {
 		return Report{Ended: true, Status: syscall.WaitStatus(number)}, nil
 	case reportEmpty:
 		return Report{Empty: true}, nil
+	case reportEndedEmpty:
+		return Report{Ended: true, Status: syscall.WaitStatus(number), Empty: true}, nil
 	}
 	return Report{}, errors.New("the guard process sent something unknown")
 }
