@@ -77,7 +77,7 @@ func eachAgent(o agent.Options, clusters, count int, run func(agent.Options) err
 
 // runAgent runs one agent until ctx ends.
 func runAgent(ctx context.Context, o agent.Options, ledgerFile string) (err error) {
-	handlers := map[string]agent.Handler{taskType: handle, napType: nap}
+	handlers := map[string]agent.Handler{taskType: handle, napType: nap, agent.ExecType: agent.ExecHandler()}
 	if ledgerFile != "" {
 		ledger, failed := openLedger(ledgerFile, o.ID)
 		if failed != nil {

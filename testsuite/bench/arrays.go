@@ -2,9 +2,12 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,7 +29,7 @@ func nap(ctx context.Context, task *agent.Task) (any, error) {
 }
 
 // arraysPlan is how much to measure.
-type arraysPlan struct{ rounds, tasks, clients, elements, large, small int }
+type arraysPlan struct{ rounds, tasks, clients, elements, commands, large, small int }
 
 // manyMeasured is what one kind of work did, by round.
 type manyMeasured struct {
@@ -55,6 +58,8 @@ type arraysReport struct {
 	Tasks    manyMeasured  `json:"single_tasks"`
 	Elements manyMeasured  `json:"elements"`
 	NoOps    manyMeasured  `json:"no_op_elements"`
+	Commands manyMeasured  `json:"commands"`
+	Xargs    manyMeasured  `json:"commands_by_xargs"`
 	Large    largeMeasured `json:"large"`
 	Others   float64       `json:"other_programs_percent"` // of the processor time that was used
 }
@@ -66,7 +71,8 @@ func arraysBenchmark() benchmark {
 			Use:   "arrays",
 			Short: "Measure what an element of an array costs beside a task",
 			Long: `Measure, in turns, the control plane's processor time for each single task and for each element of an array that take a
-millisecond, and elements a second that do nothing. Then run one large array, and a small one meanwhile.`,
+millisecond, elements a second that do nothing, and commands a second that do nothing: as an array, and by xargs. Then
+run one large array, and a small one meanwhile.`,
 			Example: "  mainstay bench arrays\n  mainstay bench arrays --large 100000",
 		},
 		numbers: []number{
@@ -74,6 +80,7 @@ millisecond, and elements a second that do nothing. Then run one large array, an
 			{"tasks", &p.tasks, 200, 1, 100_000, "single tasks in a round"},
 			{"clients", &p.clients, 16, 1, 1000, "clients that submit single tasks at a time"},
 			{"elements", &p.elements, 10_000, 1, fleet.MaxElements, "elements of an array in a round"},
+			{"commands", &p.commands, 1500, 1, fleet.MaxElements, "commands in a round"},
 			{"large", &p.large, 20_000, 1, fleet.MaxElements, "elements of the large array"},
 			{"small", &p.small, 100, 1, fleet.MaxElements, "elements of the array beside it"},
 		},
@@ -87,7 +94,6 @@ func (r *run) arrays(ctx context.Context, p arraysPlan) error {
 		return err
 	}
 	defer i.Stop()
-	const slots = 32
 	agents, err := i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(slots))
 	if err != nil {
 		return err
@@ -111,6 +117,9 @@ func (r *run) arrays(ctx context.Context, p arraysPlan) error {
 	result.Others = CPU{All: cpuTimes(i.plane.PID(), agents.PID()) - begun.All, Busy: busyTime() - begun.Busy}.others()
 	return r.print(result, func(w io.Writer) { result.write(w) })
 }
+
+// slots is how many elements, and commands of xargs, run at a time.
+const slots = 32
 
 // many is the side of Mainstay with many pieces of work that take a millisecond, or nothing.
 type many struct {
@@ -138,13 +147,33 @@ func (m many) array(ctx context.Context, kind string, elements int) (time.Durati
 }
 
 func (m many) submitArray(ctx context.Context, id, kind string, elements int) error {
-	_, err := m.api.Arrays.Submit(ctx, &api.ArrayRequest{ID: id, Count: elements,
-		TaskSpec: fleet.TaskSpec{Type: kind, Cluster: m.cluster}})
+	spec := fleet.TaskSpec{Type: kind, Cluster: m.cluster}
+	if kind == agent.ExecType {
+		spec.Payload = json.RawMessage(`{"command": ["true"]}`)
+	}
+	_, err := m.api.Arrays.Submit(ctx, &api.ArrayRequest{ID: id, Count: elements, TaskSpec: spec})
 	return err
+}
+
+// xargs runs commands that do nothing.
+func xargs(ctx context.Context, commands int) (perSecond float64, err error) {
+	command := exec.CommandContext(ctx, "xargs", "-P", strconv.Itoa(slots), "-n", "1", "true")
+	command.Stdin = strings.NewReader(strings.Repeat("1\n", commands))
+	begun := time.Now()
+	if output, err := command.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("xargs: %w: %s", err, output)
+	}
+	return float64(commands) / time.Since(begun).Seconds(), nil
 }
 
 // compare runs the kinds of work in turns, after a round that does not count.
 func (m many) compare(ctx context.Context, p *arraysPlan, result *arraysReport, progress io.Writer) error {
+	array := func(kind string) func(int) (float64, error) {
+		return func(n int) (float64, error) {
+			took, err := m.array(ctx, kind, n)
+			return float64(n) / took.Seconds(), err
+		}
+	}
 	kinds := []struct {
 		name string
 		to   *manyMeasured
@@ -152,14 +181,10 @@ func (m many) compare(ctx context.Context, p *arraysPlan, result *arraysReport, 
 		run  func(n int) (perSecond float64, err error)
 	}{
 		{"single tasks", &result.Tasks, p.tasks, func(n int) (float64, error) { return throughput(ctx, m, n, p.clients) }},
-		{"elements", &result.Elements, p.elements, func(n int) (float64, error) {
-			took, err := m.array(ctx, napType, n)
-			return float64(n) / took.Seconds(), err
-		}},
-		{"elements, no-op", &result.NoOps, p.elements, func(n int) (float64, error) {
-			took, err := m.array(ctx, taskType, n)
-			return float64(n) / took.Seconds(), err
-		}},
+		{"elements", &result.Elements, p.elements, array(napType)},
+		{"elements, no-op", &result.NoOps, p.elements, array(taskType)},
+		{"commands", &result.Commands, p.commands, array(agent.ExecType)},
+		{"commands, xargs", &result.Xargs, p.commands, func(n int) (float64, error) { return xargs(ctx, n) }},
 	}
 	for _, k := range kinds {
 		if _, err := k.run(max(1, k.n/4)); err != nil {
@@ -234,6 +259,9 @@ func (r *arraysReport) write(w io.Writer) {
 		fmt.Sprintf("%.0f", median(r.Elements.PerSecond)), "")
 	t.row("a second, no-op", "", fmt.Sprintf("%.0f", median(r.NoOps.PerSecond)),
 		fmt.Sprintf("%.3f ms each", median(r.NoOps.CPU)))
+	commands, xargs := median(r.Commands.PerSecond), median(r.Xargs.PerSecond)
+	t.row("commands a second: by xargs, as elements", fmt.Sprintf("%.0f", xargs), fmt.Sprintf("%.0f", commands),
+		fmt.Sprintf("%.1f times as long", xargs/commands))
 	l := &r.Large
 	name := fmt.Sprintf("array of %d no-op elements", l.Elements)
 	t.row(name+", a second", "", fmt.Sprintf("%.0f", l.PerSecond), fmt.Sprintf("%.3f ms each", l.CPU))

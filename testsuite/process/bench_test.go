@@ -88,11 +88,12 @@ func TestBenchThroughputInSmall(t *testing.T) {
 	require.Less(t, run.Mainstay.CPU/run.Bare.CPU, 2.0, "processor time of a task beside bare Temporal")
 }
 
-// An element of an array is to cost a fiftieth of a task. What it costs is processor time, as above.
+// An element of an array is to cost a fiftieth of a task. What it costs is processor time, as above. Commands are to take
+// twice as long as by xargs; what is checked leaves time for the array's own beginning and end.
 func TestBenchArraysInSmall(t *testing.T) {
 	slow.Test(t)
 	p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "arrays", "-o", "json", "--rounds", "1", "--tasks", "60",
-		"--clients", "4", "--elements", "2000", "--large", "200", "--small", "20")
+		"--clients", "4", "--elements", "2000", "--commands", "600", "--large", "200", "--small", "20")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report struct {
 		Tasks struct {
@@ -101,11 +102,18 @@ func TestBenchArraysInSmall(t *testing.T) {
 		Elements struct {
 			CPU []float64 `json:"control_plane_cpu_ms_each"`
 		}
+		Commands struct {
+			PerSecond []float64 `json:"per_second"`
+		}
+		Xargs struct {
+			PerSecond []float64 `json:"per_second"`
+		} `json:"commands_by_xargs"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "%s", &p.stdout)
 	require.Len(t, report.Elements.CPU, 1)
 	require.Positive(t, report.Elements.CPU[0])
 	require.Less(t, report.Elements.CPU[0], report.Tasks.CPU[0]/10, "processor time of an element beside a task's")
+	require.Less(t, report.Xargs.PerSecond[0]/report.Commands.PerSecond[0], 4.0, "the time of commands beside xargs")
 }
 
 // An agent is to cost 150 KiB of memory and, while it is idle, no history; none is given up when the control plane dies.
