@@ -86,9 +86,6 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		in.report(n, field, "must be written out: aliases are not allowed")
-	case n.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(n.ShortTag(), "!!"):
-		in.report(n, field, "begins with %s, which YAML takes for a type: put text that begins with ! in quotes",
-			strings.TrimRight(n.Tag, ","))
 	case n.Kind == yaml.ScalarNode && n.Anchor != "":
 		in.report(n, field, "begins with &, which is YAML's mark of an anchor: put it in quotes")
 	case n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!"):

@@ -53,7 +53,7 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:30: steps.a.place: belongs to a step with a task: remove it here"},
 		"key twice": {head + "cluster: other", "f.yaml:3:1: cluster: is already set in line 2; keep one of them"},
 		"a tag": {head + "steps: {a: {task: {type: echo, payload: [echo, !important, x]}}}",
-			"f.yaml:3:48: steps.a.task.payload[1]: begins with !important, which YAML takes for a type: put text that begins with ! in quotes"},
+			"f.yaml:3:48: steps.a.task.payload[1]: begins with !, which is YAML's mark of a type: put it in quotes"},
 		"an alias":    {head + "steps: {a: &a {task: {type: echo}}, b: *a}", "f.yaml:3:40: steps.b: must be written out: aliases are not allowed"},
 		"a step's id": {head + "steps: {Build: {task: {type: echo}}}", "f.yaml:3:9: steps.Build: must be 1 to 24 characters of a-z, 0-9 and -, and begin with a letter"},
 		"nothing to do": {head + "steps:\n  a: {after: []}",
