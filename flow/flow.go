@@ -17,7 +17,14 @@ import (
 
 // Read reads a definition, YAML or JSON, checks it, and makes a plan of it. name stands for the file in problems. Its
 // error is a *document.Error with everything that is wrong.
-func Read(name string, text []byte) (*job.Definition, *job.Plan, error) {
+func Read(name string, text []byte) (*job.Definition, *job.Plan, error) { return read(name, "", text) }
+
+// ReadOf is Read of the definition of a job, which may leave the job's name out.
+func ReadOf(jobName string, text []byte) (*job.Definition, *job.Plan, error) {
+	return read("", jobName, text)
+}
+
+func read(name, jobName string, text []byte) (*job.Definition, *job.Plan, error) {
 	if len(text) > job.MaxDefinition {
 		return nil, nil, &document.Error{Problems: []document.Problem{{File: name,
 			What: fmt.Sprintf("is larger than %d KiB", job.MaxDefinition>>10)}}}
@@ -27,6 +34,7 @@ func Read(name string, text []byte) (*job.Definition, *job.Plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	definition.Job = cmp.Or(definition.Job, jobName)
 	c := &checker{definition: &definition, places: places}
 	c.job()
 	if len(c.problems) > 0 {

@@ -96,7 +96,7 @@ type versionsOutput struct {
 // Register adds the operations.
 func (h *Handlers) Register(routes huma.API) {
 	h.registerInstances(routes)
-	const documents = " The body is the definition, YAML or JSON with the same names."
+	const documents = " The body is the definition, YAML or JSON with the same names; it may leave job out, which the path names."
 	apply := op(
 		"apply-job",
 		"PUT /jobs/{name}",
@@ -247,13 +247,13 @@ func (h *Handlers) read(ctx context.Context, in *definitionInput) (string, *job.
 		return "", nil, nil, err
 	}
 	defer done()
-	d, _, err := flow.Read("", in.RawBody)
+	tenant, plain := fleet.CutTenant(name)
+	d, _, err := flow.ReadOf(plain, in.RawBody)
 	if err != nil {
 		return "", nil, nil, definitionProblem(err, in.RawBody)
 	}
-	tenant, plain := fleet.CutTenant(name)
 	if d.Job != plain {
-		return "", nil, nil, rest.Invalid("body.job", errors.New("must be the name in the path"))
+		return "", nil, nil, rest.Invalid("body.job", errors.New("must be the name in the path, or be left out"))
 	}
 	tenant = cmp.Or(tenant, d.Tenant)
 	d.Tenant = cmp.Or(d.Tenant, tenant)
