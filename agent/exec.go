@@ -80,6 +80,7 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if task.attempt != nil {
 		out, errs := task.attempt.lines("stdout"), task.attempt.lines("stderr")
+		out.report = task.ReportProgress
 		defer out.end()
 		defer errs.end()
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, out), io.MultiWriter(stderr, errs)

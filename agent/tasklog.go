@@ -85,6 +85,8 @@ type lineWriter struct {
 	line    []byte // begun and not ended
 	begun   bool   // the line has begun, perhaps with no text
 	after   byte   // the byte that ended the last line
+	// report takes the lines that say how far a command is; nil: there are none.
+	report func(fleet.Progress)
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -126,8 +128,17 @@ func (w *lineWriter) keep(p []byte) {
 }
 
 func (w *lineWriter) flush() {
-	w.attempt.output.add(w.stream, string(w.line))
+	line := string(w.line)
 	w.line, w.begun = w.line[:0], false
+	if text, is := strings.CutPrefix(line, reportMark); is && w.report != nil {
+		p, err := readReport(text)
+		if err == nil {
+			w.report(p)
+			return
+		}
+		line += "   (not taken: " + err.Error() + ")"
+	}
+	w.attempt.output.add(w.stream, line)
 }
 
 // end adds the last line if nothing ended it.
