@@ -218,7 +218,7 @@ func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
 func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
-	id := contract.FailoverWorkflowID(in.Cluster, in.AgentID, in.Epoch)
+	id := contract.FailoverWorkflowID(contract.FailoverID(in.Cluster, in.AgentID, in.Epoch))
 	var record fleet.FailoverRecord
 	since := time.Now()
 	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {

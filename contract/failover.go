@@ -28,13 +28,15 @@ type ManualFailover struct {
 
 // FailoverInput starts a Failover workflow, a child of the agent's Cluster.
 type FailoverInput struct {
-	Cluster     string                `json:"cluster"`
-	FailedAgent string                `json:"failed_agent_id"`
-	Instance    string                `json:"instance_id,omitempty"`
-	Epoch       int64                 `json:"epoch"`
-	Hub         string                `json:"hub,omitempty"`
-	Trigger     fleet.FailoverTrigger `json:"trigger"`
-	Reason      string                `json:"reason,omitempty"`
+	Cluster     string `json:"cluster"`
+	FailedAgent string `json:"failed_agent_id"`
+	Instance    string `json:"instance_id,omitempty"`
+	Epoch       int64  `json:"epoch"`
+	// Again counts the earlier losses of the same session, after which it came back.
+	Again   int                   `json:"again,omitempty"`
+	Hub     string                `json:"hub,omitempty"`
+	Trigger fleet.FailoverTrigger `json:"trigger"`
+	Reason  string                `json:"reason,omitempty"`
 	// Target takes over; empty when no single agent does.
 	Target string `json:"target_agent_id,omitempty"`
 	// AnyTarget says, without a Target, that other agents are online and take the tasks and shards.
@@ -58,6 +60,15 @@ type FailoverInput struct {
 	Timeout      fleet.Duration `json:"timeout,omitempty"`
 	// StateKept says that members keep state, which is synced when one is promoted.
 	StateKept bool `json:"state_kept,omitempty"`
+}
+
+// ID is that of the failover; each loss of a session has its own.
+func (f *FailoverInput) ID() string {
+	id := FailoverID(f.Cluster, f.FailedAgent, f.Epoch)
+	if f.Again > 0 {
+		id += "." + strconv.Itoa(f.Again+1)
+	}
+	return id
 }
 
 // Idle says that the agent was lost without work, and did not lead. If it had shards, the cluster gives them to others
@@ -141,19 +152,24 @@ type AwaitTransfersResult struct {
 	NoTarget bool `json:"no_target,omitempty"`
 }
 
-// FailoverID names a failover in the REST API: "<cluster>:<agent>:<epoch>".
+// FailoverID names a failover in the REST API: "<cluster>:<agent>:<epoch>", and then ".2" for the second loss of the
+// same session.
 func FailoverID(cluster, agent string, epoch int64) string {
 	return cluster + ":" + agent + ":" + strconv.FormatInt(epoch, 10)
 }
 
-// ParseFailoverID is the inverse of FailoverID; ok is false for anything else.
+// ParseFailoverID says of what session the failover with an id is; ok is false for what is no such id.
 func ParseFailoverID(id string) (cluster, agent string, epoch int64, ok bool) {
 	parts := strings.Split(id, ":")
 	if len(parts) != 3 || fleet.ValidateID("cluster", parts[0]) != nil || fleet.ValidateID("agent", parts[1]) != nil {
 		return "", "", 0, false
 	}
-	epoch, err := strconv.ParseInt(parts[2], 10, 64)
-	if err != nil || epoch < 0 || strconv.FormatInt(epoch, 10) != parts[2] {
+	session, loss, again := strings.Cut(parts[2], ".")
+	epoch, err := strconv.ParseInt(session, 10, 64)
+	if err != nil || epoch < 0 || strconv.FormatInt(epoch, 10) != session {
+		return "", "", 0, false
+	}
+	if n, err := strconv.Atoi(loss); again && (err != nil || n < 2 || strconv.Itoa(n) != loss) {
 		return "", "", 0, false
 	}
 	return parts[0], parts[1], epoch, true

@@ -43,18 +43,18 @@ func HubWorkflowID(hub string) string { return "hub/" + hub }
 // HubOfWorkflowID is the inverse of HubWorkflowID.
 func HubOfWorkflowID(id string) (string, bool) { return strings.CutPrefix(id, "hub/") }
 
-// FailoverWorkflowID is the id of the workflow that finishes and records one failover. epoch is the failed session's.
-func FailoverWorkflowID(cluster, agent string, epoch int64) string {
-	return "failover/" + cluster + "/" + agent + "/" + strconv.FormatInt(epoch, 10)
-}
+// FailoverWorkflowID is the id of the workflow that finishes and records the failover with an id.
+func FailoverWorkflowID(id string) string { return "failover/" + strings.ReplaceAll(id, ":", "/") }
 
 // FailoverOfWorkflowID is the inverse of FailoverWorkflowID.
-func FailoverOfWorkflowID(id string) (cluster, agent string, epoch int64, ok bool) {
-	rest, ok := strings.CutPrefix(id, "failover/")
+func FailoverOfWorkflowID(workflowID string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(workflowID, "failover/")
 	if !ok || strings.Contains(rest, ":") {
-		return "", "", 0, false
+		return "", false
 	}
-	return ParseFailoverID(strings.ReplaceAll(rest, "/", ":"))
+	id = strings.ReplaceAll(rest, "/", ":")
+	_, _, _, ok = ParseFailoverID(id)
+	return id, ok
 }
 
 // Locate says where a task lives: the workflow that carries it, and its key there, which is empty where the workflow is

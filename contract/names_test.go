@@ -23,22 +23,27 @@ func TestFailoverIDs(t *testing.T) {
 		got.cluster, got.agent, got.epoch, got.ok = contract.ParseFailoverID(contract.FailoverID(want.cluster,
 			want.agent, want.epoch))
 		require.Equal(t, want, got)
-		got.cluster, got.agent, got.epoch, got.ok = contract.FailoverOfWorkflowID(contract.FailoverWorkflowID(
-			want.cluster, want.agent, want.epoch))
-		require.Equal(t, want, got)
+		in := contract.FailoverInput{Cluster: want.cluster, FailedAgent: want.agent, Epoch: want.epoch}
+		for in.Again = range 3 {
+			id, ok := contract.FailoverOfWorkflowID(contract.FailoverWorkflowID(in.ID()))
+			require.True(t, ok)
+			require.Equal(t, in.ID(), id)
+			got.cluster, got.agent, got.epoch, got.ok = contract.ParseFailoverID(id)
+			require.Equal(t, want, got)
+		}
 	}
 	for _, bad := range []string{
 		"", ":", "default:agent-1", "default:agent-1:", "default:agent-1:x", "default:agent-1:-1", "default:agent-1:+1",
 		"default:agent-1:01",
 		"default:agent-1:7:8", "Default:agent-1:7", "default:agent/1:7", ":agent-1:7", "default/agent-1/7",
-		"default:agent-1:9223372036854775808",
+		"default:agent-1:9223372036854775808", "default:agent-1:7.", "default:agent-1:7.1", "default:agent-1:7.02",
 	} {
 		_, _, _, ok := contract.ParseFailoverID(bad)
 		require.False(t, ok, bad)
-		_, _, _, ok = contract.FailoverOfWorkflowID("failover/" + bad)
+		_, ok = contract.FailoverOfWorkflowID("failover/" + bad)
 		require.Equal(t, bad == "default/agent-1/7", ok, bad)
 	}
-	_, _, _, ok := contract.FailoverOfWorkflowID("task/default/agent-1/7")
+	_, ok := contract.FailoverOfWorkflowID("task/default/agent-1/7")
 	require.False(t, ok)
 }
 

@@ -31,6 +31,9 @@ func OfCluster(c *fleet.Cluster, now time.Time) []Problem {
 		}
 	}
 	add(missingAgents(c))
+	for i := range c.Members {
+		add(flapping(c, &c.Members[i], now))
+	}
 	add(noAgentAtAll(c))
 	add(noLeader(c, now))
 	add(noOwner(c))
@@ -87,6 +90,30 @@ func processAt(host string, pid int, address string) string {
 		text += ", at " + address
 	}
 	return text
+}
+
+const (
+	// flaps is how often one process must have come back after it was given up.
+	flaps = 3
+	// steadyAfter is how long it must then stay to be no problem any more.
+	steadyAfter = 10 * time.Minute
+)
+
+// flapping is about an agent that is lost and comes back again and again. A new process counts anew.
+func flapping(c *fleet.Cluster, m *fleet.Member, now time.Time) (Problem, bool) {
+	if m.Mistakes < flaps || now.Sub(m.StatusSince) >= steadyAfter || c.Cordons.Of(m.AgentID) != nil {
+		return Problem{}, false
+	}
+	return Problem{
+		Severity: SeverityWarning,
+		Kind:     KindFlapping,
+		Agents:   []string{m.AgentID},
+		What: fmt.Sprintf("agent %s of cluster %s flaps: it was lost %d times and came back each time", m.AgentID,
+			c.Config.Name, m.Mistakes),
+		Why: "its process lives, but its host or network stalls for longer than its hub waits",
+		Do: "Look at both. Keep work from it meanwhile (mainstay agent maintenance " + m.AgentID +
+			" on), or start its process anew.",
+	}, true
 }
 
 func braked(c *fleet.Cluster, b *fleet.BrakeHold) Problem {

@@ -52,6 +52,16 @@ func TestOfCluster(t *testing.T) {
 			want: []told{{SeverityWarning, KindAgents, "1 agent of cluster c is lost", "lost lost: its host is gone",
 				"Their work has moved"}},
 		},
+		"one flaps, and others have settled": {
+			cluster: fleet.Cluster{
+				Members: []fleet.Member{online("a"),
+					{AgentID: "f", Status: fleet.AgentOnline, StatusSince: since, Mistakes: 3},
+					{AgentID: "s", Status: fleet.AgentOnline, StatusSince: now.Add(-steadyAfter), Mistakes: 30},
+					{AgentID: "t", Status: fleet.AgentOnline, StatusSince: since, Mistakes: 2}},
+			},
+			want: []told{{SeverityWarning, KindFlapping, "agent f of cluster c flaps: it was lost 3 times", "stalls",
+				"mainstay agent maintenance f on"}},
+		},
 		"fewer than desired": {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{DesiredAgents: 3},
 				Members: []fleet.Member{online("a"), member("s", fleet.AgentSuspect, "")}},

@@ -28,6 +28,7 @@ const (
 	KindUnanswered    Kind = "unanswered" // no worker answers for the cluster
 	KindAgents        Kind = "agents"     // agents are lost or suspect, or too few
 	KindSharedID      Kind = "shared_id"  // processes take an agent id from each other
+	KindFlapping      Kind = "flapping"   // an agent is lost and comes back again and again
 	KindNoLeader      Kind = "no_leader"
 	KindNoOwner       Kind = "no_owner" // shards that no agent serves
 	KindBrake         Kind = "brake"
@@ -53,7 +54,7 @@ const (
 // Problem is something that a person should know of: what, where, since when, why, and what to do.
 type Problem struct {
 	Severity Severity   `json:"severity" enum:"critical,warning,notice"`
-	Kind     Kind       `json:"kind" enum:"unanswered,agents,shared_id,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,job,deployment,schedule,failover,health,healing,healing_paused,scaling"`
+	Kind     Kind       `json:"kind" enum:"unanswered,agents,shared_id,flapping,no_leader,no_owner,brake,paused,cordoned,not_served,old_work,unhandled,dead_letter,review,run,array,job,deployment,schedule,failover,health,healing,healing_paused,scaling"`
 	Cluster  string     `json:"cluster,omitempty"`
 	Lane     string     `json:"lane,omitempty"`
 	TaskType string     `json:"task_type,omitempty" doc:"Of the tasks that it is about, if they are of one type."`

@@ -150,7 +150,7 @@ func TestFailoverRefusesWhatHasNoEffect(t *testing.T) {
 
 // withFailover adds a running failover in the cluster east.
 func (f *fakeTemporal) withFailover(agent string, epoch int64) *execution {
-	id := contract.FailoverWorkflowID("east", agent, epoch)
+	id := contract.FailoverWorkflowID(contract.FailoverID("east", agent, epoch))
 	f.executions[id] = open(id, contract.FailoverWorkflow)
 	return f.executions[id]
 }

@@ -18,7 +18,7 @@ const evacuateTimeout = time.Minute
 // living agent.
 func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRecord, error) {
 	record := fleet.FailoverRecord{
-		ID:            contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch),
+		ID:            in.ID(),
 		Cluster:       in.Cluster,
 		FailedAgentID: in.FailedAgent,
 		Epoch:         in.Epoch,

@@ -175,9 +175,8 @@ func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
 
 // failover returns the newest record with an id.
 func (h *Handlers) failover(ctx context.Context, in *failoverInput) (fleet.FailoverRecord, error) {
-	cluster, agent, epoch, ok := contract.ParseFailoverID(in.ID)
-	workflowID := contract.FailoverWorkflowID(cluster, agent, epoch)
-	return rest.RecordOf(ctx, h.Core, h.failovers(), workflowID, ok, protocol.CodeUnknownFailover)
+	_, _, _, ok := contract.ParseFailoverID(in.ID)
+	return rest.RecordOf(ctx, h.Core, h.failovers(), contract.FailoverWorkflowID(in.ID), ok, protocol.CodeUnknownFailover)
 }
 
 // Newest are the newest failovers, so many.
@@ -215,9 +214,10 @@ func failoverQuery(in *listFailoversInput) string {
 
 // partialFailover is what Temporal itself knows of a failover.
 func partialFailover(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.FailoverRecord, bool) {
-	cluster, agent, epoch, ok := contract.FailoverOfWorkflowID(info.GetExecution().GetWorkflowId())
+	id, ok := contract.FailoverOfWorkflowID(info.GetExecution().GetWorkflowId())
+	cluster, agent, epoch, _ := contract.ParseFailoverID(id)
 	record := fleet.FailoverRecord{
-		ID: contract.FailoverID(cluster, agent, epoch), Cluster: cluster, FailedAgentID: agent, Epoch: epoch,
+		ID: id, Cluster: cluster, FailedAgentID: agent, Epoch: epoch,
 		Status: fleet.FailoverRunning, Error: why,
 	}
 	if t := store.TimeOf(info.GetStartTime()); t != nil {

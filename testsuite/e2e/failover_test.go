@@ -130,7 +130,7 @@ func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.Failov
 	c := plane.Temporal(t)
 	var record fleet.FailoverRecord
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(b.cluster, agentID, epoch), "",
+		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(contract.FailoverID(b.cluster, agentID, epoch)), "",
 			contract.FailoverQuery.Name)
 		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
 	}, patience, 20*time.Millisecond, "failover of %s", agentID)

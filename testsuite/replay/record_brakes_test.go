@@ -80,7 +80,7 @@ func TestRecordIdleFailovers(t *testing.T) {
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.JoinUpdate.Name, joins)
 	signal(t, c, cluster, contract.MembersChangedSignal.Name, lost)
 	for i := range 12 {
-		closed(t, c, contract.FailoverWorkflowID(cluster, fmt.Sprintf("i-%d", i), int64(i+1)))
+		closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(cluster, fmt.Sprintf("i-%d", i), int64(i+1))))
 	}
 	update(t, c, contract.ClusterWorkflowID(cluster), contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
 	closed(t, c, contract.ClusterWorkflowID(cluster))

@@ -175,9 +175,9 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "l-1", TargetAgentID: "l-2",
 		Reason: "disk is failing"})
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-2" })
-	closed(t, c, contract.FailoverWorkflowID(led, "l-1", 1))
+	closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(led, "l-1", 1)))
 	signal(t, c, led, contract.ManualFailoverSignal.Name, contract.ManualFailover{AgentID: "nobody"})
-	closed(t, c, contract.FailoverWorkflowID(led, "nobody", 0))
+	closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(led, "nobody", 0)))
 	t.Log("the leader goes with work under way, which counts as a failover")
 	view := awaitView(t, c, led, func(*contract.ClusterView) bool { return true })
 	epoch := view.Member("l-2").Epoch
@@ -185,7 +185,7 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 		Changes: []fleet.Transition{{
 			AgentID: "l-2", Instance: view.Member(
 				"l-2").Instance, Epoch: epoch, Status: fleet.AgentOffline, Reason: "its connection closed", At: time.Now()}}})
-	closed(t, c, contract.FailoverWorkflowID(led, "l-2", epoch))
+	closed(t, c, contract.FailoverWorkflowID(contract.FailoverID(led, "l-2", epoch)))
 	awaitView(t, c, led, func(v *contract.ClusterView) bool { return v.Leader == "l-1" })
 
 	stopFirst := runAgent(t, node, sharded, "s-1", hold)
@@ -198,9 +198,9 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 	for _, stop := range []func(){stopLeader, stopStandby, stopFirst} {
 		stop()
 	}
-	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(led, "l-1", 1),
-		"not-in-cluster": contract.FailoverWorkflowID(led, "nobody", 0), "leader-lost": contract.FailoverWorkflowID(led,
-			"l-2", epoch)} {
+	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(contract.FailoverID(led, "l-1", 1)),
+		"not-in-cluster": contract.FailoverWorkflowID(contract.FailoverID(led, "nobody", 0)), "leader-lost": contract.FailoverWorkflowID(contract.FailoverID(led,
+			"l-2", epoch))} {
 		save(t, c, contract.FailoverWorkflow, name, id)
 	}
 	for name, cluster := range map[string]string{"active-passive": led, "sharded": sharded} {

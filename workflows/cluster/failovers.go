@@ -63,6 +63,9 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	s := &f.run.state
 	in.Cluster, in.FailedAgent = s.Config.Name, failed.AgentID
 	in.Instance, in.Epoch, in.Hub = failed.Instance, failed.Epoch, failed.Hub
+	if in.Trigger != fleet.TriggerManual {
+		in.Again = failed.Mistakes
+	}
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
 	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&
 		s.Config.ReplicationMode != fleet.ActiveActive
@@ -218,7 +221,7 @@ func (f *failovers) start(ctx workflow.Context) {
 		}
 		in.Announces = byStrategy
 		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-			WorkflowID:            contract.FailoverWorkflowID(in.Cluster, in.FailedAgent, in.Epoch),
+			WorkflowID:            contract.FailoverWorkflowID(in.ID()),
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 			ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 			TypedSearchAttributes: temporal.NewSearchAttributes(
@@ -267,7 +270,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 
 // follow publishes a failover's beginning. Its workflow announces its end; a run of an older version publishes it.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
-	id, log := contract.FailoverID(in.Cluster, in.FailedAgent, in.Epoch), &f.run.events
+	id, log := in.ID(), &f.run.events
 	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{
 		AgentID:       in.FailedAgent,
 		Epoch:         in.Epoch,
