@@ -20,35 +20,38 @@ func init() {
 type tree struct {
 	agent   *os.File
 	command int // its process id
+	handle  int // by which the kernel tells the command's end; -1: it has ended, or the kernel cannot
 	group   cgroup
 	status  syscall.WaitStatus
 	untold  bool // the command has ended with this status, and the agent does not know
 }
 
 // guard starts the agent's commands, one after the other, and returns when the agent has ended and nothing of the last
-// one's tree is left. below is the folder of the cgroup in which to make the commands' own, or "".
+// one's tree is left. below is the folder of the cgroup in which to make the commands' own, or "". It does all on one
+// thread, because to change threads takes as long as to start a command.
 func guard(agent *os.File, below string) {
 	syscall.CloseOnExec(Socket)
 	const setChildSubreaper = 36
 	_, _, failed := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0)
 	// It stays dumpable: its spawner reads its environment to see whether anything of the agent is left.
-	children := make(chan os.Signal, 1)
-	signal.Notify(children, syscall.SIGCHLD)
 	keepOn()
-	orders := make(chan order)
-	go readOrders(&inbox{socket: Socket}, orders)
-	for o := range orders {
+	from := &inbox{socket: Socket}
+	for {
+		o, err := readOrder(from)
+		if err != nil {
+			return
+		}
 		if o.kind != orderStart {
 			continue // the command that it is for has ended meanwhile
 		}
-		t := &tree{agent: agent}
+		t := &tree{agent: agent, handle: -1}
 		errno := failed
 		if errno == 0 {
 			errno = t.start(&o, makeCgroup(below, os.Getpid()))
 		}
 		closeAll(o.files)
 		if errno == 0 {
-			t.watch(orders, children)
+			t.watch(from)
 			t.end()
 		} else {
 			t.group.remove()
@@ -94,29 +97,38 @@ func (t *tree) start(o *order, group cgroup) syscall.Errno {
 	if err != nil {
 		return syscall.EINVAL
 	}
+	const pidfdOpen = 434 // on all architectures; from Linux 5.3 on
+	if handle, _, errno := syscall.RawSyscall(pidfdOpen, uintptr(t.command), 0, 0); errno == 0 {
+		t.handle = int(handle)
+	}
 	return 0
 }
 
 // watch follows the agent's orders until the tree is to be killed, or nothing of it is left.
-func (t *tree) watch(orders <-chan order, children <-chan os.Signal) {
-	var lease <-chan time.Time
-	for {
-		select {
-		case o, open := <-orders:
-			switch {
-			case !open || o.kind == orderKill:
+func (t *tree) watch(from *inbox) {
+	var lease time.Duration // its end; 0: none
+	for !t.reap() {
+		wait := 10 * time.Second // for the signal of a child's end that came too early
+		if t.handle < 0 {
+			wait = 100 * time.Millisecond
+		}
+		if lease != 0 {
+			wait = min(wait, lease-Monotonic())
+		}
+		if !from.await(t.handle, wait) {
+			if lease != 0 && lease <= Monotonic() {
 				return
-			case o.kind == orderTerminate:
-				signalSession(os.Getpid(), syscall.SIGTERM)
-			case o.kind == orderLease:
-				lease = time.After(o.at - Monotonic())
 			}
-		case <-lease:
+			continue
+		}
+		o, err := readOrder(from)
+		switch {
+		case err != nil || o.kind == orderKill:
 			return
-		case <-children:
-			if t.reap() {
-				return
-			}
+		case o.kind == orderTerminate:
+			signalSession(os.Getpid(), syscall.SIGTERM)
+		case o.kind == orderLease:
+			lease = max(1, o.at)
 		}
 	}
 }
@@ -138,7 +150,16 @@ func (t *tree) reap() bool {
 			return false
 		case pid == t.command:
 			t.status, t.untold = status, true
+			t.forget()
 		}
+	}
+}
+
+// forget closes the handle of a command that has ended.
+func (t *tree) forget() {
+	if t.handle >= 0 {
+		_ = syscall.Close(t.handle)
+		t.handle = -1
 	}
 }
 

@@ -202,6 +202,17 @@ func TestGuardStartsOneCommandAfterTheOther(t *testing.T) {
 	}
 }
 
+// A command that runs for long may start many processes whose parents end before them.
+func TestGuardReapsWhatEndsBelowACommand(t *testing.T) {
+	t.Parallel()
+	g := startGuard(t, Name, "for i in $(seq 50); do (sh -c 'sleep 0.1' &); done; echo $$ >command; sleep 1000; true")
+	g.await(t, "command")
+	require.Eventually(t, func() bool {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", g.process.Process.Pid))
+		return err == nil && len(strings.Fields(string(children))) == 1
+	}, time.Minute, 5*time.Millisecond)
+}
+
 // extraFiles are the files that a process has open in a test's folder.
 func extraFiles(t *testing.T, pid int) (list []string) {
 	t.Helper()

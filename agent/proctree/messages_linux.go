@@ -205,32 +205,40 @@ func (i *inbox) Read(into []byte) (int, error) {
 	}
 }
 
-// readOrders sends the agent's orders, and closes the channel when the agent has closed its end.
-func readOrders(from *inbox, to chan<- order) {
-	defer close(to)
-	for {
-		message := make([]byte, 9)
-		if _, err := io.ReadFull(from, message[:1]); err != nil {
-			return
-		}
-		o := order{kind: message[0]}
-		var err error
-		switch o.kind {
-		case orderLease:
-			_, err = io.ReadFull(from, message[1:])
-			o.at = time.Duration(getUint(message[1:])) //nolint:gosec // as Lease wrote it
-		case orderStart:
-			o.command, err = readCommand(from)
-			o.files, from.files = from.files, nil
-			if len(o.files) != 2 {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-		to <- o
+// await waits until there is something to read, and returns true; or until a process has ended, by its handle (-1: none),
+// a child has ended, or for so long at most.
+func (i *inbox) await(handle int, wait time.Duration) bool {
+	const readable = 1
+	type file struct {
+		fd             int32
+		events, became int16
 	}
+	files := [...]file{{fd: int32(i.socket), events: readable}, {fd: int32(handle), events: readable}}
+	limit := syscall.NsecToTimespec(int64(max(0, wait)))
+	// The signal of a child's end interrupts it, unless that comes too early.
+	_, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&files)), uintptr(len(files)),
+		uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+	return errno == 0 && files[0].became != 0
+}
+
+// readOrder reads the agent's next order; an error when the agent has ended.
+func readOrder(from *inbox) (order, error) {
+	message := make([]byte, 9)
+	_, err := io.ReadFull(from, message[:1])
+	o := order{kind: message[0]}
+	switch {
+	case err != nil:
+	case o.kind == orderLease:
+		_, err = io.ReadFull(from, message[1:])
+		o.at = time.Duration(getUint(message[1:])) //nolint:gosec // as Lease wrote it
+	case o.kind == orderStart:
+		o.command, err = readCommand(from)
+		o.files, from.files = from.files, nil
+		if err == nil && len(o.files) != 2 {
+			err = syscall.EINVAL
+		}
+	}
+	return o, err
 }
 
 func closeAll(files []int) {
