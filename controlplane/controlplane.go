@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -324,8 +325,12 @@ func Listen(part, address, flag string) (net.Listener, error) {
 	if operation, ok := errors.AsType[*net.OpError](err); ok {
 		err = operation.Err
 	}
-	return nil, fmt.Errorf("%s cannot listen on %s: %w\n"+
-		"Stop the process that uses it, or choose another address with %s", part, address, err, flag)
+	remedy := "Stop the process that uses it, or choose another address with " + flag
+	if errors.Is(err, fs.ErrPermission) {
+		remedy = "Only root may use a port below 1024: choose a higher one with " + flag +
+			", or give the program this right (CAP_NET_BIND_SERVICE)"
+	}
+	return nil, fmt.Errorf("%s cannot listen on %s: %w\n%s", part, address, err, remedy)
 }
 
 // Loopback reports whether only this machine can reach the listener.

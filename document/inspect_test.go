@@ -63,9 +63,11 @@ func TestValuesThatNeedQuotes(t *testing.T) {
 		`    a: !b c`:                `f.yaml:3:8: one.two.a: begins with !, which is YAML's mark of a type: put it in quotes`,
 		`    if: >= 3`:               `f.yaml:3:9: put it in quotes: if: ">= 3"`,
 		// These are other mistakes.
-		`    text: "a`: "f.yaml:3:1: is not valid YAML: found unexpected end of stream",
-		`    list: [a`: "f.yaml:2:1: is not valid YAML: did not find expected ',' or ']'",
-		"\ta: 1":       "f.yaml:3:1: is not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs",
+		"    a: 1\n   b: 2":    "f.yaml:4:4: does not fit what stands above it: indent it like the other lines of its section",
+		"    - a\n   - b: 2\n": "f.yaml:4:4: does not fit what stands above it: indent it like the other lines of its section",
+		`    text: "a`:         "f.yaml:3:1: is not valid YAML: found unexpected end of stream",
+		`    list: [a`:         "f.yaml:2:1: is not valid YAML: did not find expected ',' or ']'",
+		"\ta: 1":               "f.yaml:3:1: is not valid YAML: found character that cannot start any token; lines are indented with blanks, not with tabs",
 	} {
 		var value struct {
 			One map[string]any `json:"one"`

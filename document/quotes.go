@@ -3,6 +3,7 @@ package document
 import (
 	"cmp"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,19 @@ func quote(line string) (quoted string, column int) {
 	return quoted + line[end:at[5]], column
 }
 
+// misfit finds the line from which on YAML refuses a text: the reader names where its section begins.
+func misfit(text []byte, refused error) (line, column int) {
+	lines := strings.SplitAfter(string(text), "\n")
+	n := sort.Search(len(lines), func(n int) bool {
+		err := yaml.Unmarshal([]byte(strings.Join(lines[:n+1], "")), &yaml.Node{})
+		return err != nil && err.Error() == refused.Error()
+	})
+	if n == len(lines) {
+		n--
+	}
+	return n + 1, len(lines[n]) - len(strings.TrimLeft(lines[n], " ")) + 1
+}
+
 // syntaxError places what the YAML reader says ("yaml: line 3: …").
 func syntaxError(name string, text []byte, err error) error {
 	p := Problem{What: strings.TrimPrefix(err.Error(), "yaml: "), Column: 1}
@@ -87,6 +101,9 @@ func syntaxError(name string, text []byte, err error) error {
 	}
 	if found != nil {
 		p = *found
+	} else if strings.HasPrefix(p.What, "did not find expected key") || strings.HasSuffix(p.What, "'-' indicator") {
+		p.Line, p.Column = misfit(text, err)
+		p.What = "does not fit what stands above it: indent it like the other lines of its section"
 	} else if p.What = "is not valid YAML: " + p.What; strings.HasSuffix(p.What, "cannot start any token") {
 		p.What += "; lines are indented with blanks, not with tabs" // nearly always a tab
 	}

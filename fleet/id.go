@@ -23,6 +23,8 @@ func ValidateID(what, id string) error {
 		return fmt.Errorf("%w: %s is empty", ErrInvalidID, what)
 	case len(id) > MaxIDLength:
 		return fmt.Errorf("%w: %s is longer than %d characters", ErrInvalidID, what, MaxIDLength)
+	case strings.ContainsFunc(id, func(r rune) bool { return r >= 'A' && r <= 'Z' }):
+		return fmt.Errorf("%w: %s must be in lower case: a-z, 0-9, '.', '_' and '-'", ErrInvalidID, what)
 	case !isAlphanumeric(id[0]):
 		return fmt.Errorf("%w: %s must start with a-z or 0-9", ErrInvalidID, what)
 	}

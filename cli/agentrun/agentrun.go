@@ -2,6 +2,7 @@
 package agentrun
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -65,6 +66,9 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 			o.Version = a.Version
 			if o.ID == "" {
 				o.ID = generatedAgentID()
+			}
+			if err := cmp.Or(fleet.ValidateID("--cluster", o.Cluster), fleet.ValidateID("--id", o.ID)); err != nil {
+				return app.WithExit(app.ExitUsage, err)
 			}
 			own.Fill(func(name string) string {
 				if name == app.TokenEnv {

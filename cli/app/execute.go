@@ -27,7 +27,7 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		}
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return WithExit(ExitUsage, plainFlagError(err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return WithExit(ExitUsage, plainFlagError(c, err)) })
 	classifyUsage(root)
 	fitHelp(root, helpWidth())
 	root.SetArgs(args)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/spelling"
 	"mainstay.dev/mainstay/textfile"
 )
 
@@ -159,8 +160,16 @@ func ReadJSON(flag, value string, stdin io.Reader) (json.RawMessage, error) {
 	return any, nil
 }
 
-// plainFlagError says of a flag's value what it must be, instead of what a parser made of it.
-func plainFlagError(err error) error {
+// plainFlagError says of a flag's value what it must be, instead of what a parser made of it, and of an unknown flag
+// which one was meant.
+func plainFlagError(c *cobra.Command, err error) error {
+	if unknown, is := errors.AsType[*pflag.NotExistError](err); is && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := spelling.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err

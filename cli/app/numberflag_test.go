@@ -41,7 +41,7 @@ func TestNumbersOfFlagsAreHeldToBounds(t *testing.T) {
 			require.NoError(t, err, c.given)
 			continue
 		}
-		require.EqualError(t, plainFlagError(err), c.want, c.given)
+		require.EqualError(t, plainFlagError(nil, err), c.want, c.given)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestDurationsOfFlags(t *testing.T) {
 		require.NotContains(t, command.UsageString(), "(default 0s)")
 		err := command.ParseFlags([]string{"--wait=" + text})
 		if want == -1 {
-			require.EqualError(t, plainFlagError(err), "--wait must be a duration such as 30s, 5m, 1h30m or 7d", text)
+			require.EqualError(t, plainFlagError(nil, err), "--wait must be a duration such as 30s, 5m, 1h30m or 7d", text)
 			continue
 		}
 		require.NoError(t, err, text)

@@ -61,7 +61,7 @@ func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) 
 	})
 	if store.KindOf(err) == store.Exists {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists,
-			"there is a schedule with this name; replace it with PUT, or choose another name")
+			"there is a schedule with this name: delete it first, choose another name, or replace it (PUT in the API)")
 	}
 	if err != nil {
 		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
