@@ -21,6 +21,8 @@ const (
 	tellAgain = time.Second
 	// tellRate is how often a job is told, in the long run, each second; tellBurst at once.
 	tellRate, tellBurst = 2, 50
+	// endedLength bounds how much of an attempt's failure a job is told, in bytes.
+	endedLength = 256
 	// tellAtOnce bounds the jobs that are told side by side.
 	tellAtOnce = 16
 	// tellTimeout bounds one signal.
@@ -40,7 +42,22 @@ type healthTeller struct {
 type knownHealth struct {
 	job       string
 	now, told contract.HealthReport
+	ended     string // how the newest attempt that is over ended
 	round     int64
+}
+
+// end takes in how an instance's attempt ended.
+func (t *healthTeller) end(hub string, a *attempt, why string) {
+	if a.instance == nil {
+		return
+	}
+	k := t.known[a.task]
+	if k == nil { // it ended before anybody looked
+		k = &knownHealth{job: a.instance.Job, round: t.round - 1,
+			now: contract.HealthReport{Task: a.task, Attempt: a.number, Hub: hub}}
+		t.known[a.task] = k
+	}
+	k.ended = fleet.Shorten(why, endedLength)
 }
 
 // see takes in how well an instance is now.
@@ -65,7 +82,7 @@ func (t *healthTeller) tellLocked(h *Hub, now time.Time) {
 	news := map[string][]contract.HealthReport{}
 	for task, k := range t.known {
 		if k.round != round {
-			k.now.Health = ""
+			k.now.Health, k.now.Why = "", k.ended
 		}
 		switch {
 		case k.now != k.told:

@@ -213,6 +213,7 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 		h.publishRunningLocked(a) // it ended before the agent's next poll
 	}
 	h.publishEndedLocked(a, report)
+	h.instances.end(h.id, a, report.Reason)
 	if r.Stuck {
 		a.session.leave(a.attemptKey, leftover{})
 	}

@@ -84,6 +84,7 @@ type Deployment struct {
 	Before     int              `json:"before,omitempty" doc:"The last version with which all instances were healthy. 0: there is none."`
 	Status     DeploymentStatus `json:"status" enum:"running,waiting,successful,failed,cancelled" doc:"waiting: the canaries are healthy, and a person is to promote them."`
 	Reason     string           `json:"reason,omitempty"`
+	TaskID     string           `json:"task_id,omitempty" doc:"The task of the instance for which it failed: its log and attempts say more."`
 	By         string           `json:"by,omitempty"`
 	Revert     bool             `json:"revert,omitempty" doc:"It puts an earlier version in force again: without canaries, and it is not reverted itself."`
 	RevertedTo int              `json:"reverted_to,omitempty" doc:"It failed, and this earlier version was put in force again."`
@@ -164,7 +165,11 @@ const overdueAfter = time.Minute
 // Overdue reports whether the deployment of the version in force should have failed and has not.
 func (j *Job) Overdue(now time.Time) bool {
 	r, u := j.rolling(), j.Definition().Updating()
-	return r != nil && u != nil && !j.waits() && j.stuck(r, u, now.Add(-overdueAfter)) != ""
+	if r == nil || u == nil || j.waits() {
+		return false
+	}
+	why, _ := j.stuck(r, u, now.Add(-overdueAfter))
+	return why != ""
 }
 
 // Short reports whether a service has fewer healthy instances than it is to have.
@@ -268,7 +273,7 @@ func (j *Job) Waiting() string {
 // TakeHealth records what a hub said of an instance's health. It reports whether that is new.
 func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	i := j.instance(h.Task)
-	if i == nil || !i.Open() || h.Attempt < i.Attempt || h.Health == "" && h.Hub != i.Hub {
+	if i == nil || !i.Open() || h.Attempt < i.Attempt || h.Health == "" && h.Hub != i.Hub && (i.Hub != "" || h.Why == "") {
 		return false // it is over, or its agent has moved to another hub
 	}
 	changed, left := h.Health != i.Health || h.Attempt != i.Attempt || h.Changes != i.Changes, h.Leaving != i.Leaving
@@ -278,6 +283,7 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	turned := h.Turns != i.Turns
 	if changed || turned {
 		i.Health, i.Attempt, i.Changes, i.Turns, i.HealthAt = h.Health, h.Attempt, h.Changes, h.Turns, now
+		i.Last = cmp.Or(h.Why, i.Last)
 	}
 	i.Hub, i.Leaving = h.Hub, h.Leaving
 	return changed || turned || left
@@ -288,6 +294,7 @@ type HealthReport struct {
 	Task    string               `json:"task"`
 	Attempt int                  `json:"attempt"`
 	Health  fleet.InstanceHealth `json:"health,omitempty"` // empty: no agent of the hub has the attempt any more
+	Why     string               `json:"why,omitempty"`    // how it ended
 	// Changes counts how often it has changed, so that a break between two reports shows.
 	Changes int64 `json:"changes,omitempty"`
 	// Turns counts how often its checks began to fail or to pass again; odd while they fail.

@@ -78,6 +78,7 @@ type Instance struct {
 	Asked    bool             `json:"asked,omitempty"`
 	Ended    fleet.TaskStatus `json:"ended,omitempty" doc:"How its task ended. An instance that is to be there is then started again."`
 	Why      string           `json:"why,omitempty"`
+	Last     string           `json:"last,omitempty" doc:"How its newest attempt that is over ended."`
 	// Ends counts the times in a row that it ended soon; NextAt is when it is started again.
 	Ends   int       `json:"ends,omitempty"`
 	NextAt time.Time `json:"next_at,omitzero" doc:"When it begins again, or is offered to agents again."`

@@ -102,7 +102,8 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 	if proven > r.Best {
 		r.Best, r.ProgressAt = proven, now
 	}
-	if why := j.stuck(r, u, now); why != "" {
+	if why, task := j.stuck(r, u, now); why != "" {
+		r.TaskID = task
 		return j.fail(why, now)
 	}
 	phase, limit := wanted, u.MaxParallel
@@ -213,28 +214,39 @@ func (j *Job) expect(wanted []string, now time.Time) {
 	}
 }
 
-// stuck is why the deployment has failed by now; empty: it has not.
-func (j *Job) stuck(r *Deployment, u *Update, now time.Time) string {
+// stuck is why the deployment has failed by now, and the task of the instance for which it has; empty: it has not.
+func (j *Job) stuck(r *Deployment, u *Update, now time.Time) (why, task string) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
 		if i.Stopping != "" || i.Due.IsZero() || now.Before(i.Due) {
 			continue
 		}
-		state := "is " + string(i.Health)
+		state := i.state()
 		switch {
 		case !i.Open():
 			state = "has ended: " + cmp.Or(i.Why, string(i.Ended))
 		case i.Health == fleet.InstancePassing:
 			state = "has not passed for " + u.HealthyAfter.Std().String() + " without a break"
-		case i.Health == "":
-			state = "runs on no agent"
 		}
-		return fmt.Sprintf("instance %s was not healthy within %s: it %s", i.Name, u.HealthyWithin.Std(), state)
+		return fmt.Sprintf("instance %s was not healthy within %s: it %s", i.Name, u.HealthyWithin.Std(), state), i.TaskID
 	}
 	if r.Status == DeploymentRunning && !now.Before(r.ProgressAt.Add(u.ProgressWithin.Std())) {
-		return fmt.Sprintf("no further instance was healthy within %s", u.ProgressWithin.Std())
+		return fmt.Sprintf("no further instance was healthy within %s", u.ProgressWithin.Std()), ""
 	}
-	return ""
+	return "", ""
+}
+
+// state says how an instance stands whose task has not ended.
+func (i *Instance) state() string {
+	switch {
+	case i.Health == "" && i.Last != "":
+		return "fails again and again, last because of this: " + i.Last
+	case i.Health == "":
+		return "runs on no agent"
+	case i.Health != fleet.InstancePassing && i.Last != "":
+		return "is " + string(i.Health) + ", after it failed because of this: " + i.Last
+	}
+	return "is " + string(i.Health)
 }
 
 // awaitPromotion has the deployment wait for a person while the canaries are healthy, unless they promote themselves.

@@ -341,6 +341,22 @@ func TestACanaryWithAStaticPortDoesNotBlockItself(t *testing.T) {
 	require.Equal(t, 1, r.least)
 }
 
+// What a new instance said when it failed is why its deployment failed, not that it waits for its next start.
+func TestADeploymentFailsForTheCauseOfItsInstance(t *testing.T) {
+	t.Parallel()
+	u := with(func(u *Update) { u.Canary = 1 })
+	r := newRollout(t, Service, 1, u)
+	r.bad[2] = true
+	r.deploy(Service, 1, "2", u)
+	r.steps(1)
+	i := &r.Instances[slices.IndexFunc(r.Instances, func(i Instance) bool { return i.Version == 2 })]
+	task := i.TaskID
+	require.True(t, r.TakeHealth(HealthReport{Task: task, Attempt: 1, Why: "no config", Hub: "h"}, r.now))
+	failed := r.until(DeploymentFailed)
+	require.Contains(t, failed.Reason, "it fails again and again, last because of this: no config")
+	require.Equal(t, task, failed.TaskID)
+}
+
 func TestAFailedVersionIsDeployedAgainWithAnotherUpdate(t *testing.T) {
 	t.Parallel()
 	r := newRollout(t, Service, 3, soon)

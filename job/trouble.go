@@ -102,10 +102,7 @@ func (i *Instance) trouble(now time.Time) (state string, since time.Time) {
 	case !i.Open():
 		return "has ended: " + cmp.Or(i.Why, string(i.Ended)), since
 	}
-	state = "runs on no agent"
-	if i.Health != "" {
-		state = "is " + string(i.Health)
-	}
+	state = i.state()
 	if i.Attempt > 1 || i.Ends > 0 { // since when it goes on like that is not known
 		again := max(0, i.Attempt-1) + i.Ends
 		return state + ", and was started again " + fleet.Plural(again, "once", strconv.Itoa(again)+" times"), since

@@ -153,7 +153,11 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					return []string{fmt.Sprint(r.Version), string(r.Status), strings.Join(counts, ", "),
 						a.Ago(&r.StartedAt), r.By, app.Printable(why)}
 				})
-			switch r := j.Deployment(); {
+			r := j.Deployment()
+			if err == nil && r != nil && r.TaskID != "" {
+				err = a.Sayf("\nSee what failed:  mainstay task get %[1]s, mainstay task logs %[1]s\n", r.TaskID)
+			}
+			switch {
 			case err != nil || r == nil:
 			case r.Status == job.DeploymentWaiting:
 				err = a.Sayf("\nLet the others follow:  mainstay job promote %s\n", j.Name)

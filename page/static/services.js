@@ -87,7 +87,7 @@ export const job = {
       instances, { key: (i) => i.task_id, empty: j.stopped ? "The job is stopped." : j.has.why ? "None was started yet." : j.type === "service" ? "There are none." : "No agent is eligible." })),
       j.deployments?.length > 0 && section("Deployments", { aside: h("span.quiet", null, "newest first") }, table("Deployments", [
         ["Version", (d) => [d.version, d.revert && h("span.quiet", null, " revert")], "num.named"], ["Status", (d) => deploymentBadge(d.status)], ["Healthy", counts], ["Began", (d) => ago(d.started_at)], ["Ended", (d) => d.ended_at && ago(d.ended_at)], ["By", (d) => d.by],
-        ["Why", (d) => [d.reason, d.reverted_to && `; version ${d.reverted_to} was put in force again`], "wide"]],
+        ["Why", (d) => [d.reason, d.task_id && [" ", taskLink(d.task_id, "Look at the instance")], d.reverted_to && `; version ${d.reverted_to} was put in force again`], "wide"]],
       j.deployments.toReversed(), { key: (d) => d.version })),
     ];
   },
