@@ -177,7 +177,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 		"outside service that it has access to; tasks that name it prefer this agent (repeatable)")
 	flags.StringVar(&configFile, "config", "", "YAML file with this agent's settings; flags win over it")
 	flags.StringVar(&health, "health", net.JoinHostPort(healthHost, strconv.Itoa(agentconfig.DefaultHealthPort)),
-		"host:port for health probes of this agent: /health, /readyz and /healthz; empty: none")
+		"host:port for health probes of this agent: /health, /readyz and /healthz; off: none")
 	app.MayBeEmpty(flags, "health")
 	flags.StringVar(&o.Address, "address", "",
 		"where it can be reached, as host:port, for people and tools (default: where it registers from)")

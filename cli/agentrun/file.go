@@ -61,6 +61,9 @@ type probes struct {
 // fromFile gives the flags that the command line leaves out the values of a file, if there is one. It returns what no
 // flag has: where the probes are, and what the file expects of hubs.
 func fromFile(c *cobra.Command, path, health string) (probes, agentconfig.Heartbeat, error) {
+	if health == "off" {
+		health = ""
+	}
 	p := probes{address: health, path: healthPath, chosen: c.Flags().Changed("health")}
 	if path == "" {
 		return p, agentconfig.Heartbeat{}, nil
