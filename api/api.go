@@ -88,3 +88,17 @@ type CloudEvent struct {
 	DataContentType string          `json:"datacontenttype" enum:"application/json"`
 	Data            fleet.EventData `json:"data"`
 }
+
+// Found is something that a search found.
+type Found struct {
+	Kind    string `json:"kind" enum:"agent,array,bulk,cluster,drain,failover,job,run,schedule,service,task"`
+	ID      string `json:"id" doc:"Its name or id."`
+	Type    string `json:"type,omitempty" doc:"Of tasks, arrays and schedules the type of task, of jobs theirs."`
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// SearchResult is the answer to a search.
+type SearchResult struct {
+	Found []Found `json:"found" doc:"What has the text, those first that are called so."`
+	Near  []Found `json:"near" doc:"If nothing was found: what is spelt nearly so."`
+}

@@ -45,6 +45,7 @@ list-queue: task queue
 list-dead-letters: task dead-letters
 count-dead-letters: task dead-letters --count
 read-task-log: task logs x
+search: search x
 retry-task: task retry x
 rerun-task: task rerun x
 cancel-task: task cancel x

@@ -60,7 +60,7 @@ Begin with "mainstay dev", which runs everything on this machine, or "mainstay d
 		healing.Command(a),
 		task.Command(a), array.Command(a), job.Command(a), service.Command(a), run.Command(a), schedule.Command(a),
 		event.Command(a),
-		token.Command(a), mcp.Command(a), overviewCommand(a), statusCommand(a), configCommand(a),
+		token.Command(a), mcp.Command(a), overviewCommand(a), searchCommand(a), statusCommand(a), configCommand(a),
 		controlplane.OpenAPICommand(a), versionCommand(a))
 	root.AddCommand(inbound.Commands(a)...)
 	addCompletion(a, root)

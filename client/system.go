@@ -16,6 +16,11 @@ func (c *Client) Overview(ctx context.Context) (*api.Overview, error) {
 	return get[api.Overview](ctx, c, path("overview"), nil)
 }
 
+// Search finds things of all kinds by a part of their name, or by the beginning of their id.
+func (c *Client) Search(ctx context.Context, text string) (*api.SearchResult, error) {
+	return get[api.SearchResult](ctx, c, path("search"), values("text", text))
+}
+
 // Session says who the token's owner is, and what it may do.
 func (c *Client) Session(ctx context.Context) (*api.Session, error) {
 	return get[api.Session](ctx, c, "/api/v1/session", nil)

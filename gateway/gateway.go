@@ -33,6 +33,7 @@ import (
 	"mainstay.dev/mainstay/gateway/scaling"
 	"mainstay.dev/mainstay/gateway/schedule"
 	"mainstay.dev/mainstay/gateway/schema"
+	"mainstay.dev/mainstay/gateway/search"
 	"mainstay.dev/mainstay/gateway/service"
 	"mainstay.dev/mainstay/gateway/statesync"
 	"mainstay.dev/mainstay/gateway/task"
@@ -117,6 +118,7 @@ func (g *Gateway) Register(routes huma.API) {
 		g.overview,
 		&scaling.Handlers{Core: g.core, Configure: g.clusters.Configure},
 		&token.Handlers{Core: g.core, Key: g.key},
+		&search.Handlers{Core: g.core},
 		schema.Handlers{},
 	} {
 		resource.Register(routes)

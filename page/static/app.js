@@ -268,14 +268,12 @@ $("search").addEventListener("submit", async (e) => {
   if (!text) return;
   const go = (hash) => { location.hash = hash; input.value = ""; input.blur(); };
   if (/^[a-z0-9][a-z0-9._-]*[=:]/.test(text)) return go(`#/tasks?label=${seg(text)}`);
-  if (app.clusterNames().includes(text)) return go("#/clusters/" + seg(text));
-  const found = await Promise.allSettled([get("/" + seg(text)), get("/tasks/" + seg(text)), get("/failovers/" + seg(text)), get("/runs/" + seg(text)), get("/arrays/" + seg(text))]);
-  const at = found.findIndex((f) => f.status === "fulfilled");
-  if (at >= 0 && found[at].value?.id) return go(`#/${["agents", "tasks", "failovers", "runs", "arrays"][at]}/${seg(text)}`);
-  const begin = await get("/tasks" + query({ id_prefix: text, page_size: 2 })).catch(() => ({ tasks: [] }));
-  if (begin.tasks.length === 1) return go("#/tasks/" + seg(begin.tasks[0].id));
-  if (begin.tasks.length) return say(`Several tasks begin with ${text}: type more of the id.`, "bad");
-  say(`No task, agent, run, array or cluster is named ${text}.`, "bad");
+  const { found, near } = await get("/search" + query({ text })).catch(() => ({ found: [], near: [] }));
+  const shown = found.filter((f) => f.kind + "s" in views), exact = shown.find((f) => f.id === text) ?? (shown.length === 1 && shown[0]);
+  if (exact) return go(`#/${exact.kind}s/${seg(exact.id)}`);
+  const names = (list) => list.slice(0, 5).map((f) => `${f.kind} ${f.id}`).join(", ");
+  if (found.length) return say(`Several things are called so: ${names(found)}${found.length > 5 ? " …" : ""}. Type more of the name.`, "bad");
+  say(`Nothing is named ${text}.${near.length ? ` Did you mean ${names(near)}?` : ""}`, "bad");
 });
 
 // Theme.
