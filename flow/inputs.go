@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/spelling"
 )
 
 // CheckInputs checks inputs of a run against the schema of a definition, and fills in the schema's defaults.
@@ -146,6 +147,11 @@ func GivenInputs(schema json.RawMessage, given map[string]string) (json.RawMessa
 		if !utf8.ValidString(text) {
 			return nil, fmt.Errorf("%s is not UTF-8 text: encode it, as with base64", name)
 		}
+		if of := propertyOf(compiled, name); of == nil {
+			if near := spelling.Nearest(name, propertiesOf(compiled)); near != "" {
+				return nil, fmt.Errorf("the job has no input %s: did you mean %s?", name, near)
+			}
+		}
 		quoted, err := json.Marshal(text)
 		if err != nil {
 			return nil, err
@@ -172,6 +178,18 @@ func propertyOf(s *jsonschema.Schema, name string) *jsonschema.Schema {
 		}
 	}
 	return nil
+}
+
+// propertiesOf are the names of the properties that a schema names, in order.
+func propertiesOf(s *jsonschema.Schema) []string {
+	if s == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(s.Properties))
+	for _, other := range alsoOf(s) {
+		names = append(names, propertiesOf(other)...)
+	}
+	return names
 }
 
 // onlyText is whether a schema takes a text itself, and not the JSON that it is.

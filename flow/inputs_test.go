@@ -91,6 +91,8 @@ func TestGivenInputs(t *testing.T) {
 	inputs, err := GivenInputs(nil, map[string]string{"commit": "4711"})
 	require.NoError(t, err)
 	require.Equal(t, `{"commit":4711}`, string(inputs), "without a schema")
+	_, err = GivenInputs(json.RawMessage(schema), map[string]string{"comit": "4711"})
+	require.EqualError(t, err, "the job has no input comit: did you mean commit?")
 	_, err = GivenInputs(nil, map[string]string{"commit": "\xff"})
 	require.EqualError(t, err, "commit is not UTF-8 text: encode it, as with base64")
 }
