@@ -48,6 +48,8 @@ in about a second, and its work moves to another.
 
 Begin with "mainstay dev", which runs everything on this machine, or "mainstay demo", which shows it at work.
 
+Of a flag that takes one value and is given twice, the last counts.
+
 ` + app.ExitCodeHelp(),
 	}
 	agents, clusters := agent.Command(a), cluster.Command(a)

@@ -108,7 +108,7 @@ func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
 	MayBeZero(c.Flags(), "wait")
 }
 
-// Pairs reads NAME=VALUE; nil for none.
+// Pairs reads NAME=VALUE; nil for none. No name may have two values.
 func Pairs(flag string, list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -118,6 +118,9 @@ func Pairs(flag string, list []string) (map[string]string, error) {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
 			return nil, UsageError("%s must be NAME=VALUE", flag)
+		}
+		if other, twice := m[name]; twice && other != value {
+			return nil, UsageError("%s %s is given twice, with different values: keep one of them", flag, name)
 		}
 		m[name] = value
 	}
