@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -136,8 +138,21 @@ func (in *inspection) anything(field string, n *yaml.Node) {
 	}
 }
 
+// wholeNumbers writes whole numbers as Go reads them: 2.0 and 2e0 are 2, as in JSON Schema.
+func wholeNumbers(n *yaml.Node) {
+	for _, item := range n.Content {
+		wholeNumbers(item)
+	}
+	var number float64
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!float" && n.Decode(&number) == nil &&
+		number == math.Trunc(number) && math.Abs(number) <= 1<<53 {
+		n.Value, n.Tag = strconv.FormatFloat(number, 'f', 0, 64), "!!int"
+	}
+}
+
 // custom checks a value whose type reads itself; the type's own message explains what it wants.
 func (in *inspection) custom(field string, n *yaml.Node, t reflect.Type) {
+	wholeNumbers(n)
 	text, err := toJSON(n, field, nil)
 	if err == nil {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
@@ -160,6 +175,7 @@ func (in *inspection) text(field string, n *yaml.Node, value encoding.TextUnmars
 
 // bounded checks a number or a duration.
 func (in *inspection) bounded(field string, n *yaml.Node, b fleet.Bounds) {
+	wholeNumbers(n)
 	var value any
 	switch {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
@@ -273,6 +289,7 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 	case reflect.String:
 		want, kinds = "text", []string{"!!str", "!!timestamp"}
 	default:
+		wholeNumbers(n)
 		want, kinds = "a whole number", []string{"!!int"}
 	}
 	if n.Kind == yaml.ScalarNode && slices.Contains(kinds, n.ShortTag()) &&

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
 )
 
 func TestNumbersKeepTheirDigits(t *testing.T) {
@@ -21,5 +23,31 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 		_, err := Read("f.yaml", []byte("x: "+text), &value, nil)
 		require.NoError(t, err, text)
 		require.Equal(t, want, string(value.X), text)
+	}
+}
+
+func TestWholeNumbersInAnyForm(t *testing.T) {
+	t.Parallel()
+	type section struct {
+		Bounded int             `json:"bounded,omitempty" minimum:"1"`
+		Small   int32           `json:"small"`
+		Custom  fleet.Port      `json:"custom"`
+		Any     json.RawMessage `json:"any"`
+	}
+	for text, want := range map[string]string{
+		"bounded: 2.0\nsmall: 2e0\ncustom: 80.0\nany: 2.0": "",
+		"bounded: 2.5": "f.yaml:1:10: bounded: must be a whole number at least 1",
+		"bounded: 0.0": "f.yaml:1:10: bounded: must be at least 1; leave it out for the default",
+		"small: 2.5":   "f.yaml:1:8: small: must be a whole number",
+		"custom: 80.5": "f.yaml:1:9: custom: must be a port, from 1 to 65535",
+	} {
+		var value section
+		_, err := Read("f.yaml", []byte(text), &value, nil)
+		if want != "" {
+			require.EqualError(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, section{2, 2, "80", json.RawMessage("2.0")}, value)
 	}
 }

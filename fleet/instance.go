@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/netip"
 	"strconv"
 	"time"
@@ -159,10 +160,11 @@ func (p *Port) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &text) != nil {
 		text = string(data)
 	}
-	if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 65535 {
+	n, err := strconv.ParseFloat(text, 64) // 80.0 is 80, as in other fields
+	if err != nil || n != math.Trunc(n) || n < 1 || n > 65535 {
 		return errPort
 	}
-	*p = Port(text)
+	*p = Port(strconv.Itoa(int(n)))
 	return nil
 }
 
