@@ -343,3 +343,19 @@ func TestCommandsHaveOneGuardAfterTheOther(t *testing.T) { //nolint:paralleltest
 	}, 20*time.Second, time.Millisecond)
 	require.NotEqual(t, guard, parent("true"))
 }
+
+// A command may be longer than what the guard's socket holds.
+func TestALongCommandIsSent(t *testing.T) {
+	t.Parallel()
+	command := []string{"sh", "-c", `echo $# ${#15}`, "sh"}
+	for range 15 {
+		command = append(command, strings.Repeat("x", 100_000))
+	}
+	payload, err := json.Marshal(agent.ExecPayload{Command: command})
+	require.NoError(t, err)
+	result, err := agent.ExecHandler()(t.Context(), &agent.Task{Payload: payload})
+	require.NoError(t, err)
+	output, err := json.Marshal(result)
+	require.NoError(t, err)
+	require.Contains(t, string(output), `"stdout":"15 100000\n"`)
+}
