@@ -111,7 +111,11 @@ func (in *inspection) value(field string, n *yaml.Node, t reflect.Type) {
 		in.entries(field, n, t)
 	case t.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			in.report(n, field, "must be a list, like [a, b]")
+			like := "[a, b]"
+			if e := t.Elem(); e.Kind() == reflect.Struct || e.Kind() == reflect.Pointer {
+				like = "[{…}, {…}]"
+			}
+			in.report(n, field, "must be a list, like %s", like)
 			return
 		}
 		for i, item := range n.Content {
@@ -212,6 +216,23 @@ func fieldsOf(t reflect.Type) (names []string, fields map[string]reflect.StructF
 	return names, fields
 }
 
+// holder is the section among the fields that has a key; "": none has.
+func holder(key string, names []string, fields map[string]reflect.StructField) string {
+	for _, name := range names {
+		t := fields[name].Type
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			continue
+		}
+		if _, below := fieldsOf(t); below[key].Name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 	names, fields := fieldsOf(t)
 	if n.Kind != yaml.MappingNode {
@@ -233,6 +254,9 @@ func (in *inspection) section(field string, n *yaml.Node, t reflect.Type) {
 		explanation := ""
 		if in.hint != nil {
 			explanation = in.hint(field, key.Value)
+		}
+		if in := holder(key.Value, names, fields); explanation == "" && in != "" {
+			explanation = fmt.Sprintf("belongs in %[1]s: {%[1]s: {%[2]s: …}}", in, key.Value)
 		}
 		if near := spelling.Nearest(key.Value, names); explanation == "" && near != "" {
 			explanation = fmt.Sprintf("is no known key; did you mean %s?", near)

@@ -40,12 +40,27 @@ var elsewhere = map[string]string{
 	"tool":                       "is written name in a list of tools, or is a task: {type: mcp-tool, payload: {server: …, tool: …, arguments: {…}}}",
 	"compensate":                 "this version does not compensate; use a step with on_failure: hold, and decide",
 	"place":                      "stands beside task, in a step and in instances",
+	"run":                        asCommand,
+	"script":                     asCommand,
+	"command":                    asCommand,
+	"args":                       asCommand,
+	"env":                        "is part of a command: task: {type: exec, payload: {command: [make, test], env: {NAME: value}}}",
+	"dir":                        "is part of a command: task: {type: exec, payload: {command: [make, test], dir: /srv/app}}",
+	"replicas":                   "is written count",
+	"every":                      "is written interval",
+	"<<":                         "must be written out: merges are not allowed",
+	"task":                       "stands in a step, or in instances: {steps: {build: {task: …}}}",
 }
+
+const asCommand = "is written task: {type: exec, payload: {command: [make, test]}}"
 
 // hint explains keys that people may bring from elsewhere.
 func hint(section, key string) string {
 	if section == "steps" || strings.Contains(section, ".payload") || strings.HasPrefix(section, "inputs") {
 		return ""
+	}
+	if section == "" && key == "name" {
+		return "is written job"
 	}
 	return elsewhere[key]
 }

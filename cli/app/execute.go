@@ -27,7 +27,12 @@ func (a *App) Execute(ctx context.Context, root *cobra.Command, args []string) i
 		}
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return WithExit(ExitUsage, plainFlagError(c, err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if c.Name() == "submit" && strings.HasSuffix(c.Use, commandAfterDashes) && c.Flags().NArg() > 0 {
+			return errDashes // the flag is one of the command that is to run
+		}
+		return WithExit(ExitUsage, plainFlagError(c, err))
+	})
 	classifyUsage(root)
 	fitHelp(root, helpWidth())
 	root.SetArgs(args)

@@ -106,11 +106,16 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 	return &r, WithExit(ExitUsage, r.Validate())
 }
 
+// commandAfterDashes ends the usage of those that take a command.
+const commandAfterDashes = "[-- COMMAND ARGUMENT…]"
+
+var errDashes = UsageError("put the command to run after --, as in: mainstay task submit -- echo hello")
+
 // TakePayload gives a task the payload of the command line. dash is as for Build.
 func (s *Submission) TakePayload(r *api.TaskRequest, stdin io.Reader, args []string, dash int) (err error) {
 	switch {
 	case len(args) > 0 && dash != 0:
-		return UsageError("put the command to run after --, as in: mainstay task submit -- echo hello")
+		return errDashes
 	case len(args) > 0:
 		return s.command(r, args)
 	case dash == 0:
