@@ -92,6 +92,9 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	if cause := ended(ctx); cause != nil && !errors.Is(cause, errLivesOn) {
 		return nil, fmt.Errorf("exec: the command was stopped: %w", cause)
 	}
+	if end.left {
+		fmt.Fprintln(cmd.Stderr, leftNote)
+	}
 	switch {
 	case err != nil:
 		if err = whyNot(cmd, err); errors.As(err, new(errCannotStart)) {
@@ -137,7 +140,11 @@ func (t *Task) beaconWhile() (stop func()) {
 type commandEnd struct {
 	code int    // the exit code; -1: a signal ended it
 	text string // as "exit status 3" or "signal: killed"
+	left bool   // what it left in the background held its output, and was ended
 }
+
+// leftNote stands at the end of stderr where that was so.
+const leftNote = "[what the command left in the background was ended with it: run what goes on as a service]"
 
 // String is how the command ended, and what that may mean.
 func (e commandEnd) String() string {

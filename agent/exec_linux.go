@@ -146,6 +146,7 @@ func (g *guarded) watch(ctx context.Context) (commandEnd, error) {
 		case <-g.leaseEnd: // perhaps while a cancelled command still has its grace
 			killWithin(leaseLimit)
 		case <-kill:
+			end.left = ended && !stopped
 			killWithin(guardLimit)
 		case <-overdue: // the command may have stopped its guard
 			if proctree.KillBelow(g.process.Process.Pid) && g.task.livesOn() {
