@@ -105,19 +105,14 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 	if err := h.readBacklogs(ctx, reading.clusters); err != nil {
 		return nil, err
 	}
-	tasks := func(status fleet.TaskStatus) func(string) string {
-		return func(cluster string) string {
-			return contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status})
-		}
-	}
 	deadLetters := func(c *clusterReading) *int64 { return &c.deadLetters }
 	reviews := func(c *clusterReading) *int64 { return &c.reviews }
 	for _, count := range []struct {
 		query func(cluster string) string
 		of    func(*clusterReading) *int64
 	}{
-		{tasks(fleet.TaskDeadLetter), deadLetters},
-		{tasks(fleet.TaskReview), reviews},
+		{tasksWith(fleet.TaskDeadLetter), deadLetters},
+		{tasksWith(fleet.TaskReview), reviews},
 		{contract.UndecidedRuns, reviews},
 		{contract.UndecidedArrays, reviews},
 	} {
@@ -167,6 +162,13 @@ func (h *Handlers) readBacklogs(ctx context.Context, clusters []clusterReading) 
 		}
 	}
 	return nil
+}
+
+// tasksWith makes the queries for a cluster's tasks with a status.
+func tasksWith(status fleet.TaskStatus) func(cluster string) string {
+	return func(cluster string) string {
+		return contract.TaskQuery(&fleet.TaskFilter{Cluster: cluster, Status: status})
+	}
 }
 
 // countIn adds what a query finds by cluster. As a rule that is nothing: one question then tells of all clusters.

@@ -57,8 +57,6 @@ const (
 	overviewPersonal = 200
 	// overviewFailovers is how many of the newest failovers are read.
 	overviewFailovers = 10
-	// onlyNewest is added to a problem whose tasks were not all read.
-	onlyNewest = "counted are only the newest"
 )
 
 // fleetProblem names the schema of a problem in the OpenAPI document, where "Problem" is the body of an error.
@@ -129,7 +127,7 @@ func (h *Handlers) read(ctx context.Context) (api.Overview, error) {
 		Failovers: []fleet.FailoverRecord{},
 	}}
 	var parts sync.WaitGroup
-	parts.Go(func() { b.personal(h.personalTasks(ctx)) })
+	parts.Go(func() { b.personal(h.personalTasks(ctx, listed)) })
 	parts.Go(func() { b.open(h.openTasks(ctx)) })
 	parts.Go(func() {
 		records, err := h.Failovers(ctx, overviewFailovers)
@@ -189,26 +187,36 @@ func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live
 type personal struct {
 	found map[diagnosis.Kind][]store.Task // some of them, when there are more
 	count map[diagnosis.Kind]int64
+	of    map[diagnosis.Kind]map[string]int64 // by cluster, where not all were read
 }
 
-func (h *Handlers) personalTasks(ctx context.Context) (personal, error) {
-	p := personal{found: map[diagnosis.Kind][]store.Task{}, count: map[diagnosis.Kind]int64{}}
-	for kind, query := range map[diagnosis.Kind]string{
-		diagnosis.KindReview:     contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskReview}),
-		diagnosis.KindDeadLetter: contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskDeadLetter}),
-		diagnosis.KindRun:        contract.UndecidedRuns(""),
-		diagnosis.KindArray:      contract.UndecidedArrays(""),
+func (h *Handlers) personalTasks(ctx context.Context, listed []store.ListedCluster) (personal, error) {
+	p := personal{found: map[diagnosis.Kind][]store.Task{}, count: map[diagnosis.Kind]int64{},
+		of: map[diagnosis.Kind]map[string]int64{}}
+	for kind, query := range map[diagnosis.Kind]func(cluster string) string{
+		diagnosis.KindReview:     tasksWith(fleet.TaskReview),
+		diagnosis.KindDeadLetter: tasksWith(fleet.TaskDeadLetter),
+		diagnosis.KindRun:        contract.UndecidedRuns,
+		diagnosis.KindArray:      contract.UndecidedArrays,
 	} {
-		tasks, next, err := h.Store.Tasks().Page(ctx, query, overviewPersonal, nil)
+		found, next, err := h.Store.Tasks().Page(ctx, query(""), overviewPersonal, nil)
 		if err != nil {
 			return p, h.Answer(err, "list tasks that wait for a person", protocol.CodeNotFound)
 		}
-		p.found[kind], p.count[kind] = tasks, int64(len(tasks))
+		p.found[kind], p.count[kind] = found, int64(len(found))
 		if len(next) == 0 {
 			continue
 		}
-		if p.count[kind], err = h.countWorkflows(ctx, query); err != nil {
+		if p.count[kind], err = h.countWorkflows(ctx, query("")); err != nil {
 			return p, err
+		}
+		p.of[kind] = map[string]int64{}
+		for i, left := 0, p.count[kind]; i < len(listed) && left > 0; i++ {
+			n, err := h.countWorkflows(ctx, query(listed[i].Name))
+			if err != nil {
+				return p, err
+			}
+			p.of[kind][listed[i].Name], left = n, left-n
 		}
 	}
 	return p, nil
@@ -316,8 +324,8 @@ func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
 	b.Failovers = append(b.Failovers, records...)
 }
 
-// personal tells of the tasks, runs and arrays that wait for a person, cluster by cluster. When not all were read, the
-// total is in the count of what is told of all clusters.
+// personal tells of the tasks, runs and arrays that wait for a person, cluster by cluster. When not all were read, since
+// when is not known.
 func (b *overviewBuilder) personal(p personal, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -335,12 +343,13 @@ func (b *overviewBuilder) personal(p personal, err error) {
 				first[cluster] = at
 			}
 		}
+		if of := p.of[kind]; of != nil {
+			counts, first = of, nil
+		}
 		for cluster, n := range counts {
-			problem := diagnosis.OfUndecided(cluster, kind, n, first[cluster])
-			if p.count[kind] > overviewPersonal {
-				problem.Why = fleet.Reasons(problem.Why, onlyNewest)
+			if n > 0 {
+				b.Problems = append(b.Problems, diagnosis.OfUndecided(cluster, kind, n, first[cluster]))
 			}
-			b.Problems = append(b.Problems, problem)
 		}
 	}
 }
@@ -402,7 +411,7 @@ func (b *overviewBuilder) unhandled(views []contract.ClusterView, u unhandled, e
 		problems := diagnosis.OfUnhandled(&views[i].Cluster, u.byCluster[views[i].Config.Name])
 		for j := range problems {
 			if u.more {
-				problems[j].Why = fleet.Reasons(problems[j].Why, onlyNewest)
+				problems[j].What = "at least " + problems[j].What // the others were not read
 			}
 		}
 		b.Problems = append(b.Problems, problems...)

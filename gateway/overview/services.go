@@ -152,7 +152,7 @@ func (b *overviewBuilder) jobs(asked []askedJob, more bool, err error) {
 		problems := diagnosis.OfJobs(cluster, facts)
 		for i := range problems {
 			if more {
-				problems[i].Why = fleet.Reasons(problems[i].Why, onlyNewest)
+				problems[i].Why = fleet.Reasons(problems[i].Why, "only the newest services were asked")
 			}
 		}
 		b.Problems = append(b.Problems, problems...)
