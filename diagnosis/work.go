@@ -94,7 +94,7 @@ func OfUndecided(cluster string, kind Kind, count int64, from time.Time) Problem
 	}
 	p.What = fmt.Sprintf("%s of cluster %s %s for a decision", fleet.Count(count, "task"), cluster,
 		fleet.Plural(count, "waits", "wait"))
-	p.Why = "running them again may not be safe, or their recovery leaves it to a person"
+	p.Why = "each may have run already; running it again may not be safe"
 	p.Do = "See why each waits, find out whether it was done, and decide: mainstay task list --status review"
 	return p
 }

@@ -83,7 +83,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
 	e := ending{evidence: fleet.EvidenceSilence, after: now.Sub(s.lastContact),
 		lease: h.leaseLeftLocked(s, now), at: now}
-	text := "silent for longer than the failure threshold: for %s"
+	text := ""
 	switch {
 	case s.unreachable:
 		e.evidence, text = fleet.EvidenceUnreachable, "its host does not answer; it last polled %s before"
@@ -92,6 +92,11 @@ func (h *Hub) givenUpLocked(s *session, now time.Time) ending {
 		text = "its connection closed and it did not come back within %s"
 	}
 	e.after = e.after.Round(time.Millisecond)
+	if text == "" {
+		e.reason = fmt.Sprintf("no heartbeat for %g s (limit %g s)", e.after.Round(time.Second/10).Seconds(),
+			s.timing.FailureThreshold.Seconds())
+		return e
+	}
 	e.reason = fmt.Sprintf(text, e.after)
 	return e
 }

@@ -32,7 +32,7 @@ func TestLostSessions(t *testing.T) {
 		reason   string
 	}{
 		"silent": {false, timing.FailureThreshold, fleet.EvidenceSilence,
-			"silent for longer than the failure threshold: for "},
+			"no heartbeat for "},
 		"disconnected": {true, timing.DisconnectGrace, fleet.EvidenceClosed,
 			"its connection closed and it did not come back within "},
 	} {

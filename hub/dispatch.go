@@ -344,5 +344,9 @@ func (l *lane) whyUnplacedLocked(
 	if lacking := l.shortageLocked(in, false); lacking != "" {
 		return "no agent here has what it asks for: it lacks " + lacking, true, 0
 	}
-	return "no agent here has a handler for its type and the capabilities it needs", true, 0
+	why = "no agent handles type " + spec.Type
+	if len(spec.RequiredCapabilities) > 0 {
+		why += " and has " + strings.Join(spec.RequiredCapabilities, ", ")
+	}
+	return why, true, 0
 }

@@ -33,16 +33,16 @@ func TestUnplacedSaysWhy(t *testing.T) {
 	}{
 		"busy": {fleet.TaskSpec{Type: "exec", RequiredCapabilities: []string{"gpu"}}, "is busy",
 			false, 0},
-		"no handler": {fleet.TaskSpec{Type: "bake"}, "no agent here has a handler", true, 0},
+		"no handler": {fleet.TaskSpec{Type: "bake"}, "no agent handles type bake", true, 0},
 		"leaves processes": {fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced},
 			"ends all of their processes", true, 0},
 		"not on one agent": {fleet.TaskSpec{Type: "render", RequiredCapabilities: []string{"gpu"}},
-			"no agent here has a handler", true, 0},
+			"no agent handles type render and has gpu", true, 0},
 		"rate limited": {fleet.TaskSpec{Type: "render", Provider: "llm"},
 			"provider llm limits the rate of every agent that can run it, the first until 2026-11-21T12:01:30Z", false,
 			30 * time.Second},
 		"was rate limited": {fleet.TaskSpec{Type: "render", Provider: "old"}, "is busy", false, 0},
-		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent here has a handler", true,
+		"rate limited, no handler": {fleet.TaskSpec{Type: "bake", Provider: "llm"}, "no agent handles type bake", true,
 			0},
 	} {
 		t.Run(name, func(t *testing.T) {

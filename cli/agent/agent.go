@@ -95,7 +95,7 @@ func forgetCommand(a *app.App) *cobra.Command {
 func deadCommand(a *app.App) *cobra.Command {
 	var r api.DeadRequest
 	command := app.Show(a, &cobra.Command{
-		Use: "dead ID", Short: "Prove that an agent has ended: its fenced work and roles move at once",
+		Use: "dead ID", Short: "Declare an agent dead, so that its fenced work moves now",
 		Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is switched off.
 Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's record. Should
 the agent live, an event and a metric tell of it, and its results are refused.`,

@@ -96,7 +96,7 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
 		{"Stop grace", stopGrace(spec)},
-		{"Expires", "after " + spec.Expiration().String() + " without an agent"},
+		{"Expires", "if no agent takes it within " + short(spec.Expiration())},
 		{"Retries", retries},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
 	}
@@ -382,4 +382,9 @@ func stopGrace(spec *fleet.TaskSpec) string {
 		return ""
 	}
 	return spec.StopGrace.Std().String()
+}
+
+// short is a duration without units that are 0 at its end, as 1h.
+func short(d time.Duration) string {
+	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }

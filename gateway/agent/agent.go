@@ -120,7 +120,7 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
 		"List a cluster's members", "")), h.listMembers)
 	rest.Serve(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
-		"Prove that an agent has ended",
+		"Declare an agent dead, so that its fenced work moves now",
 		"For when it is certain that its process and all that it started has ended, as when its machine is switched off. Nothing waits "+
 			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it."),
 		h.declareDead)

@@ -117,14 +117,14 @@ export const prioritize = (id) => ask({
 });
 
 const decisions = {
-  rerun: ["Run it again?", "It was not done, or doing it twice is harmless: it is delivered again.", "Run again"],
-  completed: ["Take it as done?", "You found that it was done. The task completes with the result that you give.", "It was done"],
-  failed: ["Give it up?", "The task ends as failed.", "Give up"],
+  rerun: ["Run $id again?", "It was not done, or doing it twice is harmless: it is delivered again.", "Run again"],
+  completed: ["Mark $id as done?", "You found that it was done. The task completes with the result that you give.", "It was done"],
+  failed: ["Give $id up?", "The task ends as failed.", "Give up"],
 };
 
 /** review decides about a task that may or may not have been done. */
 export const review = (id, decision) => ask({
-  title: decisions[decision][0], text: `Task ${id}. ${decisions[decision][1]}`, confirm: decisions[decision][2], danger: decision === "failed",
+  title: decisions[decision][0].replace("$id", id), text: decisions[decision][1], confirm: decisions[decision][2], danger: decision === "failed",
   fields: [decision === "completed" && { name: "result", label: "Result, as JSON (optional)", kind: "area" }, reason()].filter(Boolean),
   act: (v) => post(taskPath(id, "review"), { decision, ...because(v), result: jsonOf(v.result, "result") }),
   done: `Task ${id}: decided.`,

@@ -89,17 +89,19 @@ const onRun = {
 const runWords = { resume: "Resume…", retry: "Run again…", pause: "Pause…", cancel: "Cancel…" };
 
 const onStep = {
-  approve: ["Approve", "What comes after it begins."], reject: ["Reject", "The step fails."],
+  approve: ["Approve", "Steps after $step will start."], reject: ["Reject", "The step fails."],
   retry: ["Run again", "It gets a fresh set of attempts, and what comes after it waits for it."],
   skip: ["Skip", "What comes after it goes on without it."], complete: ["It was done", "It counts as completed, because it was done by other means."], fail: ["Give up", "The step fails."],
 };
 const output = { name: "output", label: "Output, as JSON (optional)", kind: "area" };
 
+const about = (step, action) => onStep[action][1].replace("$step", step);
+
 /** decideStep asks for one of some actions, and why. */
 const decideStep = (r, step, ...actions) => ask({
-  title: actions.length > 1 ? `Decide about step ${step}` : `${onStep[actions[0]][0]}: step ${step}`, text: actions.length > 1 ? "" : onStep[actions[0]][1],
+  title: actions.length > 1 ? `Decide about step ${step}` : `${onStep[actions[0]][0]}: step ${step}`, text: actions.length > 1 ? "" : about(step, actions[0]),
   confirm: actions.length > 1 ? "Decide" : onStep[actions[0]][0], danger: ["reject", "fail"].includes(actions.join()),
-  fields: [actions.length > 1 && { name: "action", label: "What", kind: "select", options: actions.map((a) => [a, onStep[a].join(": ")]) },
+  fields: [actions.length > 1 && { name: "action", label: "What", kind: "select", options: actions.map((a) => [a, `${onStep[a][0]}: ${about(step, a)}`]) },
     actions.join() === "complete" && output, reason()].filter(Boolean),
   act: (v) => post(runPath(r, "steps", step, v.action ?? actions[0]), { ...because(v), output: jsonOf(v.output, "output") }), done: `Step ${step}: decided.`,
 });

@@ -16,7 +16,7 @@ const simple = (word, title, text, confirm, done, more) => (j) => ask({ title, t
 const onJob = {
   promote: ["Promote…", simple("promote", "Promote the canaries?", "All other instances follow.", "Promote", "The others follow.")],
   fail: ["Fail the deployment…", simple("fail", "Fail this deployment?", "What is new is stopped, and the old instances stay.", "Fail it", "The deployment has failed.", { danger: true })],
-  revert: ["Revert…", (j) => ask({ title: "Put the version before in force?", text: `All instances get version ${j.reverts_to}, at once and without canaries.`, confirm: "Revert", danger: true, act: () => post(path(j, "revert"), { version: j.reverts_to }), done: "The version before is being put in force." })],
+  revert: ["Revert…", (j) => ask({ title: `Revert ${j.name} to version ${j.reverts_to}?`, text: `All instances get version ${j.reverts_to}, at once and without canaries.`, confirm: "Revert", danger: true, act: () => post(path(j, "revert"), { version: j.reverts_to }), done: "The version before is being put in force." })],
   scale: ["Scale…", (j) => ask({ title: "How many instances?", text: "Until a definition with another count is applied.", confirm: "Scale", fields: [{ name: "count", label: "Instances", required: true, value: j.count }],
     act: (v) => post(path(j, "scale"), { count: Number(v.count) }), done: (_, v) => `It is to have ${count(Number(v.count), "instance")}.` })],
   resume: ["Resume…", simple("resume", "Resume this job?", "What it starts by itself starts again.", "Resume the job", "The job goes on.")],

@@ -4,7 +4,7 @@ import { h, patch } from "./dom.js";
 import { query, seg } from "./address.js";
 import { get } from "./api.js";
 import { lists, single, spans } from "./reads.js";
-import { ago, clockTime, count, span } from "./format.js";
+import { ago, clockTime, count, goDuration, span } from "./format.js";
 import { badge, label, section, table, facts, attempts, tried, agentLink, clusterLink, taskLink, runLink, arrayLink, filters, button, pager, temporalLink, json, plain } from "./parts.js";
 import * as act from "./actions.js";
 
@@ -74,7 +74,7 @@ export const reviews = {
   },
   render: (d, p, app) => [
     h("header.row", null, h("h1", { tabindex: "-1" }, "Reviews"), h("span.quiet", { role: "status" }, count(d.tasks.length, "task") + " waiting for a decision")),
-    h("p.quiet", null, "Running them again may not be safe, or their recovery leaves it to a person. Find out whether they were done, and decide."),
+    h("p.quiet", null, "Each may have run already; running it again may not be safe. Find out whether it was done, and decide."),
     filters("reviews", p, [["cluster", "Cluster", app.clusterNames()], ["tenant", "Tenant"]]),
     d.tasks.length ? h("div.cards.wide", null, d.tasks.map((t) => h("article.card.t-warn", { key: t.id },
       h("header.row", null, h("h2", null, taskLink(t.id)), h("span.quiet", null, t.type, " in ", clusterLink(t.cluster), ", submitted ", ago(t.created_at))),
@@ -135,7 +135,7 @@ function result(r) {
 /** submitted is what a task was submitted with. */
 const submitted = (s) => !s ? [] : [["Retry safety", label(s.retry_safety ?? "idempotent")], ["Needs", s.required_capabilities?.join(", ")],
   ["Prefers", s.preferred_capabilities?.join(", ")], ["Affinity", s.affinity], ["Provider", s.provider], ["Shard key", s.shard_key], ["Timeout", s.timeout],
-  ["Expires", s.expires_in && !s.keep_running && `after ${s.expires_in} without an agent`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
+  ["Expires", s.expires_in && !s.keep_running && `if no agent takes it within ${span(goDuration(s.expires_in))}`], ["Beacons", s.beacon_timeout && `at least one in ${s.beacon_timeout}`],
   ["Retries", s.retry && !s.recovery && !s.keep_running && `up to ${count(s.retry.max_attempts ?? 3, "attempt")}, ${count(s.retry.max_transfers ?? 3, "agent")} lost`]];
 
 /** log is a part that reads an attempt's newest lines when it is opened, and follows them while it stays open. */

@@ -67,7 +67,7 @@ func TestDemoOfHealing(t *testing.T) {
 	p := start(t, []string{"TMPDIR=" + temporary}, "demo", "--scenario", "healing")
 	require.Equal(t, 0, p.exit(t), "%s\n%s", &p.stdout, &p.stderr)
 	story := p.stdout.String()
-	for _, what := range []string{"hangs", "is given up: silent for longer than the failure threshold", "failed over: ",
+	for _, what := range []string{"hangs", "is given up: no heartbeat for", "failed over: ",
 		"is degraded", "healing drains agent-", "drained: agent-", "drain_agent"} {
 		require.Contains(t, story, what)
 	}
