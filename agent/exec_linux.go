@@ -90,7 +90,8 @@ func guardFor(cmd *exec.Cmd) (*guarded, error) {
 		guards.put(process)
 		return nil, err
 	}
-	return &guarded{guardProcess: process, pipes: p, reports: make(chan proctree.Report), output: make(chan struct{})}, nil
+	return &guarded{guardProcess: process, pipes: p,
+		reports: make(chan proctree.Report), output: make(chan struct{})}, nil
 }
 
 func (g *guarded) readOutput() {

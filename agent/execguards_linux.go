@@ -52,7 +52,7 @@ func (i *idleGuards) take() (*guardProcess, error) {
 		i.mu.Unlock()
 		g.idle.Stop()
 		if g.waits() {
-			_ = g.process.Process.Signal(proctree.AgentGone) // the command before may have stopped it with its last breath
+			_ = g.process.Process.Signal(proctree.AgentGone) // the command before may have stopped it
 			return g, nil
 		}
 		_ = g.end()
@@ -124,8 +124,8 @@ func startGuard() (*guardProcess, error) {
 	return g, nil
 }
 
-// send sends the message that starts a command, and what follows it. Errors do not matter: the guard has ended then, which
-// its reports say.
+// send sends the message that starts a command, and what follows it. Errors do not matter: the guard has ended then,
+// which its reports say.
 func (g *guardProcess) send(start []byte, output [2]int) {
 	g.had += len(start)
 	_ = g.socket.SetWriteDeadline(time.Time{})

@@ -13,9 +13,8 @@ import (
 // Name is the guard's argv[0], by which the program recognises that it is a guard. It has no other arguments.
 const Name = "mainstay-exec-guard"
 
-// AgentGone is the signal that the guard gets from the kernel when the agent ends, and when the thread of the agent that
-// is its parent does. The guard sees the agent's end by the socket; the signal resumes a guard that its command has
-// stopped.
+// AgentGone is the signal that the guard gets from the kernel when the agent ends, and when the thread that started it
+// does. The guard sees the agent's end by the socket; the signal resumes a guard that its command has stopped.
 const AgentGone = syscall.SIGCONT
 
 // Socket is the guard's file descriptor of the socket to the agent. No other process has an end of it, so each side
@@ -83,7 +82,7 @@ func Send(to *os.File, start []byte, output [2]int) error {
 	n := 0
 	waited := raw.Write(func(fd uintptr) (done bool) {
 		n, err = syscall.SendmsgN(int(fd), start, syscall.UnixRights(output[:]...), nil, syscall.MSG_NOSIGNAL)
-		return err != syscall.EAGAIN && err != syscall.EINTR
+		return !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
 	})
 	if waited != nil || err != nil {
 		return errors.Join(waited, err)
@@ -190,7 +189,7 @@ func (i *inbox) Read(into []byte) (int, error) {
 	var beside [64]byte
 	for {
 		n, m, _, _, err := syscall.Recvmsg(i.socket, into, beside[:], syscall.MSG_CMSG_CLOEXEC)
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err == nil && n == 0 {
@@ -205,8 +204,8 @@ func (i *inbox) Read(into []byte) (int, error) {
 	}
 }
 
-// await waits until there is something to read, and returns true; or until a process has ended, by its handle (-1: none),
-// a child has ended, or for so long at most.
+// await waits until there is something to read, and returns true; or until a process has ended, by its handle (-1:
+// none), a child has ended, or for so long at most.
 func (i *inbox) await(handle int, wait time.Duration) bool {
 	const readable = 1
 	type file struct {
