@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/agent/agenttest"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/testsuite/build"
 )
 
 // payload has what a careless reader of JSON stumbles over.
@@ -274,7 +274,7 @@ var unavailable = agenttest.Fault{Status: http.StatusServiceUnavailable, Code: p
 // run starts an example agent; it is stopped when the test ends, or with stop. The channel has how it ended.
 func run(t *testing.T, hub *agenttest.Hub, argv []string) (_ <-chan error, stop func()) {
 	t.Helper()
-	var output lockedBuffer
+	var output build.Output
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "HUB="+hub.URL(), "CLUSTER=demo",
 		"ID="+filepath.Base(filepath.Dir(t.Name()+"/x"))+"-1")
@@ -313,22 +313,4 @@ func buildGo(t *testing.T) []string {
 	out, err := exec.Command("go", "build", "-o", binary, "./go-agent").CombinedOutput()
 	require.NoError(t, err, string(out))
 	return []string{binary}
-}
-
-// lockedBuffer takes the output of a process and its children.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

@@ -2,7 +2,6 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +144,7 @@ func startDev(more ...string) (devReport, error) {
 	}
 	args := append([]string{"dev", "--ephemeral", "--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "-o", "json"},
 		more...)
-	var stdout, stderr output
+	var stdout, stderr build.Output
 	command := exec.Command(path, args...)
 	command.Env = plainEnvironment()
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -179,22 +178,4 @@ func plainEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "TEMPORAL_") || strings.HasPrefix(v, "MAINSTAY_")
 	})
-}
-
-// output keeps what a process writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

@@ -79,7 +79,7 @@ func TestDigits(t *testing.T) {
 // startAgent starts an example; it ends with the test.
 func startAgent(t *testing.T, argv []string, url, name string) {
 	command := exec.Command(argv[0], argv[1:]...)
-	var said output
+	var said build.Output
 	command.Env = append(environment(), "HUB="+url, "CLUSTER=default", "ID="+name)
 	command.Stdout, command.Stderr = &said, &said
 	require.NoError(t, command.Start())

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -69,7 +68,7 @@ func TestEveryday(t *testing.T) {
 // startDev starts a control plane with three agents and returns its address. All of it ends with the test.
 func startDev(t *testing.T, program string) string {
 	dir := t.TempDir()
-	var stdout, stderr output
+	var stdout, stderr build.Output
 	dev := exec.Command(program, "dev", "--data-dir", filepath.Join(dir, "data"), "--http", "127.0.0.1:0",
 		"--temporal", "127.0.0.1:0", "--ui", "off", "--slots", "16", "-o", "json")
 	dev.Env = environment()
@@ -116,24 +115,6 @@ func environment() []string {
 		return strings.HasPrefix(v, "TEMPORAL_") || strings.HasPrefix(v, "MAINSTAY_") || strings.HasPrefix(v, "LC_")
 	})
 	return append(env, "TZ=UTC", "LANG=C.UTF-8")
-}
-
-// output may be read while a process writes to it.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(data []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(data)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 func TestParse(t *testing.T) {

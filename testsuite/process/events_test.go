@@ -26,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
+	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
 
@@ -173,7 +174,7 @@ func sendUntilTaken(ctx context.Context, c *client.Client, events []string) (aga
 func TestKeysStayInTheAgent(t *testing.T) {
 	t.Parallel()
 	const key, marker = "sk-process-0123456789abcdef", "scene-4711"
-	var traces output
+	var traces build.Output
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(&traces, r.Body)
 	}))

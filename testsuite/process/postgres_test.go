@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ type database struct {
 	dir, programs, address string
 	as                     *syscall.SysProcAttr
 	server                 *exec.Cmd
-	said                   output
+	said                   build.Output
 }
 
 // newDatabase has no data yet and does not run.

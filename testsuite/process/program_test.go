@@ -1,20 +1,19 @@
 package process
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"mainstay.dev/mainstay/testsuite/build"
 	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
@@ -24,7 +23,7 @@ const patience = 3 * time.Minute
 // program is a process that a test has started.
 type program struct {
 	command        *exec.Cmd
-	stdout, stderr output
+	stdout, stderr build.Output
 	ended          chan struct{}
 }
 
@@ -144,24 +143,4 @@ func busyAddress(t testing.TB) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String()
-}
-
-// output takes what a process and its children write.
-type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.Write(p)
-}
-
-// String returns what was written so far.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buffer.String()
 }
