@@ -10,6 +10,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 )
 
@@ -23,12 +24,38 @@ type place struct {
 	Seen []string  `json:"seen"`
 }
 
-// Newest is one page of the tasks that a visibility query finds, by their submission, newest first, and the token of
-// the next page. Visibility itself has open workflows first, and then those that closed last. A task was submitted
-// before it ended, so the search stops at the first that ended before all of the page were submitted.
-func (s Tasks) Newest(
-	ctx context.Context, query string, size int, token []byte,
-) (tasks []Task, next []byte, err error) {
+// entry is what lists are sorted by.
+type entry struct {
+	id              string
+	created, closed *time.Time
+}
+
+// Newest is one page of the tasks that a visibility query finds, newest first, and the token of the next page.
+func (s Tasks) Newest(ctx context.Context, query string, size int, token []byte) ([]Task, []byte, error) {
+	return newest(ctx, s.Page, taskEntry, query, size, token)
+}
+
+// Newest is one page of the runs that a visibility query finds, newest first, and the token of the next page.
+func (s Runs) Newest(ctx context.Context, query string, size int, token []byte) ([]api.RunEntry, []byte, error) {
+	return newest(ctx, s.Page, func(r *api.RunEntry) entry { return entry{r.ID, r.StartedAt, r.EndedAt} },
+		query, size, token)
+}
+
+// Newest is one page of the arrays that a visibility query finds, newest first, and the token of the next page.
+func (s Arrays) Newest(ctx context.Context, query string, size int, token []byte) ([]api.ArrayEntry, []byte, error) {
+	return newest(ctx, s.Page, func(a *api.ArrayEntry) entry { return entry{a.ID, a.CreatedAt, a.ClosedAt} },
+		query, size, token)
+}
+
+func taskEntry(t *Task) entry { return entry{t.ID, t.CreatedAt, t.ClosedAt} }
+
+// newest is one page of what a visibility query finds, by its submission, newest first, and the token of the next page.
+// Visibility itself has open workflows first, and then those that closed last. Each was submitted before it ended, so
+// the search stops at the first that ended before all of the page were submitted.
+func newest[T any](
+	ctx context.Context, read func(context.Context, string, int, []byte) ([]T, []byte, error), of func(*T) entry,
+	query string, size int, token []byte,
+) (found []T, next []byte, err error) {
 	var from place
 	if len(token) > 0 {
 		if err := json.Unmarshal(token, &from); err != nil {
@@ -44,67 +71,70 @@ func (s Tasks) Newest(
 	}
 	var after []byte
 	for range newestLooks {
-		page, more, err := s.Page(ctx, query, look, after)
+		page, more, err := read(ctx, query, look, after)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, t := range page {
-			if !seen[t.ID] {
-				seen[t.ID] = true
-				tasks = append(tasks, t)
+		for i := range page {
+			if id := of(&page[i]).id; !seen[id] {
+				seen[id] = true
+				found = append(found, page[i])
 			}
 		}
-		slices.SortStableFunc(tasks, newerFirst)
+		slices.SortStableFunc(found, func(a, b T) int {
+			x, y := of(&a), of(&b)
+			return cmp.Or(y.submitted().Compare(x.submitted()), cmp.Compare(x.id, y.id))
+		})
 		if after = more; len(more) == 0 || len(page) == 0 {
 			break
 		}
-		if len(tasks) < wanted {
+		if len(found) < wanted {
 			continue
 		}
-		ended := page[len(page)-1].ClosedAt
+		ended := of(&page[len(page)-1]).closed
 		if ended == nil { // open ones come by their submission, and there may be many
 			query, after = query+" AND ExecutionStatus != '"+enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING.String()+"'", nil
 			continue
 		}
-		if ended.Before(submitted(&tasks[wanted-1])) {
+		if ended.Before(of(&found[wanted-1]).submitted()) {
 			break
 		}
 	}
-	if len(tasks) <= size {
-		return tasks, nil, nil
+	if len(found) <= size {
+		return found, nil, nil
 	}
-	tasks = tasks[:size]
-	next, err = NewestAfter(tasks, token)
-	return tasks, next, err
+	found = found[:size]
+	next, err = newestAfter(found, of, token)
+	return found, next, err
 }
 
 // NewestAfter is the token of the page after these tasks, which were read with a token.
 func NewestAfter(tasks []Task, token []byte) ([]byte, error) {
+	return newestAfter(tasks, taskEntry, token)
+}
+
+func newestAfter[T any](found []T, of func(*T) entry, token []byte) ([]byte, error) {
 	var before place
 	if len(token) > 0 {
 		if err := json.Unmarshal(token, &before); err != nil {
 			return nil, fmt.Errorf("read a page's token: %w", err)
 		}
 	}
-	end := place{At: submitted(&tasks[len(tasks)-1])}
+	end := place{At: of(&found[len(found)-1]).submitted()}
 	if end.At.Equal(before.At) {
 		end.Seen = before.Seen
 	}
-	for i := range tasks {
-		if submitted(&tasks[i]).Equal(end.At) {
-			end.Seen = append(end.Seen, tasks[i].ID)
+	for i := range found {
+		if e := of(&found[i]); e.submitted().Equal(end.At) {
+			end.Seen = append(end.Seen, e.id)
 		}
 	}
 	return json.Marshal(end)
 }
 
-func newerFirst(a, b Task) int {
-	return cmp.Or(submitted(&b).Compare(submitted(&a)), cmp.Compare(a.ID, b.ID))
-}
-
-func submitted(t *Task) time.Time {
-	if t.CreatedAt == nil {
+func (e entry) submitted() time.Time {
+	if e.created == nil {
 		return time.Time{}
 	}
-	return *t.CreatedAt
+	return *e.created
 }

@@ -51,7 +51,7 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 			return err
 		})
 	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
-		"end an attempt whose handler gives no sign of life for this long, such as 45s; output of a command is one (default: not watched)")
+		"end an attempt whose handler gives no sign of life for this long, such as 45s; a command that lives is one, however quiet it is: bound it with --timeout (default: not watched)")
 	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0,
 		"how long it may wait for an agent, from its start on (default 1h)")
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0,

@@ -25,20 +25,28 @@ func scaleCommand(a *app.App) *cobra.Command {
 	var timeout time.Duration
 	var command *cobra.Command
 	command = app.Show(a, &cobra.Command{
-		Use:   "scale NAME",
+		Use:   "scale NAME [COUNT]",
 		Short: "Say how many agents a cluster is to have",
 		Long: `Say how many agents a cluster is to have. Agents are started or stopped by a spawner at once; one that is to stop
 finishes its work first, and only agents that a spawner started are stopped. Where scaling was off, it is manual from then
 on: the number is kept. In mode auto, the rules go on from there.`,
-		Example: "  mainstay cluster scale builders --to 5\n  mainstay cluster scale builders --min 2 --max 20",
-		Args:    app.Exactly("a cluster's name"),
+		Example: "  mainstay cluster scale builders 5\n  mainstay cluster scale builders --min 2 --max 20",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return app.Exactly("a cluster's name")(c, args)
+			}
+			if c.Flags().Changed("to") {
+				return app.UsageError("give COUNT or --to, not both")
+			}
+			return app.WithExit(app.ExitUsage, c.Flags().Set("to", args[1]))
+		},
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
 		given := command.Flags().Changed
 		r := api.ScaleRequest{
 			Desired: when(given("to"), to), Min: when(given("min"), least), Max: when(given("max"), most),
 		}
 		if r == (api.ScaleRequest{}) {
-			return nil, app.UsageError("give --to, --min or --max")
+			return nil, app.UsageError("say how many, or give --min or --max")
 		}
 		status, err := s.Clusters.Scale(ctx, args[0], r)
 		if err == nil && wait && r.Desired != nil {
@@ -47,7 +55,7 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 		return status, err
 	}, printScaling)
 	flags := command.Flags()
-	flags.IntVar(&to, "to", 0, "as many agents are kept")
+	flags.IntVar(&to, "to", 0, "the same as COUNT")
 	flags.IntVar(&least, "min", 0, "never fewer")
 	flags.IntVar(&most, "max", 0, "never more")
 	app.Bounded[api.ScaleRequest](flags, map[string]string{"to": "desired", "min": "min", "max": "max"})

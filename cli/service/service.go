@@ -24,7 +24,7 @@ offer them; see mainstay job`}
 
 func listCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
-		Use: "list", Short: "List the services that have an instance", Args: app.Exactly(),
+		Use: "list", Short: "List the services, with how many instances they have", Args: app.Exactly(),
 		Example: "  mainstay service list",
 	}, func(ctx context.Context, s *app.Client, _ []string) error {
 		services, err := s.Services.List(ctx)

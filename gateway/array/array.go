@@ -305,7 +305,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
 	out = &listOutput{}
 	out.Body.Arrays, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list arrays", h.Store.Arrays().Page, query, in.RecordPageInput)
+		ctx, h.Core, "list arrays", h.Store.Arrays().Newest, query, in.RecordPageInput)
 	return out, err
 }
 

@@ -235,7 +235,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, er
 		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
 	out = &listOutput{}
 	out.Body.Runs, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list runs", h.Store.Runs().Page, query, in.RecordPageInput)
+		ctx, h.Core, "list runs", h.Store.Runs().Newest, query, in.RecordPageInput)
 	return out, err
 }
 

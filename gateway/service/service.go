@@ -24,6 +24,7 @@ import (
 	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // fresh is how long what hubs said of instances is answered again.
@@ -58,7 +59,7 @@ type listOutput struct {
 func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), httpapi.Wide(rest.Op("Services", "list-services", "GET /services",
 		"List services",
-		"Those that have an instance now.")), h.list)
+		"Those that have an instance now, and those of the newest 1,000 jobs.")), h.list)
 	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "get-service", "GET /services/{name}",
 		"Find the instances of a service",
 		"Only those that are healthy, unless health=any. A service without such an instance has an empty list. "+
@@ -91,7 +92,31 @@ func (h *Handlers) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 			service.Passing++
 		}
 	}
-	return out, nil
+	return out, h.addIdle(ctx, out)
+}
+
+// jobsPage is how many jobs are looked at for services without an instance.
+const jobsPage = 1000
+
+// addIdle adds the services that have no instance now.
+func (h *Handlers) addIdle(ctx context.Context, out *listOutput) error {
+	if err := rest.ReservePage(ctx, jobsPage); err != nil {
+		return err
+	}
+	jobs, _, err := rest.InTurn(h.Store.Jobs().Page)(ctx, rest.AllOf(store.JobsQuery,
+		rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant)), jobsPage, nil)
+	if err != nil {
+		return h.Answer(err, "list jobs", protocol.CodeNotFound)
+	}
+	byName := func(s api.Service, name string) int { return strings.Compare(s.Name, name) }
+	for i := range jobs {
+		name := fleet.Qualify(jobs[i].Tenant, jobs[i].Service)
+		at, has := slices.BinarySearchFunc(out.Body.Services, name, byName)
+		if jobs[i].Service != "" && !has {
+			out.Body.Services = slices.Insert(out.Body.Services, at, api.Service{Name: name})
+		}
+	}
+	return nil
 }
 
 func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstances, err error) {
