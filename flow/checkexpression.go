@@ -145,6 +145,9 @@ func (c *checker) compiled(field, step string, e *expression, err error, variabl
 	for _, other := range slices.Sorted(maps.Keys(e.steps)) {
 		c.stepReference(field, step, other, e.steps[other])
 	}
+	if s := c.definition.Steps[step]; s != nil && s.Task != nil && s.Task.Type == fleet.ExecType {
+		c.check(!e.parsed, field, "reads a field of text: "+lastLine)
+	}
 	for _, compared := range e.statuses {
 		c.status(field, step, compared)
 	}

@@ -77,6 +77,8 @@ type expression struct {
 	inputs []string
 	// statuses are what it compares the statuses of steps with.
 	statuses []comparison
+	// parsed says that it reads a field of what a command has written, which is text.
+	parsed bool
 	// guarded says that it asks whether there is something.
 	guarded bool
 }
@@ -112,6 +114,7 @@ func (e *expression) references(root ast.Expr) {
 			local[c.IterVar()], local[c.IterVar2()], local[c.AccuVar()] = true, true, true
 		case ast.SelectKind:
 			parents[x.AsSelect().Operand().ID()] = x
+			e.parsed = e.parsed || ofOutput(x)
 		case ast.CallKind:
 			call := x.AsCall()
 			if call.FunctionName() == "_[_]" {

@@ -168,6 +168,8 @@ func TestMistakes(t *testing.T) {
 			"f.yaml:3:41: steps.b.<<: must be written out: merges are not allowed"},
 		"one trigger": {head + "on: {schedule: {cron: '@daily'}}\nsteps: {a: {task: {type: echo}}}",
 			"f.yaml:3:5: on: must be a list, like [{…}, {…}]"},
+		"a field of what a command writes": {head + "steps: {a: {task: {type: exec, payload: {command: [a]}}, output: {n: result.stdout.n}}}",
+			`f.yaml:3:67: steps.a.output.n: reads a field of text: a command hands on data with a last line like {"complete_step": {"n": 1}}, which is its result then`},
 		"legacy name": {head + "steps: {a: {task: {type: echo}, complete_job: true}}",
 			"f.yaml:3:33: steps.a.complete_job: is the old name: a step with terminal_sink: true completes the run with complete_run"},
 		"another's name": {head + "steps: {a: {task: {type: echo}}, b: {task: {type: echo}, depends_on: [a]}}",

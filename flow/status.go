@@ -65,6 +65,13 @@ func owner(x ast.Expr) ast.Expr {
 	return x.AsCall().Args()[0]
 }
 
+// ofOutput reports whether an expression reads a field of result.stdout or result.stderr.
+func ofOutput(x ast.Expr) bool {
+	from := owner(x)
+	return reads(from) && (key(from) == "stdout" || key(from) == "stderr") && owner(from).Kind() == ast.IdentKind &&
+		owner(from).AsIdent() == varResult
+}
+
 // status refuses comparisons that can never hold: with what no status is, and with one that keeps a step after it from
 // beginning.
 func (c *checker) status(field, step string, compared comparison) {
