@@ -2,11 +2,14 @@ package mcp
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mainstay.dev/mainstay/payload"
 )
@@ -69,6 +72,21 @@ func exact[In any](arguments json.RawMessage) (in In, err error) {
 		return in, fmt.Errorf("read the arguments: %w", err)
 	}
 	return in, nil
+}
+
+// refuseLarge refuses arguments with a number that the SDK, which checks them as float64, cannot read.
+func refuseLarge(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+		if call, isCall := request.(*sdk.CallToolRequest); isCall {
+			var value any
+			err := json.Unmarshal(call.Params.Arguments, &value)
+			if large, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+				return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(
+					"the %s is too large: send the payload, or the inputs, as a text that holds the JSON", large.Value)}}}, nil
+			}
+		}
+		return next(ctx, method, request)
+	}
 }
 
 // unquoted is the object or list in a text, as assistants write it now and then; another value is as it was.

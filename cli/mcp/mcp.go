@@ -161,6 +161,7 @@ type tools struct {
 func newServer(c *client.Client, version string, readOnly bool) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "mainstay", Title: "Mainstay", Version: version},
 		&sdk.ServerOptions{Instructions: instructions})
+	s.AddReceivingMiddleware(refuseLarge)
 	t := &tools{server: s, client: c, readOnly: readOnly}
 	t.readingTools()
 	if !readOnly {

@@ -141,6 +141,8 @@ func TestPayloadsOfAssistants(t *testing.T) {
 		{"submit_task", `"type":"exec"`, "", "payload: is missing"},
 		{"dispatch_job", `"job":"j","inputs":{"n":9007199254740993}`, `{"n":9007199254740993}`, ""},
 		{"dispatch_job", `"job":"j","inputs":"{\"n\":1.10}"`, `{"n":1.10}`, ""},
+		{"submit_task", `"type":"echo","payload":{"n":1e400}`, "", "the number 1e400 is too large: send the payload, or the inputs, as a text"},
+		{"submit_task", `"type":"echo","payload":"{\"n\":1e400}"`, `{"n":1e400}`, ""},
 		{"dispatch_job", `"job":"j","inputs":"n=1"`, "", "inputs must be an object"},
 	} {
 		before := len(api.asked)
