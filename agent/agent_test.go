@@ -29,7 +29,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		"no hub": {func(o *agent.Options) { o.HubURLs = nil }, "HubURLs is empty"},
 		"hub not a URL": {func(o *agent.Options) { o.HubURLs = []string{"ftp://hub:8080"} },
 			"HubURLs[0] must be like http://host:port"},
-		"cluster": {func(o *agent.Options) { o.Cluster = "Demo" }, "Cluster must start with"},
+		"cluster": {func(o *agent.Options) { o.Cluster = "Demo" }, "Cluster must be in lower case"},
 		"id":      {func(o *agent.Options) { o.ID = "" }, "ID is empty"},
 		"capability": {func(o *agent.Options) { o.Capabilities = []string{"gpu", "a b"} },
 			"Capabilities[1] may hold only"},
@@ -54,7 +54,7 @@ func TestRunRefusesBadHandlers(t *testing.T) {
 	}{
 		"none":     {nil, "no handlers"},
 		"nil":      {map[string]agent.Handler{"echo": nil}, "is nil"},
-		"bad type": {map[string]agent.Handler{"Echo": newGate().handle}, "task type must start with"},
+		"bad type": {map[string]agent.Handler{"Echo": newGate().handle}, "task type must be in lower case"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
