@@ -11,7 +11,7 @@ func TestChangedSettings(t *testing.T) {
 	t.Parallel()
 	before := func() ClusterConfig {
 		return ClusterConfig{
-			Name: "c", MinAgents: 2, TenantWeights: map[string]float64{"acme": 5, "old": 2},
+			Name: "c", MinAgents: 2, DesiredAgents: 4, TenantWeights: map[string]float64{"acme": 5, "old": 2},
 			Scaling: ScalingPolicy{Mode: ScalingAuto, Spawn: SpawnPolicy{
 				Slots:        3,
 				Capabilities: []string{"gpu", "fast"},
@@ -29,6 +29,9 @@ func TestChangedSettings(t *testing.T) {
 			c *ClusterConfig) {
 			c.MinAgents, c.Brake.MinLost = 0, 5
 		},
+		`{"scaling": {"mode": "off"}}`:                      func(c *ClusterConfig) { c.Scaling.Mode, c.DesiredAgents = ScalingOff, 0 },
+		`{"scaling": {"mode": "off"}, "desired_agents": 4}`: func(c *ClusterConfig) { c.Scaling.Mode = ScalingOff },
+		`{"scaling": {"mode": "manual"}}`:                   func(c *ClusterConfig) { c.Scaling.Mode = ScalingManual },
 		`{"tenant_weights": {"acme": 7.5, "new": 1, "old": 0}}`: func(
 			c *ClusterConfig) {
 			c.TenantWeights = map[string]float64{"acme": 7.5, "new": 1}

@@ -214,7 +214,8 @@ func validateWeights(weights map[string]float64) error {
 
 // Changed returns the configuration with changes, which are JSON in the form of the configuration. Fields that they
 // leave out or set to null stay. A tenant weight of 0 removes the tenant's weight. Resources and the environment of
-// started agents are replaced as a whole. Neither the configuration nor the changes are modified.
+// started agents are replaced as a whole. With scaling the number that it kept ends, unless the changes give one.
+// Neither the configuration nor the changes are modified.
 func (c ClusterConfig) Changed(changes map[string]any) (ClusterConfig, error) {
 	settings := map[string]any{}
 	if err := transcode(c, &settings); err != nil {
@@ -224,6 +225,9 @@ func (c ClusterConfig) Changed(changes map[string]any) (ClusterConfig, error) {
 	var changed ClusterConfig
 	if err := transcode(settings, &changed); err != nil {
 		return c, err
+	}
+	if c.Scaling.On() && !changed.Scaling.On() && changes["desired_agents"] == nil {
+		changed.DesiredAgents = 0
 	}
 	maps.DeleteFunc(changed.TenantWeights, func(_ string, weight float64) bool { return weight == 0 })
 	return changed, nil

@@ -91,6 +91,9 @@ func statusOf(e *job.Entry) string {
 	if e.Turns > 0 {
 		return fmt.Sprintf("%s, after %s", e.Status, fleet.Count(e.Turns, "turn"))
 	}
+	if e.Status == job.StepFailed && e.StartedAt == nil && len(e.Attempts) == 0 {
+		return "never began"
+	}
 	return string(e.Status)
 }
 
