@@ -5,6 +5,7 @@ package delivery
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -72,6 +73,20 @@ func New(task contract.TaskInput, submitted time.Time, carrier Carrier) *Deliver
 	return d
 }
 
+// whyExpired says why no agent took the task, as far as the task knows.
+func (d *Delivery) whyExpired() string {
+	why := "the task expired before an agent took it"
+	switch spec := &d.task.Spec; {
+	case d.why != "":
+		why += "; last: " + d.why
+	case spec.Agent != "":
+		why += ": only agent " + spec.Agent + " may"
+	case len(spec.RequiredCapabilities) > 0:
+		why += ": it needs one with " + strings.Join(spec.RequiredCapabilities, ", ")
+	}
+	return why
+}
+
 // Run delivers attempts to the task's lane until one completes or fleet.Redeliver decides to stop. State then says how
 // the task ended. It reports false when it returned before that because the carrier wants to continue as new.
 func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
@@ -81,7 +96,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 			return d.end(fleet.TaskCancelled, d.cancel.Reason)
 		}
 		if d.queueTimeLeft(ctx) <= 0 {
-			return d.end(fleet.TaskExpired, "the task expired before an agent took it")
+			return d.end(fleet.TaskExpired, d.whyExpired())
 		}
 		if d.carrier.Yield(ctx) {
 			return false
@@ -98,7 +113,7 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		case attemptCancelled:
 			return d.end(fleet.TaskCancelled, d.cancelReason(report.Reason))
 		case attemptExpired:
-			return d.end(fleet.TaskExpired, "the task expired before an agent took it")
+			return d.end(fleet.TaskExpired, d.whyExpired())
 		case attemptSuspended:
 			continue
 		}
