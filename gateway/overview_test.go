@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -172,4 +175,35 @@ func TestOverviewForgetsThatNobodyCouldTakeOver(t *testing.T) {
 		require.Equal(t, c.want, slices.ContainsFunc(got.Problems,
 			func(p diagnosis.Problem) bool { return p.Kind == diagnosis.KindFailover }), c)
 	}
+}
+
+// All that waits for a person is counted, cluster by cluster, although only the newest are read.
+func TestOverviewCountsAllThatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	f := &watchedFleet{fakeTemporal: newFake(), counts: map[string]int64{"dead_letter east": 305, "dead_letter west": 2}}
+	f.withCluster(fleet.ClusterConfig{Name: "east"})
+	f.withCluster(fleet.ClusterConfig{Name: "west"})
+	query := contract.TaskQuery(&fleet.TaskFilter{Status: fleet.TaskDeadLetter})
+	clusters := []*workflowpb.WorkflowExecutionInfo{f.executions["cluster/east"].info, f.executions["cluster/west"].info}
+	f.list = func(r *workflowservice.ListWorkflowExecutionsRequest) (
+		*workflowservice.ListWorkflowExecutionsResponse, error) {
+		answer := &workflowservice.ListWorkflowExecutionsResponse{}
+		switch {
+		case r.GetQuery() == query:
+			answer.NextPageToken = []byte{1}
+		case strings.Contains(r.GetQuery(), "'Cluster'"):
+			answer.Executions = clusters
+		}
+		return answer, nil
+	}
+	got := answer[api.Overview](t, do(serveWith(t, f), http.MethodGet, overviewPath, ""), http.StatusOK)
+	require.EqualValues(t, 307, got.Tasks.DeadLetter)
+	said := map[string]string{}
+	for _, p := range got.Problems {
+		if p.Kind == diagnosis.KindDeadLetter {
+			said[p.Cluster] = p.What
+		}
+	}
+	require.Equal(t, map[string]string{"east": "305 dead letters of cluster east",
+		"west": "2 dead letters of cluster west"}, said)
 }
