@@ -67,7 +67,7 @@ func (t *healthTeller) see(hub string, a *attempt, now time.Time) {
 		k = &knownHealth{job: a.instance.Job}
 		t.known[a.task] = k
 	}
-	k.round = t.round
+	k.round, k.ended = t.round, ""
 	k.now = contract.HealthReport{Task: a.task, Attempt: a.number, Health: a.healthNow(), Changes: a.healthChanges,
 		Turns: a.healthTurns, Hub: hub, Leaving: now.Before(a.session.leavingUntil)}
 }

@@ -283,7 +283,9 @@ func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	turned := h.Turns != i.Turns
 	if changed || turned {
 		i.Health, i.Attempt, i.Changes, i.Turns, i.HealthAt = h.Health, h.Attempt, h.Changes, h.Turns, now
-		i.Last = cmp.Or(h.Why, i.Last)
+		if i.Last = cmp.Or(h.Why, i.Last); h.Health == fleet.InstancePassing {
+			i.Last = ""
+		}
 	}
 	i.Hub, i.Leaving = h.Hub, h.Leaving
 	return changed || turned || left

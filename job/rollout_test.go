@@ -355,6 +355,15 @@ func TestADeploymentFailsForTheCauseOfItsInstance(t *testing.T) {
 	failed := r.until(DeploymentFailed)
 	require.Contains(t, failed.Reason, "it fails again and again, last because of this: no config")
 	require.Equal(t, task, failed.TaskID)
+
+	r.deploy(Service, 1, "3", u)
+	r.steps(1)
+	i = &r.Instances[slices.IndexFunc(r.Instances, func(i Instance) bool { return i.Version == 3 })]
+	for _, health := range []HealthReport{{Why: "no config"}, {Health: fleet.InstancePassing}, {}} {
+		health.Task, health.Hub, health.Attempt = i.TaskID, "h", 1
+		r.TakeHealth(health, r.now)
+	}
+	require.Empty(t, i.Last, "it has passed since; now its agent is lost")
 }
 
 func TestAFailedVersionIsDeployedAgainWithAnotherUpdate(t *testing.T) {
