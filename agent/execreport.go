@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/spelling"
 )
 
 // reportMark begins a line of a command's standard output that says how far the command is.
@@ -43,11 +42,7 @@ func readReport(text string) (p fleet.Progress, err error) {
 			}
 			p.EstimatedDuration = fleet.Duration(took)
 		default:
-			known := []string{"progress", "step", "message", "estimate"}
-			if near := spelling.Nearest(name, known); near != "" {
-				return p, fmt.Errorf("there is no %q: did you mean %s?", name, near)
-			}
-			return p, fmt.Errorf("there is no %q, only %s", name, strings.Join(known, ", "))
+			return p, fmt.Errorf("there is no %q, only progress, step, message, estimate", name)
 		}
 	}
 	return p, nil

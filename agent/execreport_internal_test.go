@@ -22,7 +22,7 @@ func TestReadReport(t *testing.T) {
 		"progress=101":                     `progress must be a whole number from 0 to 100, not "101"`,
 		"progress=4.5":                     `progress must be a whole number from 0 to 100, not "4.5"`,
 		"progress=":                        `progress must be a whole number from 0 to 100, not ""`,
-		"progres=4":                        `there is no "progres": did you mean progress?`,
+		"progres=4":                        `there is no "progres", only progress, step, message, estimate`,
 		"colour=blue":                      `there is no "colour", only progress, step, message, estimate`,
 		"step=load rows":                   `"rows" is not NAME=VALUE: write a value with blanks in double quotes`,
 		"estimate=soon":                    `estimate must be a duration like 90s or 10m, not "soon"`,

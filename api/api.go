@@ -36,7 +36,7 @@ type OverviewAgents struct {
 
 // OverviewTasks counts tasks that have not ended.
 type OverviewTasks struct {
-	Open       int64 `json:"open"`
+	Open       int64 `json:"open" doc:"Those that do not wait for a person."`
 	Review     int64 `json:"review"`
 	DeadLetter int64 `json:"dead_letter"`
 }

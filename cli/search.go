@@ -33,7 +33,8 @@ func printFound(a *app.App, r *api.SearchResult) error {
 		fmt.Fprintln(a.Stderr, "There is nothing of this name. Nearly so are:")
 		found = r.Near
 	}
-	return app.PrintTable(a, found, "There is nothing of this name.", []string{"KIND", "NAME OR ID", "TYPE", "CLUSTER", "SEE"},
+	header := []string{"KIND", "NAME OR ID", "TYPE", "CLUSTER", "SEE"}
+	return app.PrintTable(a, found, "There is nothing of this name.", header,
 		func(f *api.Found) []string { return []string{f.Kind, f.ID, f.Type, f.Cluster, seeWith(f)} })
 }
 

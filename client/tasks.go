@@ -157,7 +157,8 @@ func (t Tasks) Rerun(ctx context.Context, id string, r api.RerunTaskRequest) (*a
 		tenant, _ := fleet.CutTenant(id)
 		r.ID = fleet.Qualify(tenant, api.NewTaskID())
 	}
-	return do[api.Task](ctx, t.c, request{method: http.MethodPost, path: path("tasks", id, "rerun"), body: r, keyed: true})
+	return do[api.Task](ctx, t.c,
+		request{method: http.MethodPost, path: path("tasks", id, "rerun"), body: r, keyed: true})
 }
 
 // Discard gives a dead letter up.

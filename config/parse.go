@@ -63,7 +63,7 @@ func (in *inspection) placed(problems []Problem) []Problem {
 	return problems
 }
 
-// What is wrong with a configuration is said as with other documents.
+// Error says what is wrong with a configuration, as with other documents, and Problem is one of its parts.
 type (
 	Error   = document.Error
 	Problem = document.Problem

@@ -63,6 +63,8 @@ type AgentDrain struct {
 	// Finished and Moved count how that work ended: on the agent, or taken off it at the deadline.
 	Finished int `json:"finished"`
 	Moved    int `json:"moved"`
+	// Replaced counts instances of services that ended there because their job had started others elsewhere.
+	Replaced int `json:"replaced,omitempty"`
 	// Lost counts what the agent had when it vanished, or when another process took its place.
 	Lost int `json:"lost,omitempty"`
 	// Ignored counts what stays on the agent.

@@ -61,8 +61,8 @@ func (c *Candidate) handles(spec *TaskSpec) bool {
 }
 
 // Score rates an eligible candidate; more is better. 100, +10 for each preferred capability, −0.3 per cent of CPU,
-// −0.2 per cent of memory (50 while they are unknown), +20 with access to the task's provider that is not rate limited, −40 for a full
-// agent in proportion to its used slots, +20 when the task's affinity names the agent.
+// −0.2 per cent of memory (50 while they are unknown), +20 with access to the task's provider that is not rate limited,
+// −40 for a full agent in proportion to its used slots, +20 when the task's affinity names the agent.
 func (c *Candidate) Score(spec *TaskSpec, now time.Time) float64 {
 	score := 100.0
 	for _, want := range spec.PreferredCapabilities {

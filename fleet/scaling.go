@@ -206,8 +206,8 @@ func (d *scaler) depth(count int) (int64, string) {
 	return d.facts.Queue, waiting(d.facts.Queue)
 }
 
-// cpu is the average load of the serving agents' machines as far as it is known, without some agents; busy is false when
-// one of the agents is idle or unknown, or no load is known.
+// cpu is the average load of the serving agents' machines as far as it is known, without some agents; busy is false
+// when one of the agents is idle or unknown, or no load is known.
 func (d *scaler) cpu(without []string) (percent float64, busy bool) {
 	n := 0
 	for _, m := range d.serving {

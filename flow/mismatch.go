@@ -20,8 +20,8 @@ const noSuchOverload = "no such overload"
 
 // typeWords are CEL's types for people.
 var typeWords = map[string]string{"int": "a whole number", "uint": "an unsigned number",
-	"double": "a number with a fraction", "string": "text", "bool": "true or false", "null_type": "null", "list": "a list",
-	"map": "a map", "bytes": "bytes", "timestamp": "a time", "duration": "a duration", "dyn": "a value",
+	"double": "a number with a fraction", "string": "text", "bool": "true or false", "null_type": "null",
+	"list": "a list", "map": "a map", "bytes": "bytes", "timestamp": "a time", "duration": "a duration", "dyn": "a value",
 	"google.protobuf.Timestamp": "a time", "google.protobuf.Duration": "a duration"}
 
 func typeWord(name string) string {
@@ -71,7 +71,8 @@ var otherMismatches = []struct {
 func otherMismatch(text string) string {
 	for _, m := range otherMismatches {
 		if found := m.pattern.FindStringSubmatch(text); found != nil {
-			return strings.NewReplacer("$1", typeWord(strings.ToLower(found[1])), "$2", found[len(found)-1]).Replace(m.text)
+			first, last := typeWord(strings.ToLower(found[1])), found[len(found)-1]
+			return strings.NewReplacer("$1", first, "$2", last).Replace(m.text)
 		}
 	}
 	return ""

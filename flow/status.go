@@ -81,7 +81,8 @@ func (c *checker) status(field, step string, compared comparison) {
 	case !compared.with.Known():
 		c.report(field, `compares the status of %s with %q: a step is completed, partial, skipped or failed`,
 			compared.step, compared.with)
-	case compared.equal && s != nil && s.Join.All() && slices.Contains(s.After, compared.step) && !compared.with.Through():
+	case compared.equal && s != nil && s.Join.All() && slices.Contains(s.After, compared.step) &&
+		!compared.with.Through():
 		c.report(field, `is never true: a step after %[1]s begins only once that is completed, partial or skipped; to go on `+
 			`after its failure, write on_failure: partial in %[1]s, and compare with "partial"`, compared.step)
 	}

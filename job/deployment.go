@@ -273,7 +273,8 @@ func (j *Job) Waiting() string {
 // TakeHealth records what a hub said of an instance's health. It reports whether that is new.
 func (j *Job) TakeHealth(h HealthReport, now time.Time) bool {
 	i := j.instance(h.Task)
-	if i == nil || !i.Open() || h.Attempt < i.Attempt || h.Health == "" && h.Hub != i.Hub && (i.Hub != "" || h.Why == "") {
+	if i == nil || !i.Open() || h.Attempt < i.Attempt ||
+		h.Health == "" && h.Hub != i.Hub && (i.Hub != "" || h.Why == "") {
 		return false // it is over, or its agent has moved to another hub
 	}
 	changed, left := h.Health != i.Health || h.Attempt != i.Attempt || h.Changes != i.Changes, h.Leaving != i.Leaving

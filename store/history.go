@@ -210,7 +210,8 @@ func (l *teller) delivers(e *historypb.HistoryEvent) (number int, input contract
 		contract.Decode(p[0], &input)
 	}
 	if l.element != nil {
-		if number == 0 && !slices.ContainsFunc(input.Elements, func(e fleet.Element) bool { return e.Number == *l.element }) {
+		is := func(e fleet.Element) bool { return e.Number == *l.element }
+		if number == 0 && !slices.ContainsFunc(input.Elements, is) {
 			return 0, input
 		}
 		l.attempts++

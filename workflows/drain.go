@@ -183,6 +183,8 @@ func (a *agentDrain) carryOut(ctx workflow.Context) error {
 			a.record.Lost++
 		case w.Ignored:
 			a.record.Ignored++
+		case w.Kind != "":
+			a.record.Replaced++
 		default:
 			a.record.Finished++
 		}

@@ -98,6 +98,9 @@ func drainCounts(g *fleet.AgentDrain) string {
 	switch g.Status {
 	case fleet.DrainCompleted:
 		text := fmt.Sprintf("%d finished, %d moved", g.Finished, g.Moved)
+		if g.Replaced > 0 {
+			text += fmt.Sprintf(", %d replaced elsewhere", g.Replaced)
+		}
 		if g.Lost > 0 {
 			text += fmt.Sprintf(", %d lost with the agent", g.Lost)
 		}
@@ -125,6 +128,8 @@ func printDrainWork(a *app.App, r *fleet.DrainRecord) error {
 				fate = "was taken off at the deadline: " + fate
 			case w.Lost:
 				fate = "was lost with the agent"
+			case g.Status == fleet.DrainCompleted && w.Kind != "":
+				fate = "was replaced elsewhere before"
 			case g.Status == fleet.DrainCompleted:
 				fate = "finished before"
 			}

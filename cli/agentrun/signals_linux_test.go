@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -43,10 +44,13 @@ func program(t *testing.T, stderr *os.File, args ...string) (hub *agenttest.Hub,
 		_ = process.Wait()
 	})
 	payload, err := json.Marshal(agent.ExecPayload{Dir: dir,
-		Command: []string{"sh", "-c", "until [ -e go ]; do sleep 0.02; done"}})
+		Command: []string{"sh", "-c", "touch begun; until [ -e go ]; do sleep 0.02; done"}})
 	require.NoError(t, err)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload})
-	hub.WaitRunning("t1")
+	require.Eventually(t, func() bool { // until it is a process of its own, it gets the signals of the agent's group
+		_, err := os.Stat(filepath.Join(dir, "begun"))
+		return err == nil
+	}, time.Minute, 5*time.Millisecond)
 	return hub, process, func() { require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600)) }
 }
 

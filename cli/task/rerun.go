@@ -47,7 +47,8 @@ retry. To give a dead letter a fresh set of attempts, use: mainstay task retry.`
 			return err
 		}
 		request := &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: old.Type, Cluster: old.Cluster}}
-		if err = s.TakePayload(request, a.Stdin, args[1:], command.ArgsLenAtDash()-1); err == nil && request.Payload != nil {
+		err = s.TakePayload(request, a.Stdin, args[1:], command.ArgsLenAtDash()-1)
+		if err == nil && request.Payload != nil {
 			err = s.CheckPayload(request)
 		}
 		if err != nil {

@@ -46,7 +46,8 @@ func getCommand(a *app.App) *cobra.Command {
 		})
 		if err == nil {
 			err = a.Print(s.Answer, func() error {
-				return errors.Join(printStory(a, task, shortText), printWritten(ctx, a, s, task), printHistory(a, task.History))
+				return errors.Join(printStory(a, task, shortText), printWritten(ctx, a, s, task),
+					printHistory(a, task.History))
 			})
 		}
 		if err != nil || wait == 0 {

@@ -176,7 +176,8 @@ func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
 // failover returns the newest record with an id.
 func (h *Handlers) failover(ctx context.Context, in *failoverInput) (fleet.FailoverRecord, error) {
 	_, _, _, ok := contract.ParseFailoverID(in.ID)
-	return rest.RecordOf(ctx, h.Core, h.failovers(), contract.FailoverWorkflowID(in.ID), ok, protocol.CodeUnknownFailover)
+	return rest.RecordOf(ctx, h.Core, h.failovers(), contract.FailoverWorkflowID(in.ID), ok,
+		protocol.CodeUnknownFailover)
 }
 
 // Newest are the newest failovers, so many.

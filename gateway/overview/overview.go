@@ -324,8 +324,8 @@ func (b *overviewBuilder) failovers(records []fleet.FailoverRecord, err error) {
 	b.Failovers = append(b.Failovers, records...)
 }
 
-// personal tells of the tasks, runs and arrays that wait for a person, cluster by cluster. When not all were read, since
-// when is not known.
+// personal says which tasks, runs and arrays wait for a person, cluster by cluster. When not all were read, since when
+// is not known.
 func (b *overviewBuilder) personal(p personal, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -364,11 +364,13 @@ func waitsForPersonSince(t *store.Task) time.Time {
 func (b *overviewBuilder) finish() api.Overview {
 	for i := range b.Failovers {
 		r := &b.Failovers[i]
-		taken := r.Status == fleet.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt) // what waits is a lane's problem
+		// What waits for an agent that came later is a lane's problem.
+		taken := r.Status == fleet.FailoverNoTarget && b.came[r.Cluster].After(r.NoticedAt)
 		if p, there := diagnosis.OfFailover(r, b.At); there && !taken {
 			b.Problems = append(b.Problems, p)
 		}
 	}
+	b.Tasks.Open = max(0, b.Tasks.Open-b.Tasks.Review-b.Tasks.DeadLetter)
 	diagnosis.Sort(b.Problems)
 	slices.SortFunc(b.Clusters, func(x, y api.Cluster) int { return strings.Compare(x.Name, y.Name) })
 	slices.Sort(b.Missing)

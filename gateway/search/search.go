@@ -37,7 +37,8 @@ const (
 
 // Register adds the operation.
 func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.View.Scoped(), rest.Op("Search", "search", "GET /search", "Search for things of all kinds",
+	rest.Serve(routes, access.View.Scoped(), rest.Op("Search", "search", "GET /search",
+		"Search for things of all kinds",
 		"Clusters, agents, jobs, services and schedules with the text in their name, and tasks, runs, arrays, bulk operations, failovers and drains whose id begins so; up to 20 of each. If there is none, near has names that are spelt nearly so. `GET /tasks?text=` searches all that lists show of tasks."),
 		func(ctx context.Context, in *searchInput) (out api.SearchResult, err error) {
 			return h.search(ctx, strings.TrimSpace(in.Text))

@@ -119,7 +119,8 @@ func act[In any, P interface {
 		if u.Name == contract.RetryUpdate.Name {
 			remedy = "; to run it again as a new task, use rerun"
 		}
-		return api.Task{}, httpapi.Problem(protocol.CodeConflict, "the task has ended: it is "+string(task.Status)+remedy)
+		return api.Task{}, httpapi.Problem(protocol.CodeConflict,
+			"the task has ended: it is "+string(task.Status)+remedy)
 	}
 	if err != nil {
 		return api.Task{}, h.Answer(err, "update a task", protocol.CodeUnknownTask)

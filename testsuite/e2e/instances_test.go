@@ -435,7 +435,7 @@ func TestADrainKnowsKindsOfWork(t *testing.T) {
 		record, err = c.Drains.Get(t.Context(), record.ID)
 		return err == nil && record.CompletedAt != nil
 	}, patience, 20*time.Millisecond, "long before its deadline")
-	require.Equal(t, []int{1, 0, 1}, []int{record.Agents[0].Finished, record.Agents[0].Moved, record.Agents[0].Ignored})
+	require.Equal(t, []int{1, 0, 1}, []int{record.Agents[0].Replaced, record.Agents[0].Moved, record.Agents[0].Ignored})
 	require.Equal(t, []string{a, b}, c.of("0"))
 	require.Equal(t, b, c.await(t, service, "0 running")[0].Agent)
 	c.await(t, system, a+" running, "+b+" running")

@@ -102,8 +102,8 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	require.EqualValues(t, 1, metric(t, b.node.Registry, "stella_agent_queue_latency_seconds", cluster))
 	require.Positive(t, metric(t, b.node.Registry, "stella_agent_heartbeat_success_total",
 		map[string]string{"agent_id": id}))
-	require.EqualValues(t, 1, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}),
-		"one failed attempt is no share yet")
+	require.GreaterOrEqual(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}),
+		.85, "one failed attempt is no share yet; a busy machine costs .15")
 
 	b.submit(t, map[string]any{"type": "hangs", "retry_safety": "at_most_once"})
 	<-running

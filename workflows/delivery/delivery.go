@@ -149,8 +149,8 @@ func (d *Delivery) goesOn(end fleet.AttemptEnd) {
 	}
 }
 
-// pause waits for a backoff or for a person, as next requires after an end of a kind. It returns a final status when the
-// wait ended the task.
+// pause waits for a backoff or for a person, as next requires after an end of a kind. It returns a final status when
+// the wait ended the task.
 func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind string) (fleet.TaskStatus, string) {
 	d.status, d.why = next.Status, next.Why
 	switch next.Status {
