@@ -63,8 +63,8 @@ func (in *inspection) placed(problems []Problem) []Problem {
 	return problems
 }
 
-// Error says what is wrong with a configuration, as with other documents, and Problem is one of its parts.
-type (
-	Error   = document.Error
-	Problem = document.Problem
-)
+// Error says what is wrong with a configuration, as with other documents.
+type Error = document.Error
+
+// Problem is one part of an Error.
+type Problem = document.Problem

@@ -21,7 +21,8 @@ const noSuchOverload = "no such overload"
 // typeWords are CEL's types for people.
 var typeWords = map[string]string{"int": "a whole number", "uint": "an unsigned number",
 	"double": "a number with a fraction", "string": "text", "bool": "true or false", "null_type": "null",
-	"list": "a list", "map": "a map", "bytes": "bytes", "timestamp": "a time", "duration": "a duration", "dyn": "a value",
+	"list": "a list", "map": "a map", "bytes": "bytes", "timestamp": "a time", "duration": "a duration",
+	"dyn":                       "a value",
 	"google.protobuf.Timestamp": "a time", "google.protobuf.Duration": "a duration"}
 
 func typeWord(name string) string {
