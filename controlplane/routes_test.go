@@ -97,7 +97,7 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/scaling/rollout/`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/targets$`, "admin"},
-	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|services|events|inbound|quarantine)(/|$)`,
+	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|services|events|inbound|quarantine|search)(/|$)`,
 		"viewer,operator,admin,acme's viewer,acme's operator"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|events|quarantine)(/|$)`,
 		"operator,admin,acme's operator"},
