@@ -3,10 +3,12 @@ package everyday
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +41,17 @@ agent() {
 }
 trap 'kill $agents 2>/dev/null' EXIT
 `
+
+// atATime is how many cases run side by side: they wait much of their time.
+const atATime = 6
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(atATime)); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // TestEveryday runs all cases against one `mainstay dev`.
 func TestEveryday(t *testing.T) {
