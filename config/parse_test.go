@@ -155,6 +155,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(text)
 	}
+	f.Add([]byte("agent_cluster: {name: \"0\"}"))
 	f.Add([]byte("clusters: [{name: a, shards: 1}, ~]\nhub: &x {park: 1.00:00:00}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := Parse("fuzz.yaml", text)
@@ -190,7 +191,9 @@ func leaveOut(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		kept := []*yaml.Node{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if value := n.Content[i+1].Value; !slices.Contains([]string{"0", "0s", "null"}, value) {
+			value := n.Content[i+1]
+			named := value.Value == "0" && value.ShortTag() == "!!str" // as a cluster may be
+			if named || !slices.Contains([]string{"0", "0s", "null"}, value.Value) {
 				kept = append(kept, n.Content[i], n.Content[i+1])
 			}
 		}
