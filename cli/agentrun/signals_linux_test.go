@@ -47,7 +47,8 @@ func program(t *testing.T, stderr *os.File, args ...string) (hub *agenttest.Hub,
 		Command: []string{"sh", "-c", "touch begun; until [ -e go ]; do sleep 0.02; done"}})
 	require.NoError(t, err)
 	hub.Assign(protocol.Assignment{TaskID: "t1", Type: agent.ExecType, Payload: payload})
-	require.Eventually(t, func() bool { // until it is a process of its own, it gets the signals of the agent's group
+	hub.WaitRunning("t1")
+	require.Eventually(t, func() bool { // a command that has not begun yet gets the signals of the agent's group
 		_, err := os.Stat(filepath.Join(dir, "begun"))
 		return err == nil
 	}, time.Minute, 5*time.Millisecond)

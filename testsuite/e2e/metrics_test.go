@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/testsuite/plane"
 )
@@ -103,7 +105,15 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	require.Positive(t, metric(t, b.node.Registry, "stella_agent_heartbeat_success_total",
 		map[string]string{"agent_id": id}))
 	require.GreaterOrEqual(t, metric(t, b.node.Registry, "stella_agent_health_score", map[string]string{"agent_id": id}),
-		.85, "one failed attempt is no share yet; a busy machine costs .15")
+		.85, "a busy machine costs no more than .15")
+	var health api.AgentHealth
+	status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+id+"/health", nil, &health)
+	require.Equal(t, http.StatusOK, status)
+	for _, f := range health.Factors {
+		if f.Name != "resource_utilization" {
+			require.EqualValues(t, 1, f.Score, "%s: one failed attempt is no share yet", f.Name)
+		}
+	}
 
 	b.submit(t, map[string]any{"type": "hangs", "retry_safety": "at_most_once"})
 	<-running

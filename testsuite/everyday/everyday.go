@@ -14,8 +14,8 @@
 // The shell finds `mainstay` in its PATH, MAINSTAY_SERVER, $API (the address of the REST API), $ID (a name that no
 // other case has), $DOCS (the documents), curl, and an empty working directory; it has no terminal. `eventually COMMAND TEXT` repeats a
 // command until its output has the text, and ends the case when it never has. `agent FLAGS…` starts an agent of the
-// cluster $ID until the case ends; $agents are their processes. `problem KIND` says whether the overview has such a
-// problem of that cluster: there, or gone.
+// cluster $ID until the case ends; $agents are their processes. `problem KIND` says whether the overview has a problem of
+// that kind and cluster: there, or gone.
 package everyday
 
 import (
