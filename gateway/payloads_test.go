@@ -62,3 +62,34 @@ func TestPayloadsAreCheckedWhereverTheyComeIn(t *testing.T) {
 	in := f.executions[contract.TaskWorkflowID(batch.Tasks[0].ID)].input.(contract.TaskInput)
 	require.JSONEq(t, `{"command":["make","1"]}`, string(in.Spec.Payload))
 }
+
+// TestNoIntakeLosesAField: work that may not run twice must not become idempotent because a field is misspelt. Events from
+// outside are in mesh, the tools of assistants in cli/mcp.
+func TestNoIntakeLosesAField(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "default"})
+	f.withJobs()
+	h := serve(t, f)
+	const task = `"cluster":"default","type":"any","retrySafety":"at_most_once"`
+	for at, c := range map[string]struct{ method, path, body string }{
+		"body.retrySafety":                    {"POST", tasksPath, `{` + task + `}`},
+		"body.task.retrySafety":               {"POST", "/api/v1/agents/schedules", `{"name":"s","interval":"1h","task":{` + task + `}}`},
+		"body.arrays.retrySafety":             {"POST", arraysPath, `{` + task + `,"items":[1]}`},
+		"body.steps.a.retrySafety":            {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"x"},"retrySafety":"at_most_once"}}}`},
+		"body.steps.a.task.retrySafety":       {"POST", "/api/v1/agents/jobs/j/plan", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"x","retrySafety":"fenced"}}}}`},
+		"body.steps.a.check.task.retrySafety": {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","steps":{"a":{"task":{"type":"x"},"check":{"task":{"type":"y","retrySafety":"fenced"}}}}}`},
+		"body.instances.task.retrySafety":     {"PUT", "/api/v1/agents/jobs/j", `{"job":"j","cluster":"default","type":"service","instances":{"task":{"type":"x","retrySafety":"fenced"}}}`},
+		"body.retrySafety of a rerun":         {"POST", tasksPath + "/t/rerun", `{"retrySafety":"at_most_once"}`},
+		"body.retrySafety of a dispatch":      {"POST", "/api/v1/agents/jobs/j/dispatch", `{"retrySafety":"at_most_once"}`},
+		"body.retrySafety of a bulk":          {"POST", tasksPath + "/bulk", `{"action":"retry","filter":{"cluster":"default"},"retrySafety":"fenced"}`},
+	} {
+		r := do(h, c.method, c.path, c.body)
+		require.Equal(t, http.StatusUnprocessableEntity, r.Code, "%s: %s", at, r.Body)
+		require.Contains(t, r.Body.String(), "retrySafety", "%s", at)
+	}
+	batch := answer[struct {
+		Tasks []api.BatchItem `json:"tasks"`
+	}](t, do(h, http.MethodPost, tasksPath+"/batch", `[{`+task+`}]`), http.StatusAccepted)
+	require.NotNil(t, batch.Tasks[0].Error)
+}

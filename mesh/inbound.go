@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -163,33 +160,4 @@ func RunID(job string, e *Envelope, key string) string {
 		h.Write([]byte{0})
 	}
 	return fleet.Qualify(tenant, name+"-"+hex.EncodeToString(h.Sum(nil)[:12]))
-}
-
-// Assignment is a task as an event's data has it.
-type Assignment struct {
-	ID     string `json:"id"`
-	TaskID string `json:"taskId"` // the same, as some senders have it
-	fleet.TaskSpec
-}
-
-// ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
-func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.TaskSpec, err error) {
-	var a Assignment
-	if err := fleet.CheckGiven(data, reflect.TypeFor[Assignment]()); err != nil {
-		return "", spec, fmt.Errorf("its data is no task: %w", err)
-	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return "", spec, errors.New("its data is no task: send an object with type, cluster and payload")
-	}
-	_, own := fleet.CutTenant(e.InboundID())
-	tenant, name := fleet.CutTenant(cmp.Or(a.ID, a.TaskID, "e-"+own))
-	spec = a.TaskSpec
-	spec.Tenant = cmp.Or(spec.Tenant, e.Tenant())
-	for _, other := range []string{spec.Tenant, cmp.Or(tenant, spec.Tenant)} {
-		if err := AssertTenant(e.Tenant(), other); err != nil {
-			return "", spec, err
-		}
-	}
-	spec.StartAt, spec.Labels = spec.StartAt.UTC(), e.Label(spec.Labels)
-	return fleet.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), fleet.ValidateTaskID(name))
 }

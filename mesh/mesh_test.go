@@ -79,7 +79,9 @@ func TestAssignments(t *testing.T) {
 		"its id":                   {`{"id":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
 		"the other name":           {`{"taskId":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
 		"without an id":            {`{"type":"exec","cluster":"c"}`, "acme:e-" + e.InboundID()[len("acme:"):], ""},
+		"the names of senders":     {`{"taskId":"x","type":"exec","cluster":"c","tenantId":"acme","eventId":"1","correlationId":"k"}`, "acme:x", ""},
 		"another tenant's":         {`{"type":"exec","cluster":"c","tenant":"beta"}`, "", "tenant_mismatch"},
+		"another sender's":         {`{"type":"exec","cluster":"c","tenantId":"beta"}`, "", "tenant_mismatch"},
 		"an id of another tenant":  {`{"id":"beta:x","type":"exec","cluster":"c"}`, "", "tenant_mismatch"},
 		"no task":                  {`[1]`, "", "no task"},
 		"nothing":                  {``, "", "no task"},
@@ -97,6 +99,52 @@ func TestAssignments(t *testing.T) {
 			require.True(t, fleet.IsTaskID(id))
 			require.Equal(t, "acme", spec.Tenant)
 			require.Equal(t, e.InboundID(), spec.Labels["event"])
+		})
+	}
+}
+
+// A task never loses what its sender asked for, so that work that may not run twice does not become idempotent.
+func TestNoFieldOfAnAssignmentIsLost(t *testing.T) {
+	t.Parallel()
+	e := structured(map[string]string{"id": "1", "source": "/s", "type": "t"}, `{}`)
+	for fields, want := range map[string]string{
+		`"retrySafety":"at_most_once"`:                                     `"retry_safety":"at_most_once"`,
+		`"retry":{"maxAttempts":1},"beaconTimeout":"9s"`:                   `"retry":{"max_attempts":1},"beacon_timeout":"9s"`,
+		`"recovery":{"restart":{"delayFunction":"constant","attempts":1}}`: `"recovery":{"restart":{"delay_function":"constant","attempts":1}}`,
+		`"recovery":"manual_recover","agentId":"a"`:                        `"recovery":"manual_recover","agent":"a"`,
+		`"place":{"ports":{"httpPort":{"static":80}}}`:                     `"place":{"ports":{"httpPort":{"static":80}}}`,
+		`"payload":{"retrySafty":1,"aB":[{"cD":1}]},"labels":{"aB":"x"}`:   `"payload":{"retrySafty":1,"aB":[{"cD":1}]},"labels":{"aB":"x"}`,
+		`"retry_safty":"at_most_once"`:                                     "retry_safty is no field of a task",
+		`"Retry-Safety":"at_most_once"`:                                    "is no field of a task",
+		`"retry.max_attempts":1`:                                           "retry.max_attempts is no field of a task",
+		`"timeout[0]":"1s"`:                                                "is no field of a task",
+		`"maxCorrectionAttempts":2`:                                        "maxCorrectionAttempts is no field of a task",
+		`"retry":{"maxAttemps":1}`:                                         "retry.maxAttemps is no field of a task",
+		`"retry":{"eventId":"1"}`:                                          "retry.eventId is no field of a task",
+		`"place":{"devices":[{"kind":"gpu","cnt":1}]}`:                     "place.devices[0].cnt is no field of a task",
+		`"place":{"ports":{"http":{"statik":80}}}`:                         "place.ports.http.statik is no field of a task",
+		`"routes":[{"provider":"p","model":"m","x":1}]`:                    "routes[0].x is no field of a task",
+		`"retry_safety":"at_most_once","retrySafety":"idempotent"`:         "retry_safety is there twice",
+		`"retry_safety":"at_most_once","retry_safety":"idempotent"`:        "retry_safety is there twice",
+	} {
+		t.Run(fields, func(t *testing.T) {
+			t.Parallel()
+			_, got, err := mesh.ReadAssignment(e, json.RawMessage(`{"id":"x","type":"any","cluster":"c",`+fields+`}`))
+			if want[0] != '"' {
+				require.ErrorContains(t, err, want)
+				return
+			}
+			_, plain, plainErr := mesh.ReadAssignment(e, json.RawMessage(`{"id":"x","type":"any","cluster":"c",`+want+`}`))
+			require.Equal(t, plainErr, err)
+			require.Equal(t, plain, got)
+			text, err := json.Marshal(got)
+			require.NoError(t, err)
+			var all, asked map[string]any
+			require.NoError(t, json.Unmarshal(text, &all))
+			require.NoError(t, json.Unmarshal([]byte(`{`+want+`}`), &asked))
+			for name := range asked {
+				require.Contains(t, all, name)
+			}
 		})
 	}
 }

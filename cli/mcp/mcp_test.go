@@ -144,6 +144,7 @@ func TestPayloadsOfAssistants(t *testing.T) {
 		{"submit_task", `"type":"echo","payload":{"n":1e400}`, "", "the number 1e400 is too large: send the payload, or the inputs, as a text"},
 		{"submit_task", `"type":"echo","payload":"{\"n\":1e400}"`, `{"n":1e400}`, ""},
 		{"dispatch_job", `"job":"j","inputs":"n=1"`, "", "inputs must be an object"},
+		{"submit_task", `"type":"echo","retrySafety":"at_most_once"`, "", "retrySafety"},
 	} {
 		before := len(api.asked)
 		result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: c.name,
