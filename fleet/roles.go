@@ -65,6 +65,25 @@ func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now 
 	c.RefreshStandbys()
 }
 
+// FormerHolders are the agents that had a role which nobody has now. After a switch of the mode these are all members.
+func (c *Cluster) FormerHolders() (agents []string) {
+	switch {
+	case c.Config.ReplicationMode != ActivePassive:
+	case c.Leader == "" && c.LastLeader != "":
+		agents = append(agents, c.LastLeader)
+	case c.Leader == "" && !c.LeaderFreeAt.IsZero():
+		for i := range c.Members {
+			agents = append(agents, c.Members[i].AgentID)
+		}
+	}
+	for i := range c.Shards {
+		if s := &c.Shards[i]; s.Owner == "" && s.From != "" {
+			agents = append(agents, s.From)
+		}
+	}
+	return agents
+}
+
 // holds reports whether the process that got a role at the given epoch still serves under that agent id. All epochs
 // come from one counter, so a later process has the higher one.
 func (c *Cluster) holds(agentID string, epoch int64) bool {

@@ -96,14 +96,12 @@ func (b *brakes) settle(ctx workflow.Context) {
 			continue
 		}
 		b.leaving[hub] = true
-		r.hubs.telling++
 		workflow.GoNamed(ctx, "give up the agents of hub "+hub, func(ctx workflow.Context) {
 			lost := contract.HubLost{Hub: hub, At: now, Held: true, Cluster: r.state.Config.Name}
 			if err := workflows.AnnounceHubLost(ctx, lost); err != nil {
 				workflow.GetLogger(ctx).Warn("The agents of a lost hub were not given up", "hub", hub, "error", err)
 			}
 			delete(b.leaving, hub)
-			r.hubs.telling--
 		})
 	}
 }

@@ -90,7 +90,7 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	r.events.run, r.hubs.run, r.members.run, r.brakes.run, r.roles.run = r, r, r, r, r
 	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run, r.watchers.run = r, r, r, r, r, r
 	r.parts = []part{&r.members, &r.brakes, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads,
-		&r.lanes, &r.hubs, cordons{run: r}, pauses{run: r}, settings{run: r}, &r.watchers}
+		&r.lanes, cordons{run: r}, pauses{run: r}, settings{run: r}, &r.watchers, &r.hubs}
 	for _, p := range r.parts {
 		p.open(ctx, in)
 	}
@@ -136,8 +136,6 @@ func (r *run) loop(ctx workflow.Context) error {
 			r.events.record(ctx)
 		}
 		switch {
-		case r.hubs.behind() && !r.leavesTelling(ctx):
-			r.hubs.follow(ctx)
 		case !(r.longEnough(ctx) && r.idle(ctx)) && r.failovers.next(ctx) > 0:
 			r.failovers.start(ctx)
 		case ctx.Err() != nil:
@@ -193,23 +191,19 @@ func (r *run) signalled() bool {
 // idle reports whether the run may end: nothing that it began outside the loop is under way, and nothing that it
 // has decided or was told is left.
 func (r *run) idle(ctx workflow.Context) bool {
-	return r.hubs.telling == 0 && r.failovers.canBeLeft() && !r.loads.asking && !r.lanes.asking &&
+	return (r.hubs.sending == 0 || largeEnough(ctx)) && r.hubs.releasing == 0 && len(r.brakes.leaving) == 0 &&
+		r.failovers.canBeLeft() && !r.loads.asking && !r.lanes.asking &&
 		len(r.scaling.queue) == 0 && !r.signalled() &&
 		workflow.AllHandlersFinished(ctx)
 }
 
 func (r *run) longEnough(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory ||
-		info.GetCurrentHistorySize() > largeHistory
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > longHistory || largeEnough(ctx)
 }
 
-// leavesTelling reports whether the next run tells the hubs what they lack: while agents join without end, there is
-// always something, and Temporal terminates a workflow whose history has 50 MiB.
-func (r *run) leavesTelling(ctx workflow.Context) bool {
-	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory && r.idle(ctx) && !r.deleted &&
-		ctx.Err() == nil && len(r.hubs.release) == 0 &&
-		workflow.GetVersion(ctx, "leave-telling-to-the-next-run", workflow.DefaultVersion, 1) == 1
+func largeEnough(ctx workflow.Context) bool {
+	return workflow.GetInfo(ctx).GetCurrentHistorySize() > largeHistory
 }
 
 // alarm is the one timer of the loop. It stays when something else ends a wait, so that only a new time costs history.

@@ -250,11 +250,13 @@ func TestAFullHistoryTakesNoJoins(t *testing.T) {
 func takesNoJoins(t *testing.T, fill func(*clusterRun)) {
 	t.Helper()
 	run := newCluster(t)
-	run.OnActivity(contract.DirectActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
+	run.RegisterActivityWithOptions(func(context.Context, contract.ReleaseBrakeRequest) error { return nil },
+		activity.RegisterOptions{Name: contract.ReleaseBrakeActivity.Name})
+	run.OnActivity(contract.ReleaseBrakeActivity.Name, mock.Anything, mock.Anything).After(time.Second).Return(nil)
 	var joined *workflowtest.Answer
 	run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
-	run.at(10*time.Second, func() { // the loop tells the hub of a lane
-		run.update(contract.OpenLaneUpdate.Name, contract.OpenLaneRequest{LaneNeeds: fleet.LaneNeeds{Capabilities: []string{"gpu"}}})
+	run.at(10*time.Second, func() { // the hub is told for a second
+		run.update(contract.ReleaseBrakeUpdate.Name, contract.ReleaseBrakeRequest{})
 	})
 	run.at(10*time.Second+500*time.Millisecond, func() {
 		fill(run)

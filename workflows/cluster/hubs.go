@@ -16,32 +16,33 @@ import (
 )
 
 const (
-	// directTimeout bounds sending a change to one hub. A hub that misses it gets the directive at its next join, or
-	// when it is sent again.
+	// directTimeout bounds sending a change to one hub.
 	directTimeout = 10 * time.Second
 	// followTimeout bounds how long an update waits until the hubs have applied the directive.
 	followTimeout = 2 * time.Second
-	// directAgain is when a hub that missed the directive is sent it again.
+	// directAgain is after how long a hub that missed the directive is sent it again, if that does not change sooner.
 	directAgain = 15 * time.Second
+	// hubRenews is how long a hub that is out of touch with Temporal renews its agents' leases; see hub/lease.
+	hubRenews = 5 * time.Second
 	// directivesPerTask bounds how many copies of the directive, and other large answers, one workflow task answers or
 	// sends. Temporal takes 4 MiB of a workflow task, and terminates the workflow beyond; a directive may have some
 	// hundred KiB.
 	directivesPerTask = 3
 )
 
-// hubs keeps the cluster's hubs at the newest directive.
+// hubs keeps the cluster's hubs at the newest directive. Each has a sender of its own, which sends it until the hub has
+// applied it or is gone, so that no hub waits for another, and the cluster for none.
 type hubs struct {
 	quiet
-	run      *run
-	content  []byte   // the directive of the present version, without it
-	sent     int64    // the newest version that was sent to all hubs
-	followed int64    // the newest version that they applied, or missed
-	telling  int      // goroutines that send to former hubs
-	former   []string // hubs with sessions of replaced processes, perhaps without members now
-	release  []contract.ReleaseBrakeRequest
-	missed   []string  // hubs that did not take the newest directive
-	again    time.Time // when they are sent it again; zero: never
-	due      bool      // it is time
+	run     *run
+	content []byte               // the directive of the present version, without it
+	told    map[string]int64     // the newest version that each hub has applied
+	senders map[string]time.Time // the hubs with a sender, since when: they lack the newest directive
+	sending int                  // of these, those that do not wait to send it again
+	former  []string             // hubs with sessions of replaced processes, perhaps without members now
+	release []contract.ReleaseBrakeRequest
+
+	releasing int // releases of the brake that are under way
 
 	task   time.Time       // when the present workflow task began
 	copies int             // of the directive in this workflow task
@@ -50,8 +51,10 @@ type hubs struct {
 
 func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
 	h.content = content(h.run.rules())
-	h.sent = cmp.Or(in.Sent, h.run.state.Version)
-	h.followed, h.former = h.sent, in.FormerHubs
+	h.told, h.senders, h.former = map[string]int64{}, map[string]time.Time{}, in.FormerHubs
+	for _, hub := range h.run.state.Hubs() {
+		h.told[hub] = cmp.Or(in.Sent, h.run.state.Version)
+	}
 }
 
 // directive returns the present directive. Its version grows whenever its content has changed.
@@ -65,15 +68,14 @@ func (h *hubs) directive() contract.Directive {
 	return d
 }
 
-// takeTurn returns in a workflow task that has room for a copy of the directive.
+// takeTurn returns in a workflow task that has room for a copy of the directive, or another answer as large.
 func (h *hubs) takeTurn(ctx workflow.Context) {
 	for {
 		if task := workflow.Now(ctx); !task.Equal(h.task) {
 			h.task, h.copies = task, 0
 		}
 		h.copies++
-		if h.copies <= directivesPerTask ||
-			workflow.GetVersion(ctx, "directives-in-turns", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		if h.copies <= directivesPerTask {
 			return
 		}
 		if h.next == nil || h.next.IsReady() {
@@ -83,14 +85,6 @@ func (h *hubs) takeTurn(ctx workflow.Context) {
 		if h.next.Get(ctx, nil) != nil {
 			return // what asks is cancelled
 		}
-	}
-}
-
-// takeTurnToAnswer is takeTurn for an answer that may be as large as the directive. Runs of before it are replayed as
-// they were.
-func (h *hubs) takeTurnToAnswer(ctx workflow.Context) {
-	if workflow.GetVersion(ctx, "answers-in-turns", workflow.DefaultVersion, 1) == 1 {
-		h.takeTurn(ctx)
 	}
 }
 
@@ -134,99 +128,121 @@ func (r *run) rules() contract.Directive {
 	}
 }
 
-func (h *hubs) settle(ctx workflow.Context) {
-	h.due = !h.again.IsZero() && !workflow.Now(ctx).Before(h.again)
+// all are the hubs with members, and those with sessions of replaced processes.
+func (h *hubs) all() []string { return fleet.SortedSet(slices.Concat(h.run.state.Hubs(), h.former)) }
+
+// lacking are the hubs that lack the newest directive.
+func (h *hubs) lacking() []string {
+	version := h.directive().Version
+	return slices.DeleteFunc(h.all(), func(hub string) bool { return h.told[hub] == version })
 }
 
-func (h *hubs) wake() (time.Time, string) { return h.again, "tell hubs what they missed" }
-
-// behind reports whether the hubs lack the newest directive, or a release of the brake.
-func (h *hubs) behind() bool { return h.directive().Version != h.sent || len(h.release) > 0 || h.due }
-
-// unsent is the version from which the next run tells the hubs: it does so at once if some missed the newest.
+// unsent is the version that the next run takes as applied by all hubs with members; -1: it tells them at once.
 func (h *hubs) unsent() int64 {
-	if len(h.missed) > 0 {
+	if len(h.lacking()) > 0 {
 		return -1
 	}
-	return h.sent
+	return h.run.state.Version
 }
 
-// follow sends the directive to every hub with members, and to hubs with sessions of replaced processes; or else it
-// sends a release of the brake.
-func (h *hubs) follow(ctx workflow.Context) {
-	directive := h.directive()
-	to := h.run.state.Hubs()
-	if directive.Version == h.sent && h.due {
-		to = slices.DeleteFunc(to, func(hub string) bool { return !slices.Contains(h.missed, hub) })
-		h.tell(ctx, to, directive)
-		return
+// settle has a sender for each hub that lacks the newest directive, and sends releases of the brake.
+func (h *hubs) settle(ctx workflow.Context) {
+	for _, hub := range h.lacking() {
+		if h.senders[hub].IsZero() {
+			h.senders[hub] = workflow.Now(ctx)
+			h.sending++
+			workflow.GoNamed(ctx, "keep hub "+hub+" at the directive", func(ctx workflow.Context) { h.keep(ctx, hub) })
+		}
 	}
-	if directive.Version == h.sent {
-		request := h.release[0]
-		h.release = h.release[1:]
-		onEachHub(ctx, to, contract.ReleaseBrakeActivity, "release the brake at hub ", request,
-			func(workflow.Context) {})
-		h.run.state.ReleaseBrake()
-		return
-	}
-	h.sent = directive.Version
-	former := slices.DeleteFunc(h.former, func(hub string) bool { return slices.Contains(to, hub) })
-	h.former = nil
-	if len(former) > 0 { // beside the rest: one that is gone must not hold the cluster up
-		h.telling++
-		workflow.GoNamed(ctx, "tell former hubs", func(ctx workflow.Context) {
-			onEachHub(ctx, former, contract.DirectActivity, "tell former hub ", directive, h.takeTurn)
-			h.telling--
+	for _, request := range h.release {
+		h.releasing++
+		workflow.GoNamed(ctx, "release the brake", func(ctx workflow.Context) {
+			var sent []contract.Future[contract.None]
+			for _, hub := range h.run.state.Hubs() {
+				sent = append(sent, toHub(ctx, hub, contract.ReleaseBrakeActivity, "release the brake at hub ", request))
+			}
+			for _, f := range sent {
+				_, _ = f.Get(ctx) // a hub that is gone holds nobody
+			}
+			h.run.state.ReleaseBrake()
+			h.releasing--
+			h.run.touched = true
 		})
 	}
-	h.tell(ctx, to, directive)
-	h.followed = directive.Version
+	h.release = nil
 }
 
-// tell sends hubs the newest directive, and notes those that are to be sent it again.
-func (h *hubs) tell(ctx workflow.Context, to []string, directive contract.Directive) {
-	h.missed = onEachHub(ctx, to, contract.DirectActivity, "tell hub ", directive, h.takeTurn)
-	h.again, h.due = time.Time{}, false
-	if len(h.missed) > 0 &&
-		workflow.GetVersion(ctx, "tell-hubs-again", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		h.missed = nil
+// keep sends a hub the newest directive, again and again, until it has applied that or is gone.
+func (h *hubs) keep(ctx workflow.Context, hub string) {
+	gone := func() bool { return !slices.Contains(h.all(), hub) }
+	for ctx.Err() == nil && !gone() && h.told[hub] != h.directive().Version {
+		h.takeTurn(ctx)
+		directive := h.directive()
+		_, err := toHub(ctx, hub, contract.DirectActivity, "tell hub ", directive).Get(ctx)
+		if err == nil {
+			h.told[hub] = directive.Version
+			continue
+		}
+		workflow.GetLogger(ctx).Warn("A change did not reach a hub", "hub", hub, "error", err)
+		h.sending--
+		h.run.touched = true // the loop may have waited for it
+		_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(directAgain, "until hub "+hub+" is told again"),
+			func() bool { return h.run.state.Version != directive.Version && !h.run.longEnough(ctx) || gone() })
+		h.sending++
 	}
-	if len(h.missed) > 0 {
-		h.again = workflow.Now(ctx).Add(directAgain)
+	if ctx.Err() == nil {
+		h.forget(hub)
 	}
+	delete(h.senders, hub)
+	h.sending--
+	h.run.touched = true
+}
+
+// renewUntil is until when agents may go on with roles that were taken from them: their hubs, or those with sessions of
+// replaced processes, lack the newest directive and may still renew their leases. It is zero when none may.
+func (h *hubs) renewUntil(agents []string, now time.Time) (until time.Time) {
+	var at []string
+	for _, agent := range agents {
+		at = append(at, h.former...)
+		if m := h.run.state.Member(agent); m != nil && m.Connected() && m.HubLostAt.IsZero() {
+			at = append(at, m.Hub)
+		}
+	}
+	for _, hub := range at {
+		over := h.senders[hub].Add(hubRenews + h.run.state.Config.RoleLease.Std())
+		if !h.senders[hub].IsZero() && now.Before(over) && over.After(until) {
+			until = over
+		}
+	}
+	return until
+}
+
+// forget takes a hub out of those with sessions of replaced processes: it has ended them, or is lost, and its agents
+// must register anew.
+func (h *hubs) forget(hub string) {
+	h.former = slices.DeleteFunc(h.former, func(other string) bool { return other == hub })
 }
 
 // awaitFollowed returns when the hubs have applied the present state, so that nothing begins against it afterwards. It
-// waits briefly: a hub that is away gets the directive with its next join.
+// waits briefly: a hub that is away gets the directive later.
 func (h *hubs) awaitFollowed(ctx workflow.Context, what string) {
 	version := h.directive().Version
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(followTimeout, "until the hubs have heard of "+what),
-		func() bool { return h.followed >= version })
+		func() bool {
+			return !slices.ContainsFunc(h.all(), func(hub string) bool { return h.told[hub] < version })
+		})
 }
 
-// onEachHub has hubs do something side by side, and returns those that did not. It calls before before each.
-func onEachHub[In any](
-	ctx workflow.Context, hubs []string, activity contract.Activity[In, contract.None], summary string, argument In,
-	before func(workflow.Context),
-) (missed []string) {
-	var futures []contract.Future[contract.None]
-	for _, hub := range hubs {
-		before(ctx)
-		hubCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue:              contract.HubQueue(hub),
-			ScheduleToCloseTimeout: directTimeout,
-			RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
-			Summary:                summary + hub,
-		})
-		futures = append(futures, activity.Execute(hubCtx, argument))
-	}
-	for i, f := range futures {
-		if _, err := f.Get(ctx); err != nil {
-			missed = append(missed, hubs[i])
-			workflow.GetLogger(ctx).Warn("A change did not reach a hub", "hub", hubs[i], "error", err)
-		}
-	}
-	return missed
+// toHub has a hub do something.
+func toHub[In any](
+	ctx workflow.Context, hub string, activity contract.Activity[In, contract.None], summary string, argument In,
+) contract.Future[contract.None] {
+	return activity.Execute(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.HubQueue(hub),
+		ScheduleToCloseTimeout: directTimeout,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 3},
+		Summary:                summary + hub,
+	}), argument)
 }
 
 // fences names the agents whose id a newer process took; hubs end their older sessions.

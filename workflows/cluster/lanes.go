@@ -38,7 +38,7 @@ func (l *lanes) signalled() bool { return l.opened.Len() > 0 }
 func (l *lanes) closeAgentLanes(ctx workflow.Context, empty []fleet.OpenLane) (contract.AgentLanes, error) {
 	l.opened.Take(l.run.state.OpenAgentLane) // what was asked for before must not be closed
 	l.run.state.CloseAgentLanes(empty)
-	l.run.hubs.takeTurnToAnswer(ctx)
+	l.run.hubs.takeTurn(ctx)
 	return l.agentLanes(), nil
 }
 

@@ -141,7 +141,7 @@ func (l *loads) rebalance(ctx workflow.Context, req contract.RebalanceRequest) (
 	if !req.DryRun && len(answer.Moves) > 0 {
 		workflow.GetLogger(ctx).Info("Rebalanced", "moves", len(answer.Moves), "reason", req.Reason)
 	}
-	l.run.hubs.takeTurnToAnswer(ctx)
+	l.run.hubs.takeTurn(ctx)
 	return answer, nil
 }
 

@@ -70,8 +70,7 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 			j.Registration = was.Registration // else a goodbye of before the member's newest registration would count
 		}
 		joined := r.state.Join(j, req.Hub, now)
-		if hub := joined.ReplacedHub; hub != "" && (!slices.Contains(r.hubs.former, hub) ||
-			workflow.GetVersion(ctx, "former-hubs-once", workflow.DefaultVersion, 1) == workflow.DefaultVersion) {
+		if hub := joined.ReplacedHub; hub != "" && !slices.Contains(r.hubs.former, hub) {
 			r.hubs.former = append(r.hubs.former, hub)
 		}
 		if joined.Refuted != "" {
@@ -156,6 +155,7 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 // so their roles wait for a whole lease.
 func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	r, now := m.run, workflow.Now(ctx)
+	r.hubs.forget(lost.Hub)
 	if r.brakes.missHub(&lost, now) {
 		return
 	}

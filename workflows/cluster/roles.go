@@ -28,6 +28,10 @@ func (p *roles) settle(ctx workflow.Context) {
 	if r.state.LeaderLost() {
 		r.state.VacateLeader(lease, now)
 	}
+	r.state.RefreshStandbys()
+	if p.next = r.hubs.renewUntil(r.state.FormerHolders(), now); !p.next.IsZero() {
+		return
+	}
 	var loads map[string]int
 	strategy := fleet.SelectLeastLoaded
 	if r.state.Contested(now) {
@@ -37,7 +41,6 @@ func (p *roles) settle(ctx workflow.Context) {
 		loads = r.readLoads(ctx)
 		now = workflow.Now(ctx)
 	}
-	r.state.RefreshStandbys()
 	election, _ := r.state.Elect(strategy, loads, now)
 	_, free := r.state.AssignShards(lease, now)
 	r.state.AssignTargets()
