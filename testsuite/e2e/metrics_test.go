@@ -9,6 +9,7 @@ import (
 
 	"mainstay.dev/mainstay/testsuite/slow"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"mainstay.dev/mainstay/agent"
@@ -74,6 +75,95 @@ func TestMetricsOfAFailover(t *testing.T) {
 	require.EqualValues(t, 1, metric(t, worker, "stella_agent_tasks_transferred_total", cluster))
 	b.finish.Store(true)
 	waitTask(t, b.node.URL, task, fleet.TaskCompleted)
+}
+
+// TestEveryMetricIsSeenMoving: each metric of the agents' document goes up or down in an installation by the event that
+// it is about.
+func TestEveryMetricIsSeenMoving(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive, DesiredAgents: 2,
+		SelfHealing: quickHealing()})
+	first, second := plane.UniqueID("a"), plane.UniqueID("b")
+	type series struct {
+		of     prometheus.Gatherer
+		name   string
+		labels map[string]string
+		up     bool
+	}
+	told := func(up bool, name string, labels ...string) series {
+		s := series{b.node.Registry, "stella_agent_" + name, map[string]string{}, up}
+		for i := 0; i < len(labels); i += 2 {
+			s.labels[labels[i]] = labels[i+1]
+		}
+		return s
+	}
+	counted := func(name string, labels ...string) series {
+		s := told(true, name, labels...)
+		s.of = plane.WorkerRegistry(t)
+		return s
+	}
+	cluster := []string{"cluster_id", b.cluster}
+	moved := map[string]bool{}
+	moves := func(event string, do func(), all ...series) {
+		t.Helper()
+		before := make([]float64, len(all))
+		for i, s := range all {
+			before[i] = metric(t, s.of, s.name, s.labels)
+		}
+		do()
+		for i, s := range all {
+			require.Eventually(t, func() bool {
+				now := metric(t, s.of, s.name, s.labels)
+				return s.up && now > before[i] || !s.up && now < before[i]
+			}, patience, 50*time.Millisecond, "%s%v moves when %s", s.name, s.labels, event)
+			moved[s.name] = true
+		}
+	}
+	stuck := make(chan struct{})
+	t.Cleanup(func() { close(stuck) })
+	handlers := func(id string) map[string]agent.Handler {
+		return map[string]agent.Handler{
+			"hold":  b.hold(id),
+			"fails": func(context.Context, *agent.Task) (any, error) { return nil, errors.New("no") },
+			"stuck": func(context.Context, *agent.Task) (any, error) { <-stuck; return nil, nil },
+		}
+	}
+	once := map[string]any{"max_attempts": 1}
+	n := newNetwork()
+	moves("a task waits", func() { b.submit(t, map[string]any{"type": "fails", "priority": "high", "retry": once}) },
+		told(true, "queue_depth", append(cluster, "priority", "high")...))
+	moves("an agent joins and the task fails", func() {
+		startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: first, Slots: 4,
+			StopTimeout: time.Millisecond, DialContext: n.dial}, handlers(first))
+	}, told(true, "cluster_members", append(cluster, "status", "online")...),
+		told(true, "cluster_leader", append(cluster, "agent_id", first)...), told(true, "cluster_health", cluster...),
+		told(true, "queue_latency_seconds", cluster...), told(true, "dead_letter_queue_depth", cluster...),
+		told(true, "health_score", "agent_id", first), told(true, "task_completion_rate", "agent_id", first))
+	age := told(true, "heartbeat_age_seconds", "agent_id", first)
+	moves("no heartbeat comes", func() {}, age)
+	age.up = false
+	moves("one comes", func() {
+		require.Eventually(t, func() bool { return metric(t, age.of, age.name, age.labels) > .2 }, patience, time.Millisecond)
+	}, age)
+	moves("a handler does not stop", func() {
+		b.submit(t, map[string]any{"type": "stuck", "beacon_timeout": "1s", "retry": once})
+	}, told(false, "task_completion_rate", "agent_id", first), told(false, "health_score", "agent_id", first))
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: second, Slots: 4,
+		StopTimeout: time.Millisecond}, handlers(second))
+	b.becomes(t, "stella_agent_cluster_health", map[string]string{"cluster_id": b.cluster}, 1)
+	task := b.submit(t, nil)
+	require.Equal(t, first, b.waitBegins(t, task, 1)[0].agent)
+	moves("the leader is lost", n.cut, told(false, "cluster_leader", append(cluster, "agent_id", first)...),
+		told(true, "cluster_leader", append(cluster, "agent_id", second)...),
+		told(false, "cluster_members", append(cluster, "status", "online")...),
+		told(true, "cluster_members", append(cluster, "status", "offline")...), told(false, "cluster_health", cluster...),
+		counted("failovers_total", append(cluster, "status", "succeeded")...),
+		counted("failover_duration_seconds", cluster...), counted("tasks_transferred_total", cluster...))
+	moves("a cycle reports that an agent is missing", func() { b.healUntil(t, nil, fleet.HealReport, b.cluster, fleet.HealAct) },
+		counted("healing_actions_total", "action_type", "report", "status", "reported"),
+		counted("healing_cycle_duration_seconds"))
+	require.Len(t, moved, 14)
+	b.finish.Store(true)
 }
 
 // What waits, and for whom, shows in the metrics of the queue.

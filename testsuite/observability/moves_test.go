@@ -16,9 +16,9 @@ import (
 // comparison is a call that looks at a value, or waits for one; Len, Contains and the like see names only.
 var comparison = regexp.MustCompile(`^(Equal|EqualValues|InDelta|Greater|Less|Zero|Eventually|GatherAndCompare)$`)
 
-// TestEveryMetricIsSeenMoving: a test outside this folder, which checks names only, names each metric in full in a
-// function that compares values. It does not see that what is compared is the metric's.
-func TestEveryMetricIsSeenMoving(t *testing.T) {
+// TestEveryMetricIsNamedByATestOfValues: a test outside this folder, which checks names only, names each metric in a
+// function that compares values. That the values move is for those tests: testsuite/e2e, TestEveryMetricIsSeenMoving.
+func TestEveryMetricIsNamedByATestOfValues(t *testing.T) {
 	t.Parallel()
 	unseen := map[string]bool{}
 	for _, m := range catalogue(t) {
