@@ -14,7 +14,7 @@ import (
 
 // Status is the agent's own view of its state.
 type Status struct {
-	Status        string     `json:"status"` // healthy or unhealthy
+	Status        string     `json:"status"` // healthy, unhealthy or stopping
 	AgentID       string     `json:"agent_id"`
 	Cluster       string     `json:"cluster"`
 	Role          fleet.Role `json:"role,omitempty"` // absent while it has none
@@ -34,6 +34,7 @@ type Status struct {
 const (
 	StatusHealthy   = "healthy"
 	StatusUnhealthy = "unhealthy"
+	StatusStopping  = "stopping" // it takes nothing new, finishes what it has, and leaves
 )
 
 // beat is the newest heartbeat.
@@ -83,6 +84,9 @@ func (a *Agent) Status() Status {
 	inTime := !b.at.IsZero() && now.Sub(b.at) < b.failureThreshold
 	if inTime && !ended && !b.storeAway {
 		s.Status = StatusHealthy
+	}
+	if r.stopping && !ended {
+		s.Status = StatusStopping
 	}
 	return s
 }

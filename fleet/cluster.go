@@ -95,6 +95,8 @@ type Member struct {
 	// Relieved: a failover by hand took its shards. It gets none while others are online, until a rebalance, the end
 	// of its maintenance, or a new process.
 	Relieved bool `json:"relieved,omitempty"`
+	// Stopping: it is stopping, and gets no role.
+	Stopping bool `json:"stopping,omitempty"`
 	// Mistakes counts how often this process came back after it had been given up.
 	Mistakes int `json:"given_up_wrongly,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
@@ -105,6 +107,9 @@ type Member struct {
 
 // Serving reports whether the member may get work.
 func (m *Member) Serving() bool { return m.Status == AgentOnline || m.Status == AgentSuspect }
+
+// MayHold reports whether the member may be given a role.
+func (m *Member) MayHold() bool { return m.Status == AgentOnline && !m.Stopping }
 
 // Connection is how the member stands with its hub, which publishes live of it.
 func (m *Member) Connection(live AgentStatus, now time.Time) Connection {
@@ -233,6 +238,8 @@ type Joined struct {
 	Replaced string `json:"replaced,omitempty"`
 	// ReplacedHub is the hub with the replaced instance's session, if it is another; it must be notified.
 	ReplacedHub string `json:"replaced_hub,omitempty"`
+	// Stopping: it is stopping, and gets no role.
+	Stopping bool `json:"stopping,omitempty"`
 	// Mistakes counts how often this process came back after it had been given up; GivenUp: now it does.
 	Mistakes int  `json:"given_up_wrongly,omitempty"`
 	GivenUp  bool `json:"given_up,omitempty"`

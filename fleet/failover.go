@@ -133,7 +133,7 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 		switch m := &c.Members[i]; {
 		case m.AgentID == need.FailedAgent:
 			failed = m
-		case m.Status == AgentOnline && m.HandlesAny(need.TaskTypes) &&
+		case m.MayHold() && m.HandlesAny(need.TaskTypes) &&
 			HasAll(m.Capabilities, need.RequiredCapabilities):
 			candidates = append(candidates, m)
 		}

@@ -202,7 +202,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 		m.Instance, m.Epoch, m.Relieved, m.Mistakes = j.Instance, c.LastEpoch, false, 0
 	}
 	c.Deaths.remove(j.AgentID)
-	m.JoinToken, m.Revoked, m.Registration = j.Token.ID, false, j.Registration
+	m.JoinToken, m.Revoked, m.Registration, m.Stopping = j.Token.ID, false, j.Registration, false
 	if !j.Resume {
 		c.countUse(j.Token, j.AgentID, now)
 	}
@@ -232,6 +232,11 @@ func (c *Cluster) Apply(t Transition, hub string) bool {
 	}
 	if t.Status == "" && t.Health != nil {
 		return m.setHealth(t.Health)
+	}
+	if t.Status == AgentStopping {
+		changed := !m.Stopping
+		m.Stopping = true
+		return changed
 	}
 	cordoned := c.Cordons.Of(t.AgentID) != nil
 	if t.Left && !cordoned {

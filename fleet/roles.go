@@ -48,7 +48,7 @@ func (c *Cluster) RefreshStandbys() {
 }
 
 func mayStandBy(c *Cluster, m *Member) bool {
-	return m != nil && m.Status == AgentOnline && m.AgentID != c.Leader
+	return m != nil && m.MayHold() && m.AgentID != c.Leader
 }
 
 // SwitchMode changes between active_active and active_passive. On the way to active_passive every member may still
@@ -131,7 +131,7 @@ func (c *Cluster) Elect(strategy SelectionStrategy, loads map[string]int, now ti
 // nextLeader picks the next leader. With manual election it is the previous one, or anybody as the first.
 func (c *Cluster) nextLeader(strategy SelectionStrategy, loads map[string]int) (string, bool) {
 	if !c.Config.ManualElection || c.LastLeader == "" {
-		if m := c.Member(c.Successor); m != nil && m.Status == AgentOnline {
+		if m := c.Member(c.Successor); m != nil && m.MayHold() {
 			return c.Successor, true
 		}
 		if next, ok := c.SelectTarget(strategy, FailoverNeed{FailedAgent: c.LastLeader}, loads); ok {
@@ -139,7 +139,7 @@ func (c *Cluster) nextLeader(strategy SelectionStrategy, loads map[string]int) (
 		}
 	}
 	m := c.Member(c.LastLeader)
-	return c.LastLeader, m != nil && m.Status == AgentOnline
+	return c.LastLeader, m != nil && m.MayHold()
 }
 
 // ChooseSuccessor picks the agent that Elect makes the leader once the last leader's lease has run out, and false when
@@ -164,7 +164,7 @@ func (c *Cluster) Promote(agentID string, now time.Time) (Election, bool) {
 	if wait, open := c.seatOpen(now); !open {
 		return wait, false
 	}
-	if m := c.Member(agentID); m == nil || m.Status != AgentOnline {
+	if m := c.Member(agentID); m == nil || !m.MayHold() {
 		return Election{}, false
 	}
 	c.RefreshStandbys()

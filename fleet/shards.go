@@ -158,12 +158,12 @@ func shardQuotas(c *Cluster) []shardQuota {
 // division, which needs the fewest moves. Members that get none come last: suspect ones, and relieved ones while there
 // are others.
 func quotas(all []Member, held map[string]int, things int) []shardQuota {
-	others := slices.ContainsFunc(all, func(m Member) bool { return m.Status == AgentOnline && !m.Relieved })
+	others := slices.ContainsFunc(all, func(m Member) bool { return m.MayHold() && !m.Relieved })
 	var members []shardQuota
 	for i := range all {
 		if m := &all[i]; m.Serving() {
 			members = append(members, shardQuota{agentID: m.AgentID,
-				online: m.Status == AgentOnline && !(m.Relieved && others), owned: held[m.AgentID]})
+				online: m.MayHold() && !(m.Relieved && others), owned: held[m.AgentID]})
 		}
 	}
 	slices.SortFunc(members, func(a, b shardQuota) int {

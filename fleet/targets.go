@@ -124,7 +124,7 @@ func (c *Cluster) AssignTargets() []RebalanceMove {
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		was[i] = t.Agent
-		if m := c.Member(t.Agent); m == nil || !m.Serving() {
+		if m := c.Member(t.Agent); m == nil || !m.Serving() || m.Stopping {
 			t.Agent = ""
 		}
 	}
@@ -318,7 +318,7 @@ func (c ownersPlan) extremes(weights []int) (most, fewest *holding) {
 	byAgent := map[string]*holding{}
 	var holdings []*holding
 	for i := range c.Members {
-		if m := &c.Members[i]; m.Status == AgentOnline {
+		if m := &c.Members[i]; m.MayHold() {
 			h := &holding{agentID: m.AgentID}
 			byAgent[m.AgentID] = h
 			holdings = append(holdings, h)

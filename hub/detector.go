@@ -67,6 +67,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 			s.judged, s.judgedAt = judged, now
 			h.registry.Changed(s.agent)
 		}
+		h.vacateLocked(s, now)
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
 				d.takeBackLocked(a)

@@ -104,6 +104,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 	}
 	if poll.Stopping && !s.stopping {
 		s.stopping, s.stoppingAt = true, now
+		h.resignLocked(s)
 		h.registry.Changed(s.agent)
 	}
 	for _, r := range poll.Returned {

@@ -249,7 +249,7 @@ func (h *Hub) admitLocked(
 		fresh := newSession(reg, epoch, now)
 		s.registration, s.candidate, s.kind = fresh.registration, fresh.candidate, fresh.kind
 		s.access, s.lastContact, s.disconnectedAt = reg.Providers, now, time.Time{}
-		s.sequence, s.repliedAt = 0, time.Time{}
+		s.sequence, s.repliedAt, s.vacated = 0, time.Time{}, false
 		s.health.Rejoined()
 		s.repeat()
 	}

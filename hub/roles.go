@@ -72,6 +72,27 @@ func (h *Hub) resignLocked(s *session) {
 	h.sendRoleLocked(s)
 }
 
+// vacateLocked tells the cluster that a stopping agent's roles are free: the agent has read that it has none, and has no
+// fenced work under them.
+func (h *Hub) vacateLocked(s *session, now time.Time) {
+	d := h.directives[s.cluster]
+	if !s.stopping || s.vacated || s.held || !s.toldRoleLocked() ||
+		d.Mode == fleet.ActiveActive && !slices.ContainsFunc(d.Targets, func(t fleet.Target) bool { return t.Agent == s.agent }) {
+		return
+	}
+	for _, a := range s.attempts {
+		// of one that the agent brought after a restart of the hub the hub does not know what it is
+		if spec := &a.input.Spec; a.lane != contract.AgentLane(s.cluster, s.agent) &&
+			(spec.Type == "" || spec.Safety() == fleet.Fenced) {
+			return
+		}
+	}
+	s.vacated = true
+	t := s.transition(fleet.AgentStopping, "it finishes what it has, and then leaves", now)
+	t.LeaseRemaining = new(fleet.Duration)
+	h.notices.Notify(s.cluster, t)
+}
+
 // toldRoleLocked reports whether the agent has read its newest role.
 func (s *session) toldRoleLocked() bool {
 	unread := func(c protocol.Command) bool { return c.Type == protocol.CommandRole }

@@ -227,3 +227,42 @@ func TestProofOfDeath(t *testing.T) {
 		require.Equal(t, 1.0, b.counted("mainstay_hub_false_proofs_total"), "it lives")
 	})
 }
+
+// A leader that stops gives its role up as soon as it has read so, whatever it still runs; fenced work ends first.
+func TestAStoppingLeaderGivesItsRoleUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		safety fleet.RetrySafety
+		after  time.Duration // it began to stop
+	}{
+		"a handler that needs 20 s":   {fleet.Idempotent, 500 * time.Millisecond},
+		"one that must not run twice": {fleet.AtMostOnce, 500 * time.Millisecond},
+		"fenced work":                 {fleet.Fenced, 21 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActivePassive, Leader: "a",
+					LeaderEpoch: 10, Standbys: []string{"b"}}
+				a := b.register("a", 2)
+				<-a.poll()
+				given := a.give(task("t", safety(tt.safety)))
+				began := time.Now()
+				stopping := func(p *protocol.Poll) { p.Stopping = true }
+				require.Equal(t, fleet.RoleMember, (<-a.poll(lists(given), stopping)).Commands[0].Role)
+				b.pass(100 * time.Millisecond)
+				require.Empty(t, b.changed(), "it has not read yet that it does not lead")
+				for time.Since(began) < 20*time.Second {
+					a.poll(lists(given), stopping)
+					b.pass(time.Second / 2)
+					require.Equal(t, time.Since(began) > tt.after, len(b.changed()) > 0, time.Since(began))
+				}
+				require.NoError(t, a.report(given, fleet.AttemptCompleted))
+				a.poll(stopping)
+				b.pass(time.Second)
+				require.Len(t, b.changed(), 1)
+				told := b.changed()[0]
+				require.Equal(t, fleet.AgentStopping, told.Status)
+				require.Zero(t, *told.LeaseRemaining)
+			})
+		})
+	}
+}

@@ -41,6 +41,7 @@ type session struct {
 	judgedAt       time.Time // when that changed
 	stopping       bool
 	stoppingAt     time.Time
+	vacated        bool      // its cluster knows that it stops, and has given its roles to others
 	gone           bool      // lost, replaced or said goodbye: a held poll must end
 	fenced         bool      // gone because a newer process has the agent id
 	held           bool      // lost, but held by the mass-loss brake

@@ -89,6 +89,46 @@ func TestSecondProcessFencesTheFirst(t *testing.T) {
 	require.Eventually(t, func() bool { return online(t, url, "fence-1") == second.pid() }, patience, tick)
 }
 
+// A leader that gets SIGTERM while a command of 20 s runs on it does not hold the lead up.
+func TestAStoppingLeaderIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, url := serve(t, "hub-stopping")
+	p := start(t, nil, "cluster", "create", "stopping", "--replication-mode", "active_passive", "--server", url)
+	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
+	leads := func(id string) func() bool {
+		return func() bool {
+			var view struct{ Leader string }
+			call(t, http.StatusOK, http.MethodGet, url+"/api/v1/agents/clusters/stopping", nil, &view)
+			return view.Leader == id
+		}
+	}
+	leader := runAgent(t, url, "stopping", "stopping-1", "--health", "127.0.0.1:0")
+	require.Eventually(t, leads("stopping-1"), patience, tick)
+	runAgent(t, url, "stopping", "stopping-2")
+	online(t, url, "stopping-2")
+	dir := t.TempDir()
+	id := submit(t, url, execTask("stopping", `touch "$0/begun"; sleep 20`, dir))
+	require.Eventually(t, func() bool { _, err := os.Stat(dir + "/begun"); return err == nil }, patience, tick)
+	leader.says(t, "Health probes are served")
+	address := regexp.MustCompile(`Health probes are served.*?(127\.0\.0\.1:\d+)`).FindStringSubmatch(leader.stderr.String())
+	require.NotNil(t, address, "%s", &leader.stderr)
+
+	began := time.Now()
+	leader.signal(t, syscall.SIGTERM)
+	require.Eventually(t, leads("stopping-2"), patience, tick)
+	t.Logf("the next agent leads after %s", time.Since(began))
+	require.Less(t, time.Since(began), 10*time.Second, "it waited for the command")
+	response, err := http.Get("http://" + address[1] + "/readyz")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	next := completed(t, url, submit(t, url, execTask("stopping", "true", dir)), patience)
+	require.Equal(t, "stopping-2", next.Attempts[0].AgentID)
+	require.True(t, alive(leader.pid()), "it finishes its work")
+	require.Equal(t, 0, leader.exit(t), "%s", &leader.stderr)
+	require.Len(t, completed(t, url, id, patience).Attempts, 1)
+}
+
 func TestAgentFinishesItsWorkAtSIGTERM(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, "hub-term")

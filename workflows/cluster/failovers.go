@@ -99,7 +99,7 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 			"A manual-failover signal names an agent that is offline; its work has moved already")
 		return
 	}
-	if target := s.Member(request.TargetAgentID); target != nil && target.Status == fleet.AgentOnline &&
+	if target := s.Member(request.TargetAgentID); target != nil && target.MayHold() &&
 		target.AgentID != member.AgentID {
 		in.Target = target.AgentID
 	}
@@ -247,7 +247,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 	mode, strategy, byHand := s.Config.ReplicationMode, s.Config.Selection, in.Trigger == fleet.TriggerManual
 	anyOther := func() bool {
 		return slices.ContainsFunc(s.Members, func(m fleet.Member) bool {
-			return m.Status == fleet.AgentOnline && m.AgentID != in.FailedAgent
+			return m.MayHold() && m.AgentID != in.FailedAgent
 		})
 	}
 	switch {

@@ -122,8 +122,8 @@ func (m *members) forget(ctx workflow.Context, req contract.ForgetRequest) error
 	return nil
 }
 
-// apply applies a batch of transitions. An agent that is gone gives up its roles; without a goodbye its failover
-// begins.
+// apply applies a batch of transitions. An agent that is gone or stops gives up its roles. A failover of one that is
+// gone without a goodbye begins.
 func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 	r, now := m.run, workflow.Now(ctx)
 	r.state.SetBrake(changed.Hub, changed.Brake)
@@ -133,10 +133,11 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 			continue
 		}
 		was := *member
-		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left {
+		stops := t.Status == fleet.AgentStopping
+		if !r.state.Apply(t, changed.Hub) || t.Status == "" || t.Status != fleet.AgentOffline && !t.Left && !stops {
 			continue
 		}
-		if t.Evidence == "" { // it said goodbye, or a person ended its session
+		if t.Evidence == "" && !stops { // it said goodbye, or a person ended its session
 			r.brakes.over(t.AgentID)
 		}
 		lease := r.state.Config.RoleLease.Std()
@@ -144,6 +145,9 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 			lease = t.LeaseRemaining.Std()
 		}
 		held := r.roles.vacate(was.AgentID, lease, now)
+		if stops {
+			continue
+		}
 		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
 			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason,
 				Attempts: t.Attempts, NoticedAt: t.At, Evidence: t.Evidence, NoticedAfter: t.NoticedAfter})

@@ -299,3 +299,46 @@ func TestClusterManualFailover(t *testing.T) {
 	require.Equal(t, "a", run.failovers[1].Target)
 	require.True(t, run.failovers[2].NotInCluster)
 }
+
+// An agent that stops gives its roles up at once, and gets none until it comes back. It stays a member.
+func TestAStoppingAgentHasNoRole(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []fleet.ReplicationMode{fleet.ActivePassive, fleet.Sharded} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			run := newCluster(t)
+			stops := func(agent string) {
+				view := run.view(t)
+				run.SignalWorkflow(contract.MembersChangedSignal.Name, contract.MembersChanged{Hub: "h1",
+					Changes: []fleet.Transition{{AgentID: agent, Instance: agent + "-1", Epoch: view.Member(agent).Epoch,
+						Status: fleet.AgentStopping, At: run.Now(), LeaseRemaining: new(fleet.Duration)}}})
+			}
+			hold := func(agent string) bool {
+				view := run.view(t)
+				return view.Leader == agent || len(view.ShardsOf(agent)) == 4
+			}
+			run.at(time.Second, func() { run.update(contract.JoinUpdate.Name, joins("h1", "a")) })
+			run.at(2*time.Second, func() {
+				require.True(t, hold("a"))
+				stops("a")
+			})
+			run.at(3*time.Second, func() {
+				require.False(t, hold("a"), "there is nobody else")
+				view := run.view(t)
+				require.Equal(t, fleet.AgentOnline, view.Member("a").Status)
+				run.update(contract.JoinUpdate.Name, joins("h1", "b"))
+			})
+			run.at(4*time.Second, func() {
+				require.True(t, hold("b"))
+				require.Empty(t, run.view(t).Standbys)
+				run.update(contract.JoinUpdate.Name, joins("h1", "a"))
+				stops("b")
+			})
+			run.at(8*time.Second, func() { require.True(t, hold("a"), "it has registered again") })
+			run.deleteAt(10 * time.Second)
+			run.start(fleet.ClusterConfig{ReplicationMode: mode, Shards: 4})
+			require.NoError(t, run.GetWorkflowError())
+			require.Empty(t, run.failovers)
+		})
+	}
+}
