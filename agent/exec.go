@@ -116,12 +116,19 @@ func runCommand(ctx context.Context, p ExecPayload, task *Task, inherited []stri
 	return nil, failure
 }
 
+// usualSign spaces the signs of life of commands that nobody watches: people see the last.
+const usualSign = 15 * time.Second
+
 // beaconWhile gives signs of life for a command that lives, until it is stopped. A quiet command is none that hangs.
 func (t *Task) beaconWhile() (stop func()) {
-	if t.attempt == nil || t.attempt.beacon <= 0 {
+	if t.attempt == nil {
 		return func() {}
 	}
-	tick, done := time.NewTicker(t.attempt.beacon/3), make(chan struct{})
+	every := usualSign
+	if b := t.attempt.beacon; b > 0 {
+		every = b / 3
+	}
+	tick, done := time.NewTicker(every), make(chan struct{})
 	go func() {
 		defer tick.Stop()
 		for {

@@ -213,6 +213,9 @@ type AttemptReport struct {
 	ErrorType string               `json:"error_type,omitempty"` // what kind of failure it was, if the handler named it
 	Final     bool                 `json:"final,omitempty"`      // a failure that must not be tried again
 	Progress  *fleet.Progress      `json:"progress,omitempty"`
+	// AliveAt is the last sign of life, and DeadlineAt until when it may run. Heartbeats alone have them.
+	AliveAt    *time.Time `json:"alive_at,omitempty"`
+	DeadlineAt *time.Time `json:"deadline_at,omitempty"`
 	// Marks are the first of the attempt's progress in each step and quarter, for the task's history: the beginning of
 	// what it says.
 	Marks []ProgressMark `json:"marks,omitempty"`

@@ -285,8 +285,9 @@ type Attempt struct {
 	Hub       string     `json:"hub,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	// DeadlineAt is set when a run is shown.
-	DeadlineAt *time.Time     `json:"deadline_at,omitempty" doc:"Of a run's step: until when it may run."`
+	// AliveAt and DeadlineAt are set when an attempt is shown.
+	AliveAt    *time.Time     `json:"alive_at,omitempty" doc:"Of one that runs: its last sign of life, as its hub told within the last 20 s."`
+	DeadlineAt *time.Time     `json:"deadline_at,omitempty" doc:"Until when it may run: its timeout, or the deadline of its step or run. Of those that have ended, only a run's steps have it."`
 	Outcome    AttemptOutcome `json:"outcome,omitempty"`
 	Reason     string         `json:"reason,omitempty"`
 	// ErrorType is the type of the failure, if the handler gave one.

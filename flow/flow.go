@@ -100,6 +100,8 @@ func (c *checker) plan() *job.Plan {
 			}
 			if s.Beacon != nil {
 				task.BeaconTimeout = fleet.Duration(s.Beacon.Timeout.Or(job.DefaultBeacon))
+			} else if task.Type == fleet.ExecType && s.ForEach == nil {
+				task.BeaconTimeout = fleet.Duration(job.DefaultBeacon)
 			}
 			if s.Place != nil {
 				task.Place = *s.Place

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -378,6 +379,22 @@ func TestUnmarkedStep(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fleet.Idempotent, plan.Step("a").Safety)
 	require.Equal(t, fleet.Unmarked, plan.Step("b").Task.RetrySafety)
+}
+
+// A step that runs a command is watched unless it says otherwise.
+func TestCommandsAreWatched(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[string]time.Duration{
+		`{task: {type: exec, payload: {command: [make]}}}`:                         45 * time.Second,
+		`{task: {type: exec, payload: {command: [make]}}, beacon: {timeout: 10m}}`: 10 * time.Minute,
+		`{task: {type: echo}}`:             0,
+		`{task: {type: echo}, beacon: {}}`: 45 * time.Second,
+		`{task: {type: exec, payload: {command: [make]}}, for_each: {count: 2}}`: 0,
+	} {
+		_, plan, err := Read("f.yaml", []byte("{job: j, cluster: c, steps: {a: "+step+"}}"))
+		require.NoError(t, err, step)
+		require.Equal(t, want, plan.Steps[0].Task.BeaconTimeout.Std(), step)
+	}
 }
 
 func TestPlan(t *testing.T) {

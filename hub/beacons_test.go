@@ -179,3 +179,42 @@ func TestPollThatCrossesAResultCostsNoSlot(t *testing.T) {
 		require.Equal(t, 1, a.session().free)
 	})
 }
+
+// A heartbeat says when the handler last gave a sign of life and until when it may run, so that people see both.
+func TestHeartbeatsTellSignsAndDeadlines(t *testing.T) {
+	t.Parallel()
+	soon := time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC) // in a bubble, time begins in 2000
+	for name, c := range map[string]struct {
+		change func(*contract.RunTaskInput)
+		ends   time.Duration // after its start; 0: never
+	}{
+		"its timeout":         {func(in *contract.RunTaskInput) { in.Spec.Timeout = fleet.Duration(time.Hour) }, time.Hour},
+		"the default":         {func(*contract.RunTaskInput) {}, fleet.DefaultTaskTimeout},
+		"its step's deadline": {func(in *contract.RunTaskInput) { in.DeadlineAt = &soon }, 30 * time.Second},
+		"work without end":    {func(in *contract.RunTaskInput) { in.Spec.KeepRunning = true }, 0},
+		"the earlier of the two": {func(in *contract.RunTaskInput) {
+			in.Spec.Timeout, in.DeadlineAt = fleet.Duration(10*time.Second), &soon
+		}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				given := a.give(task("t1", c.change))
+				a.poll(says(given, aged(12*time.Second, "")))
+				b.pass(0)
+				session := a.session()
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				running := session.attempts[attemptKey{"t1", 1}]
+				r := running.heartbeat("h")
+				require.WithinDuration(t, time.Now().Add(-12*time.Second), *r.AliveAt, time.Second)
+				if c.ends == 0 {
+					require.Nil(t, r.DeadlineAt)
+					return
+				}
+				require.WithinDuration(t, r.StartedAt.Add(c.ends), *r.DeadlineAt, time.Second)
+				require.Nil(t, new(running.report("h")).AliveAt, "what workflows keep lacks them")
+			})
+		})
+	}
+}

@@ -101,6 +101,15 @@ func (b beater) beat(a *attempt, now time.Time) dueBeat {
 // too large, and all of one that is cancelled, which may never end: the next begins beside it. Its hub has the rest.
 func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 	r := a.report(hub)
+	if a.accepted {
+		r.AliveAt, r.DeadlineAt = new(a.aliveAt.UTC()), a.input.DeadlineAt
+		spec := &a.input.Spec // not known of an attempt that was taken over from another process of the hub
+		end := a.startedAt.Add(spec.AttemptTimeout()).UTC()
+		if a.input.TaskID != "" && (!spec.KeepRunning || spec.Timeout > 0) &&
+			(r.DeadlineAt == nil || end.Before(*r.DeadlineAt)) {
+			r.DeadlineAt = &end
+		}
+	}
 	if _, key := contract.Locate(a.task); key == "" {
 		return r
 	}

@@ -176,6 +176,9 @@ func (a *attempt) apply(r protocol.RunningAttempt, now time.Time) {
 	if r.Beacons != a.beacons {
 		a.beacons, a.aliveAt = r.Beacons, now
 	}
+	if r.BeaconAge != nil {
+		a.aliveAt = now.Add(-max(0, r.BeaconAge.Std()))
+	}
 	_, key := contract.Locate(r.TaskID)
 	ofArray := strings.HasPrefix(key, ".") // these keep neither marks nor checkpoints: an array has many attempts
 	if r.Progress != nil {

@@ -226,7 +226,7 @@ type Step struct {
 	StopGrace    *fleet.Duration    `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. Default: the job's, else the cluster's, else 30s for a command and 5s for other work."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long all its attempts may take together."`
 	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
-	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life."`
+	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life. A command of type exec, without for_each, has 45s unless it is given; it gives signs as long as it lives."`
 	Output       map[string]string  `json:"output,omitempty" doc:"CEL over result (results and failed with for_each): what the run keeps of it, by name. Left out: the result, if it has at most 16 KiB; with for_each nothing."`
 	ResultLimit  Size               `json:"result_limit,omitempty" doc:"The largest result, up to 1MiB. Default 64KiB."`
 	OnFailure    OnFailure          `json:"on_failure,omitempty" enum:"fail,partial,skip,hold" doc:"What its failure means: the run fails (fail, the default), the step counts as partial, or as skipped, or a person decides (hold)."`

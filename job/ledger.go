@@ -80,7 +80,7 @@ func (l *Ledger) Show(now time.Time) {
 
 func (w *Work) show(p *StepPolicy, now time.Time) {
 	for i := range w.Attempts {
-		if a := &w.Attempts[i]; a.StartedAt != nil {
+		if a := &w.Attempts[i]; a.StartedAt != nil && a.DeadlineAt == nil {
 			a.DeadlineAt = new(a.StartedAt.Add(p.Timeout.Std()))
 		}
 	}

@@ -178,6 +178,7 @@ func deliveryOf(pending []*workflowpb.PendingActivityInfo, key string) *Delivery
 		a := &delivery.Attempt
 		if contract.Payloads.FromPayloads(p.GetHeartbeatDetails(), &delivery.Report) == nil {
 			*a = delivery.Report.Attempt(a.Number)
+			a.AliveAt, a.DeadlineAt = delivery.Report.AliveAt, delivery.Report.DeadlineAt
 		}
 		if started := TimeOf(p.GetLastStartedTime()); started != nil {
 			a.StartedAt, delivery.SeenAt = cmp.Or(a.StartedAt, started), *started

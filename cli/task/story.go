@@ -147,6 +147,10 @@ func summary(a *app.App, task *api.Task) error {
 	}
 	optional("Why", task.Why)
 	optional("Doing", doing(task.Attempts))
+	if n := len(task.Attempts); n > 0 && task.Status == fleet.TaskRunning {
+		optional("Last sign", moment(a, task.Attempts[n-1].AliveAt))
+		optional("Deadline", moment(a, task.Attempts[n-1].DeadlineAt))
+	}
 	for _, row := range recoveryRows(a, task) {
 		optional(row[0], row[1])
 	}

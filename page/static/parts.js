@@ -136,7 +136,8 @@ export function attemptRow(a, what, from) {
   return {
     key: a.number + outcome, label: what, from: started, to: ended, tone: tone(outcome),
     text: [badge(outcome), " ", ended ? span(took) : ["for ", ago(started, "for")], progress(a)],
-    more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`)],
+    more: [a.reason, a.error_type && ` (${a.error_type})`, h("span.quiet", null, a.reason ? " · began " : "began ", clockTime(started), a.epoch && `, epoch ${a.epoch}`, a.hub && `, hub ${a.hub}`),
+      !ended && a.alive_at && h("span.quiet", null, " · last sign of life ", ago(a.alive_at)), !ended && a.deadline_at && h("span.quiet", null, " · may run until ", clockTime(a.deadline_at))],
   };
 }
 
