@@ -56,13 +56,14 @@ type dueBeat struct {
 	report  contract.AttemptReport
 }
 
-// first are the first heartbeats that are due. Attempts that have ended by then cost no write.
+// first are the first heartbeats that are due. Attempts that have ended by then cost no write. Of those that agents
+// bring with them they are due at once: the hub that had them asks Temporal before it gives them up.
 func (b beater) first(now time.Time) []dueBeat {
 	h := b.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var due []dueBeat
-	for len(h.fresh) > 0 && now.Sub(h.fresh[0].assignedAt) >= beatFirst {
+	for len(h.fresh) > 0 && (h.fresh[0].takenAt.IsZero() || now.Sub(h.fresh[0].assignedAt) >= beatFirst) {
 		a := h.fresh[0]
 		h.fresh = h.fresh[1:]
 		if a.session.attempts[a.attemptKey] == a && a.beatAt.IsZero() {

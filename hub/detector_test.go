@@ -142,6 +142,49 @@ func TestLossAtAHubOutOfTouch(t *testing.T) {
 	}
 }
 
+// An agent's connection closed because it moved to another hub with its work. This hub is in touch with Temporal, and
+// must leave the work alone there, whatever its retry safety.
+func TestLossOfAnAgentThatMoved(t *testing.T) {
+	t.Parallel()
+	for _, s := range []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce} {
+		for hub, reported := range map[string]int{"hub-2": 0, "hub-1": 1} {
+			t.Run(fmt.Sprint(s, " is at ", hub), func(t *testing.T) {
+				inBubble(t, Config{}, func(t *testing.T, b *bench) {
+					a := b.register("a", 1)
+					a.give(task("t1", safety(s)))
+					b.temporal.mu.Lock()
+					b.temporal.hasIt, b.temporal.seenAt = hub, time.Now().Add(time.Hour) // Temporal's clock is fast
+					b.temporal.mu.Unlock()
+					a.hangUp()
+					b.pass(5 * time.Second)
+					require.Nil(t, a.session())
+					require.Len(t, b.reported(), reported)
+				})
+			})
+		}
+	}
+}
+
+// Temporal hears at once of an attempt that an agent brings with it: the hub that had it asks there.
+func TestAttemptsThatMoveBeatAtOnce(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		b.start(beater{b.Hub})
+		given := b.register("a", 1).give(task("t1"))
+		b.pass(time.Second)
+		facts{b.Hub}.rejoin()
+		b.temporal.mu.Lock()
+		clear(b.temporal.beats)
+		b.temporal.mu.Unlock()
+		b.register("a", 1, func(r *protocol.Register) {
+			r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token}}
+		})
+		b.pass(beatTick)
+		b.temporal.mu.Lock()
+		defer b.temporal.mu.Unlock()
+		require.Equal(t, 1, b.temporal.beats["t1/1"])
+	})
+}
+
 func TestComingBackWithinTheGrace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		a := b.register("a", 1)

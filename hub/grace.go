@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
@@ -77,48 +75,29 @@ func (h *Hub) obeyAwaitedLocked(d *contract.Directive) {
 
 // endAwaitedLocked ends the waits that are over.
 func (d detector) endAwaitedLocked(now time.Time) {
-	for key, a := range d.hub.awaited {
-		if now.Before(a.until) {
-			continue
+	for _, a := range d.hub.awaited {
+		if !now.Before(a.until) {
+			d.hub.giveUpAwaitedLocked(a, fmt.Sprintf("%s, nor within its disconnect grace of %s", a.why,
+				a.instance.DisconnectGrace))
 		}
-		delete(d.hub.awaited, key)
-		d.hub.wg.Go(func() { d.endWait(a) })
 	}
-}
-
-// endWait loses an attempt whose agent did not come back in time, unless another hub has it by now.
-func (d detector) endWait(a *awaited) {
-	h := d.hub
-	ctx, cancel := context.WithTimeout(h.run, judgeLimit)
-	defer cancel()
-	elsewhere, _, err := h.elsewhere(ctx, a.attempt)
-	if err != nil {
-		h.log.Warn("It is not known whether another hub has an attempt; it counts as lost", zap.String("task", a.task),
-			zap.Error(err))
-	}
-	if elsewhere {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s := h.sessions[a.session.agent]; s != nil && s.attempts[a.attemptKey] != nil {
-		return // it came back meanwhile
-	}
-	h.giveUpAwaitedLocked(a, fmt.Sprintf("%s, nor within its disconnect grace of %s", a.why, a.instance.DisconnectGrace))
 }
 
 // elsewhere reports whether an attempt has ended, or its newest heartbeat came from another hub; and when that came.
 // Without a heartbeat it is here.
 func (h *Hub) elsewhere(ctx context.Context, a *attempt) (elsewhere bool, seen time.Time, err error) {
-	t, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().Describe(ctx, a.task)
+	workflowID, key := contract.Locate(a.task)
+	open, err := (store.Store{Client: h.client, Namespace: h.namespace}).Tasks().DeliveringIn(ctx, workflowID, "")
 	if err != nil {
 		return store.KindOf(err) == store.NotFound, seen, err
 	}
-	running := t.Running()
-	if running == nil || running.Number != a.number {
-		return true, seen, nil
+	for i := range open {
+		_, of := contract.Locate(open[i].ID)
+		if running := open[i].Running(); of == key && running != nil && running.Number == a.number {
+			return running.Hub != "" && running.Hub != h.id, open[i].Delivery.SeenAt, nil
+		}
 	}
-	return running.Hub != "" && running.Hub != h.id, t.Delivery.SeenAt, nil
+	return true, seen, nil
 }
 
 func later(a, b time.Time) time.Time {

@@ -55,7 +55,6 @@ func TestDisconnectGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
-				b.temporal.hasIt = c.hub
 				a := b.register("a", 2)
 				b.pass(0)
 				given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {
@@ -75,6 +74,9 @@ func TestDisconnectGrace(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, held.Held, 1, "healing leaves it alone")
 
+				b.temporal.mu.Lock()
+				b.temporal.hasIt = c.hub
+				b.temporal.mu.Unlock()
 				if c.then != nil {
 					c.then(b, given)
 				}
@@ -98,7 +100,6 @@ func TestDisconnectGrace(t *testing.T) {
 // The attempt's token tells a hub that takes it over, too.
 func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
-		b.temporal.hasIt = "hub-1"
 		a := b.register("a", 1)
 		b.pass(0)
 		given := a.give(task("j~~0.1", func(in *contract.RunTaskInput) {

@@ -41,14 +41,14 @@ func newResponder(h *Hub) *responder {
 
 // fail queues the end of an attempt without a result. taken is called once Temporal has it.
 func (r *responder) fail(a *attempt, report contract.AttemptReport, log []fleet.LogLine, taken func()) {
-	noted := time.Now()
+	noted, ended := time.Now(), a.session != nil && a.session.gone
 	inTouch := r.hub.lease.Fresh(noted)
 	try := func(ctx context.Context) (err error) {
 		r.slots <- struct{}{}
 		defer func() { <-r.slots }()
 		counts := true
-		if inTouch = inTouch && r.hub.lease.Fresh(time.Now()); !inTouch {
-			counts, err = r.counts(ctx, a, noted)
+		if inTouch = inTouch && r.hub.lease.Fresh(time.Now()); ended || !inTouch {
+			counts, err = r.counts(ctx, a, noted, inTouch)
 		}
 		if counts {
 			err = r.failNow(ctx, a.token, report, log)
@@ -79,9 +79,9 @@ func (r *responder) fail(a *attempt, report contract.AttemptReport, log []fleet.
 // and may hide one of another hub, which sends more.
 var errUnsure = errors.New("it is not known yet whether another hub has the attempt")
 
-// counts reports whether an attempt is still this hub's to end. While the hub was out of touch with Temporal, its agent
-// may have taken it to another hub.
-func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time) (bool, error) {
+// counts reports whether an attempt is still this hub's to end. An agent whose session ended here, or that was here
+// while the hub was out of touch with Temporal, may have taken it to another hub. In touch, no heartbeat was late.
+func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time, inTouch bool) (bool, error) {
 	elsewhere, seen, err := r.hub.elsewhere(ctx, a)
 	switch {
 	case err != nil:
@@ -90,7 +90,7 @@ func (r *responder) counts(ctx context.Context, a *attempt, noted time.Time) (bo
 		r.hub.log.Info("An attempt goes on at another hub, or has ended", zap.String("task", a.task),
 			zap.Int("attempt", a.number))
 		return false, nil
-	case seen.After(noted):
+	case !inTouch && seen.After(noted):
 		return false, errUnsure
 	}
 	return true, nil

@@ -62,15 +62,16 @@ type fakeTemporal struct {
 	online   []string         // identities in the live registry
 	looks    int              // into it
 
-	unhandled  int            // how many tasks no agent could run
-	woken      []string       // those that were offered again
-	unanswered int            // how many more joins have no answer
-	members    []fleet.Member // of the cluster c, as queries tell them
-	hasIt      string         // the hub whose heartbeat of the first attempt came last; empty: the attempt has ended
-	seenAt     time.Time      // when that came
-	silent     string         // a cluster that answers no query
-	backlog    bool           // lists of tasks do not come to an end
-	away       error          // what nothing gets past
+	unhandled  int                 // how many tasks no agent could run
+	woken      []string            // those that were offered again
+	unanswered int                 // how many more joins have no answer
+	members    []fleet.Member      // of the cluster c, as queries tell them
+	pending    map[string][]string // activities of attempts, by workflow
+	hasIt      string              // the hub whose heartbeats of attempts came last; empty: they have ended
+	seenAt     time.Time           // when that came
+	silent     string              // a cluster that answers no query
+	backlog    bool                // lists of tasks do not come to an end
+	away       error               // what nothing gets past
 }
 
 type fakePoll struct {
@@ -93,7 +94,8 @@ func readReport(token []byte, how string, left *commonpb.Payloads) (report, erro
 
 func newFakeTemporal() *fakeTemporal {
 	return &fakeTemporal{polls: map[string][]*fakePoll{}, polled: map[string]int{}, beats: map[string]int{},
-		epochs: map[string]fleet.Joined{}, direct: map[string]contract.Directive{}}
+		epochs: map[string]fleet.Joined{}, direct: map[string]contract.Directive{}, hasIt: "hub-1",
+		pending: map[string][]string{}}
 }
 
 func (f *fakeTemporal) PollActivityTaskQueue(
@@ -230,8 +232,9 @@ type fakeClient struct {
 
 func (c fakeClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.temporal }
 
+// DescribeWorkflowExecution finds the attempts that lanes have given out, and of others the first.
 func (c fakeClient) DescribeWorkflowExecution(
-	context.Context, string, string,
+	_ context.Context, workflowID, _ string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	c.temporal.mu.Lock()
 	defer c.temporal.mu.Unlock()
@@ -240,10 +243,12 @@ func (c fakeClient) DescribeWorkflowExecution(
 		return answer, c.temporal.away
 	}
 	details, err := converter.GetDefaultDataConverter().ToPayloads(contract.AttemptReport{Hub: c.temporal.hasIt})
-	answer.PendingActivities = []*workflowpb.PendingActivityInfo{{ActivityId: contract.AttemptActivityID("t", 1),
-		ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
-		State:        enumspb.PENDING_ACTIVITY_STATE_STARTED, HeartbeatDetails: details,
-		LastHeartbeatTime: timestamppb.New(c.temporal.seenAt)}}
+	for _, id := range append(c.temporal.pending[workflowID], contract.AttemptActivityID("t", 1)) {
+		answer.PendingActivities = append(answer.PendingActivities, &workflowpb.PendingActivityInfo{ActivityId: id,
+			ActivityType: &commonpb.ActivityType{Name: contract.RunTaskActivity.Name},
+			State:        enumspb.PENDING_ACTIVITY_STATE_STARTED, HeartbeatDetails: details,
+			LastHeartbeatTime: timestamppb.New(c.temporal.seenAt)})
+	}
 	return answer, err
 }
 
@@ -548,6 +553,9 @@ func (b *bench) queue(lane string, in contract.RunTaskInput) {
 	open := b.temporal.polls[lane]
 	require.NotEmpty(b.t, open, "no poll is open on %s", lane)
 	b.temporal.polls[lane] = open[1:]
+	workflowID, _ := contract.Locate(in.TaskID)
+	b.temporal.pending[workflowID] = append(b.temporal.pending[workflowID],
+		contract.AttemptActivityID(in.TaskID, in.Attempt))
 	open[0].answer <- &workflowservice.PollActivityTaskQueueResponse{TaskToken: []byte(in.TaskID +
 		"/" + strconv.Itoa(in.Attempt)), Input: input}
 	b.temporal.mu.Unlock()

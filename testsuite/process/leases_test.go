@@ -1,0 +1,125 @@
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// rawAgent is an agent by HTTP alone, which may do what the library does not.
+type rawAgent struct {
+	t        *testing.T
+	register protocol.Register
+	url      string // of its hub
+	token    string
+	sequence int64
+	client   http.Client
+	held     []protocol.RunningAttempt
+}
+
+// at registers it at a hub with what it has. Its connection to the former hub is closed.
+func (a *rawAgent) at(url string) {
+	a.t.Helper()
+	a.client.CloseIdleConnections()
+	a.client = http.Client{Transport: &http.Transport{}}
+	a.url, a.token, a.sequence, a.register.Running = url, "", 0, a.held
+	var answer protocol.Registered
+	a.post(protocol.RegisterPath, a.register, &answer)
+	a.token = answer.SessionToken
+}
+
+func (a *rawAgent) post(path string, body, into any) {
+	a.t.Helper()
+	text, err := json.Marshal(body)
+	require.NoError(a.t, err)
+	request, err := http.NewRequestWithContext(a.t.Context(), http.MethodPost,
+		a.url+strings.ReplaceAll(path, "{id}", a.register.AgentID), bytes.NewReader(text))
+	require.NoError(a.t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	response, err := a.client.Do(request)
+	require.NoError(a.t, err)
+	defer func() { _ = response.Body.Close() }()
+	var answer bytes.Buffer
+	_, err = answer.ReadFrom(response.Body)
+	require.NoError(a.t, err)
+	require.Equal(a.t, http.StatusOK, response.StatusCode, "%s: %s", path, &answer)
+	require.NoError(a.t, json.Unmarshal(answer.Bytes(), into))
+}
+
+// poll polls once, and returns the commands of the answer.
+func (a *rawAgent) poll() []protocol.Command {
+	a.t.Helper()
+	a.sequence++
+	var answer protocol.Polled
+	a.post(protocol.PollPath, protocol.Poll{Sequence: a.sequence, Running: a.held}, &answer)
+	for _, g := range answer.Assignments {
+		a.held = append(a.held, protocol.RunningAttempt{TaskID: g.TaskID, Attempt: g.Attempt, Token: g.Token})
+	}
+	return answer.Commands
+}
+
+// TestAMovedAttemptIsNotFailed moves an agent with its work from one hub to another while both are in touch with
+// Temporal (01_fenced_twice). The hub that it left must not end the attempt, whatever its retry safety: nobody else gets
+// it, and its result counts.
+func TestAMovedAttemptIsNotFailed(t *testing.T) {
+	t.Parallel()
+	left, from := serve(t, "hub-left")
+	_, to := serve(t, "hub-joined")
+	for _, safety := range []fleet.RetrySafety{fleet.Idempotent, fleet.Fenced, fleet.AtMostOnce} {
+		t.Run(string(safety), func(t *testing.T) {
+			t.Parallel()
+			c := cluster(t, from, "moves-"+strings.ReplaceAll(string(safety), "_", "-"))
+			a := &rawAgent{t: t, register: protocol.Register{AgentID: c + "-a", InstanceID: "instance-1", Cluster: c,
+				AgentProfile: fleet.AgentProfile{MaxTasks: 1, TaskTypes: []string{"move"}}}}
+			a.at(from)
+			id := submit(t, from, map[string]any{"cluster": c, "type": "move", "retry_safety": safety})
+			for len(a.held) == 0 {
+				a.poll()
+			}
+			a.poll()
+			a.at(to)
+			other := &rawAgent{t: t, register: a.register}
+			other.register.AgentID, other.register.InstanceID = c+"-b", "instance-2"
+			other.register.Running = nil
+			other.at(to)
+			const leaves = "An attempt goes on at another hub, or has ended"
+			var got task
+			for deadline := time.Now().Add(patience); !saysOf(left, leaves, id); {
+				for _, c := range a.poll() {
+					require.NotEqual(t, protocol.CommandDrop, c.Type, c.Reason)
+				}
+				call(t, http.StatusOK, http.MethodGet, to+"/api/v1/agents/tasks/"+id, nil, &got)
+				require.Equal(t, fleet.TaskRunning, got.Status, got.Why)
+				require.True(t, time.Now().Before(deadline), "hub-left never missed the agent")
+			}
+			call(t, http.StatusOK, http.MethodGet, to+"/api/v1/agents/tasks/"+id, nil, &got)
+			require.Len(t, got.Attempts, 1)
+			require.Equal(t, fleet.TaskRunning, got.Status, got.Why)
+			var taken protocol.ResultAccepted
+			a.post(strings.ReplaceAll(protocol.ResultPath, "{task_id}", id), protocol.Result{Token: a.held[0].Token,
+				Attempt: 1, Outcome: fleet.AttemptCompleted, StartedAt: time.Now(), EndedAt: time.Now()}, &taken)
+			require.Len(t, completed(t, to, id, patience).Attempts, 1)
+			require.Empty(t, other.held)
+		})
+	}
+}
+
+// saysOf reports whether a hub has written a message about a task.
+func saysOf(hub *program, text, task string) bool {
+	for line := range strings.Lines(hub.stderr.String()) {
+		var entry struct{ Msg, Task string }
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == text && entry.Task == task {
+			return true
+		}
+	}
+	return false
+}
