@@ -182,7 +182,7 @@ func missingAgents(c *fleet.Cluster) (Problem, bool) {
 }
 
 func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect int) string {
-	name, online := c.Config.Name, c.HealthyCount()
+	name, online := c.Config.Name, c.OnlineCount()
 	switch {
 	case online == 0:
 		return "cluster " + name + " has no online agent"
@@ -195,6 +195,8 @@ func whatIsMissing(c *fleet.Cluster, status fleet.ClusterStatus, lost, suspect i
 		return agentsAre(lost, name, "lost")
 	case suspect > 0:
 		return agentsAre(suspect, name, "not answering")
+	case c.HealthyCount() < online:
+		return agentsAre(online-c.HealthyCount(), name, "critical")
 	}
 	return "cluster " + name + " is " + string(status) // all that it has are cordoned
 }
@@ -224,7 +226,7 @@ func whatToDoAboutMissing(c *fleet.Cluster, lost, suspect int) string {
 	switch {
 	case len(c.BrakeHolds) > 0: // the brake's own problem says what to do
 		return ""
-	case c.HealthyCount() == 0 && lost > 0:
+	case c.OnlineCount() == 0 && lost > 0:
 		return "Their work waits in its lanes. " + startAgain
 	case lost > 0:
 		return "Their work has moved. " + startAgain
@@ -270,7 +272,7 @@ func noAgentAtAll(c *fleet.Cluster) (Problem, bool) {
 // noLeader is about a cluster that has online agents and no leader.
 func noLeader(c *fleet.Cluster, now time.Time) (Problem, bool) {
 	led := c.Leader != "" && !c.LeaderLost()
-	if c.Config.ReplicationMode != fleet.ActivePassive || led || c.HealthyCount() == 0 {
+	if c.Config.ReplicationMode != fleet.ActivePassive || led || c.OnlineCount() == 0 {
 		return Problem{}, false
 	}
 	p := Problem{
@@ -294,7 +296,7 @@ func noOwner(c *fleet.Cluster) (Problem, bool) {
 		}
 	}
 	n := len(without)
-	if c.Config.ReplicationMode != fleet.Sharded || n == 0 || c.HealthyCount() == 0 {
+	if c.Config.ReplicationMode != fleet.Sharded || n == 0 || c.OnlineCount() == 0 {
 		return Problem{}, false
 	}
 	return Problem{

@@ -31,7 +31,7 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 	if c.Scaling != nil {
 		state = *c.Scaling
 	}
-	missing := c.Wanted() - c.HealthyCount()
+	missing := c.Wanted() - c.OnlineCount()
 	switch b := state.Blocked; {
 	case b != nil && (missing > 0 || decision.Blocked || decision.Change == fleet.ScaleUp): // else they came otherwise
 		what := "scaling cannot start agents of cluster " + name

@@ -294,26 +294,33 @@ type ClusterStatus string
 
 // The cluster statuses.
 const (
-	ClusterHealthy  ClusterStatus = "healthy"  // as many online agents as desired
-	ClusterDegraded ClusterStatus = "degraded" // fewer than desired, or one is offline or suspect while no count is set
-	ClusterCritical ClusterStatus = "critical" // fewer than the minimum, or none at all
+	ClusterHealthy  ClusterStatus = "healthy"  // as many healthy agents as desired
+	ClusterDegraded ClusterStatus = "degraded" // fewer than desired, or one is not healthy while no count is set
+	ClusterCritical ClusterStatus = "critical" // fewer online than the minimum, or none at all
 	ClusterUnknown  ClusterStatus = "unknown"  // no worker answered for the cluster
 )
 
-// HealthyCount is the number of online members; suspect ones do not count.
-func (c *Cluster) HealthyCount() int { return count(c.Members, hasStatus(AgentOnline)) }
+// OnlineCount is the number of online members; suspect ones do not count.
+func (c *Cluster) OnlineCount() int { return count(c.Members, hasStatus(AgentOnline)) }
+
+// HealthyCount is the number of online members whose health is not critical or worse.
+func (c *Cluster) HealthyCount() int {
+	return count(c.Members, func(m *Member) bool {
+		return m.Status == AgentOnline && !m.HealthLevel().WorseThan(HealthWarning)
+	})
+}
 
 func hasStatus(s AgentStatus) func(*Member) bool {
 	return func(m *Member) bool { return m.Status == s }
 }
 
-// Status judges the cluster by its healthy members. A cluster that never had an agent and wants none is healthy.
+// Status judges the cluster by its online and its healthy members. A cluster that never had an agent and wants none is healthy.
 func (c *Cluster) Status() ClusterStatus {
-	healthy, wanted := c.HealthyCount(), c.Wanted()
+	online, healthy, wanted := c.OnlineCount(), c.HealthyCount(), c.Wanted()
 	switch {
-	case healthy < c.Config.MinAgents:
+	case online < c.Config.MinAgents:
 		return ClusterCritical
-	case healthy == 0 && (len(c.Members) > 0 || wanted > 0):
+	case online == 0 && (len(c.Members) > 0 || wanted > 0):
 		return ClusterCritical
 	case healthy < wanted:
 		return ClusterDegraded

@@ -38,6 +38,33 @@ func TestClusterStatus(t *testing.T) {
 	}
 }
 
+// An agent that is critical counts as online, and not as healthy.
+func TestClusterStatusOfIllAgents(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		min, desired   int
+		levels         []HealthLevel
+		want           ClusterStatus
+		online, health int
+	}{
+		"all are critical":             {1, 3, []HealthLevel{HealthCritical, HealthCritical, HealthFailed}, ClusterDegraded, 3, 0},
+		"all are, and no count is set": {0, 0, []HealthLevel{HealthCritical}, ClusterDegraded, 1, 0},
+		"enough are left":              {1, 1, []HealthLevel{HealthCritical, HealthDegraded}, ClusterHealthy, 2, 1},
+		"one less than desired":        {1, 2, []HealthLevel{HealthFailed, HealthHealthy}, ClusterDegraded, 2, 1},
+		"warnings":                     {1, 2, []HealthLevel{HealthWarning, HealthDegraded}, ClusterHealthy, 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := Cluster{Config: ClusterConfig{MinAgents: c.min, DesiredAgents: c.desired}}
+			for _, level := range c.levels {
+				cluster.Members = append(cluster.Members, Member{Status: AgentOnline, Health: &MemberHealth{Level: level}})
+			}
+			require.Equal(t, c.want, cluster.Status())
+			require.Equal(t, []int{c.online, c.health}, []int{cluster.OnlineCount(), cluster.HealthyCount()})
+		})
+	}
+}
+
 func TestConnectionHasPhases(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

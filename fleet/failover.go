@@ -119,8 +119,8 @@ type FailoverNeed struct {
 }
 
 // SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online, another
-// one, handle a type of the work, and have every required capability. loads are running tasks by agent id; load is
-// compared by the share of slots in use. Ties go to the lower id, so equal facts give equal targets.
+// one, handle a type of the work, and have every required capability; of these only the agents of the best level of
+// health count. loads are running tasks by agent id; load is compared by the share of slots in use. Ties go to the lower id, so equal facts give equal targets.
 //
 //   - standby: the standby that has stood by longest, else the least loaded
 //   - least_loaded, and any unknown strategy: the least loaded
@@ -141,6 +141,8 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 	if len(candidates) == 0 {
 		return "", false
 	}
+	best := slices.MinFunc(candidates, func(a, b *Member) int { return a.HealthLevel().rank() - b.HealthLevel().rank() })
+	candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return m.HealthLevel().WorseThan(best.HealthLevel()) })
 	rank := func(*Member) int { return 0 }
 	switch strategy {
 	case SelectRoundRobin:

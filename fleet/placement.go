@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,7 +15,8 @@ type Candidate struct {
 	Labels        map[string]string
 	Running       int
 	MaxTasks      int
-	CPUPercent    *float64 // nil: unknown
+	Health        HealthLevel // empty counts as healthy
+	CPUPercent    *float64    // nil: unknown
 	MemoryPercent *float64
 	Providers     Providers
 	// EndsProcessTrees: no process of an exec task outlives its attempt or the agent.
@@ -21,6 +24,12 @@ type Candidate struct {
 	// Inventory is what it offers, and Stock what of that is left now; needed for tasks that ask for resources only.
 	Inventory *Inventory
 	Stock     *Stock
+}
+
+// Room rates the candidate without regard to a task: the larger, the better. It goes by the level of health first.
+func (c *Candidate) Room() float64 {
+	const level = 1000 // more than a score
+	return c.Score(&TaskSpec{}, time.Time{}) - level*float64(c.Health.rank())
 }
 
 // FreeSlots is how many more tasks the candidate may run.
@@ -111,16 +120,16 @@ func (h Hint) rank(agentID string) int {
 // after another.
 const packing = 100
 
-// Place picks the best eligible candidate with a free slot and what the task asks for, or -1. A candidate's score is
-// Score, +100 for devices that the task would fill up. Ties go to the lower id, so equal facts give equal decisions.
+// Place picks the best eligible candidate with a free slot and what the task asks for, or -1: by the hint, then by the
+// level of health, then by the score. A candidate's score is Score, +100 for devices that the task would fill up. Ties go to the lower id, so equal facts give equal decisions.
 func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
-	best, bestRank, bestScore := -1, 0, 0.0
+	best, bestRank, bestHealth, bestScore := -1, 0, 0, 0.0
 	for i := range candidates {
 		c := &candidates[i]
 		if c.FreeSlots() <= 0 || c.limited(spec, now) || !c.handles(spec) {
 			continue
 		}
-		rank, score := hint.rank(c.AgentID), c.Score(spec, now)
+		rank, health, score := hint.rank(c.AgentID), c.Health.rank(), c.Score(spec, now)
 		if !spec.Place.IsZero() {
 			allocation, lacking := c.Stock.Allocate(&spec.Place)
 			if lacking != "" {
@@ -128,10 +137,10 @@ func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int
 			}
 			score += packing * c.Stock.Fullness(allocation)
 		}
-		better := best < 0 || rank > bestRank ||
-			rank == bestRank && (score > bestScore || score == bestScore && c.AgentID < candidates[best].AgentID)
+		better := best < 0 || cmp.Or(cmp.Compare(rank, bestRank), cmp.Compare(bestHealth, health),
+			cmp.Compare(score, bestScore), strings.Compare(candidates[best].AgentID, c.AgentID)) > 0
 		if better {
-			best, bestRank, bestScore = i, rank, score
+			best, bestRank, bestHealth, bestScore = i, rank, health, score
 		}
 	}
 	return best

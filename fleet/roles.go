@@ -156,7 +156,7 @@ func (c *Cluster) ChooseSuccessor(strategy SelectionStrategy, loads map[string]i
 // Contested reports whether Elect would choose between several members now, so that their loads matter.
 func (c *Cluster) Contested(now time.Time) bool {
 	_, open := c.seatOpen(now)
-	return open && !(c.Config.ManualElection && c.LastLeader != "") && c.HealthyCount() > 1
+	return open && !(c.Config.ManualElection && c.LastLeader != "") && c.OnlineCount() > 1
 }
 
 // Promote makes the given online member the leader, as the target of a failover, by the rules of Elect.

@@ -143,3 +143,31 @@ func TestSelectTargetModel(t *testing.T) {
 		}
 	})
 }
+
+// Who takes over, leads or gets a task is one of the best level of health, whatever else speaks for others.
+func TestTheHealthiestAreChosen(t *testing.T) {
+	t.Parallel()
+	ill := func(id string, level HealthLevel) Member {
+		return Member{AgentID: id, Status: AgentOnline, Health: &MemberHealth{Level: level}, AgentProfile: AgentProfile{MaxTasks: 2}}
+	}
+	for _, strategy := range []SelectionStrategy{SelectStandby, SelectLeastLoaded, SelectRoundRobin, SelectAffinity} {
+		c := &Cluster{Config: ClusterConfig{ReplicationMode: ActivePassive}, Standbys: []string{"a", "b"},
+			Members: []Member{ill("a", HealthCritical), ill("b", HealthDegraded)}}
+		need := FailoverNeed{Affinity: "a"}
+		got, ok := c.SelectTarget(strategy, need, map[string]int{"b": 2})
+		require.True(t, ok)
+		require.Equal(t, "b", got, strategy)
+		elected, _ := c.Elect(strategy, map[string]int{"b": 2}, scaleNow)
+		require.Equal(t, "b", elected.Leader, strategy)
+		c.Members = c.Members[:1]
+		got, ok = c.SelectTarget(strategy, need, nil)
+		require.True(t, ok, "nobody better is there")
+		require.Equal(t, "a", got)
+	}
+	candidates := []Candidate{{AgentID: "a", MaxTasks: 2, Health: HealthCritical},
+		{AgentID: "b", MaxTasks: 2, Running: 1, Health: HealthDegraded}}
+	spec := &TaskSpec{Affinity: "a"}
+	require.Equal(t, 1, Place(spec, candidates, Hint{}, scaleNow))
+	require.Equal(t, 0, Place(spec, candidates, Hint{Avoid: "b"}, scaleNow))
+	require.Greater(t, candidates[1].Room(), candidates[0].Room())
+}

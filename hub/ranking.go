@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"strconv"
 	"strings"
-	"time"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -57,7 +56,7 @@ func (r *rank) Pop() any {
 // score is how much room the session has beside its load: the larger, the better.
 func (s *session) score() float64 {
 	c := s.live()
-	return c.Score(&fleet.TaskSpec{}, time.Time{})
+	return c.Room()
 }
 
 // update brings a seat up to date with its session, which has such a score.

@@ -319,6 +319,9 @@ func (s *session) live() fleet.Candidate {
 	c := s.candidate
 	c.Running, c.CPUPercent, c.MemoryPercent = len(s.attempts), s.metrics.CPUPercent, s.metrics.MemoryPercent
 	c.Providers = s.access
+	if s.health != nil {
+		c.Health, _ = s.health.Last()
+	}
 	return c
 }
 
