@@ -47,7 +47,7 @@ func (a *Control) PlaceTask(ctx context.Context, in contract.PlaceTaskInput) (co
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	spec := fleet.TaskSpec{Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
+	spec := fleet.TaskSpec{Type: in.Type, Cluster: in.Cluster, Tenant: in.Tenant, Agent: in.Agent,
 		RequiredCapabilities: in.RequiredCapabilities, Place: in.Place, Routes: in.Routes}
 	return a.placeIn(ctx, &view, spec, in.ShardKey)
 }
@@ -69,12 +69,16 @@ func (a *Control) placeIn(
 func (a *Control) openPlace(
 	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
-	place := contract.PlaceOf(&view.Config, spec, id)
+	place := contract.PlaceOf(&view.Config, view.OwnTypes, spec, id)
 	if !place.Opens() {
 		return place, nil
 	}
-	for _, needs := range spec.LaneNeeds() {
+	for _, needs := range spec.LaneNeeds(place.OwnType()) {
 		if err := a.clusters().OpenLane(ctx, view, needs, spec.Tenant); err != nil {
+			if place.OwnType() && store.KindOf(err) == store.Refused {
+				view.OwnTypes = nil // there is no lane more for a type
+				return a.openPlace(ctx, view, spec, id)
+			}
 			return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)
 		}
 	}

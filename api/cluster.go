@@ -70,7 +70,7 @@ type PausedLane struct {
 
 // PauseRequest holds a cluster or one of its lanes back, or lets it go on.
 type PauseRequest struct {
-	Lane   string `json:"lane,omitempty" maxLength:"2100" doc:"default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>, as in the queue view. Left out: the whole cluster, with the work pinned to its agents."`
+	Lane   string `json:"lane,omitempty" maxLength:"2100" doc:"default, cap/<capability>+<capability>, type/<type>, type/<type>/cap/<capability>, fit/<class>, shard/<number> or agent/<id>, as in the queue view. Left out: the whole cluster, with the work pinned to its agents."`
 	Reason string `json:"reason,omitempty" maxLength:"512" doc:"Shown with the pause, and kept in the history."`
 }
 
@@ -122,7 +122,7 @@ type Lane struct {
 	Slots      int               `json:"slots" doc:"Tasks that they run at a time, of all lanes that they serve."`
 	BusySlots  *int              `json:"busy_slots,omitempty" doc:"Of those, in use now. Absent when not known of every agent."`
 	Paused     *Pause            `json:"paused,omitempty" doc:"What holds it back: its own pause or its cluster's."`
-	Needs      *fleet.LaneNeeds  `json:"needs,omitempty" doc:"Of a lane fit/<class>: what its tasks ask for."`
+	Needs      *fleet.LaneNeeds  `json:"needs,omitempty" doc:"Of a lane fit/<class> or type/<type>: what its tasks ask for."`
 }
 
 // ClusterLoad is how a cluster's work is spread over its agents.

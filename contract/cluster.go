@@ -116,6 +116,13 @@ type OpenLaneRequest struct {
 	Tenant string `json:"tenant,omitempty"`
 }
 
+// LaneTypes are the types of a cluster's tasks that have lanes of their own, and those that share the default lane. Of
+// others no member is known that handles them.
+type LaneTypes struct {
+	Own    []string      `json:"own,omitempty"`
+	Shared fleet.TypeSet `json:"shared,omitzero"`
+}
+
 // UsedLanesInput asks which lanes of capabilities a cluster's tasks use, or have used since a time.
 type UsedLanesInput struct {
 	Cluster string    `json:"cluster"`
@@ -148,8 +155,10 @@ type Directive struct {
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
 	// AgentLanes is the version of AgentLanes that a hub must know at least. 0: it polls the lanes of all its agents.
 	AgentLanes int64 `json:"agent_lanes,omitempty"`
-	// Fits are the lanes of tasks that ask for resources.
+	// Fits are the lanes of tasks that ask for resources, and those of types.
 	Fits []fleet.Fit `json:"fits,omitempty"`
+	// ServingTypes are what an agent of an active_active cluster must handle to serve the default lane.
+	ServingTypes fleet.TypeSet `json:"serving_types,omitzero"`
 	// Leader serves alone in an active_passive cluster, under LeaderEpoch.
 	Leader      string `json:"leader,omitempty"`
 	LeaderEpoch int64  `json:"leader_epoch,omitempty"`

@@ -229,8 +229,8 @@ func CapabilityLane(cluster string, capabilities []string) string {
 func AgentLane(cluster, agent string) string { return LaneQueue(cluster, fleet.AgentLane(agent)) }
 
 // Lane is the queue where a task waits; see fleet.LaneOf.
-func Lane(spec *fleet.TaskSpec, shards int) string {
-	return LaneQueue(spec.Cluster, fleet.LaneOf(spec, shards))
+func Lane(spec *fleet.TaskSpec, shards int, ownType bool) string {
+	return LaneQueue(spec.Cluster, fleet.LaneOf(spec, shards, ownType))
 }
 
 // AgentIdentity is the identity of an agent in Temporal's worker registry and on the Workers page of the Web UI.

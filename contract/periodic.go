@@ -2,6 +2,7 @@ package contract
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,7 @@ const IDTaken = "IDTaken"
 type PlaceTaskInput struct {
 	Cluster              string   `json:"cluster"`
 	Tenant               string   `json:"tenant,omitempty"`
+	Type                 string   `json:"type,omitempty"`
 	Agent                string   `json:"agent,omitempty"`
 	ShardKey             string   `json:"shard_key"`
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
@@ -118,6 +120,12 @@ type PlaceTaskInput struct {
 	Place fleet.Demand `json:"place,omitzero"`
 	// Routes are the task's; their lanes are opened too.
 	Routes []fleet.Route `json:"routes,omitempty"`
+}
+
+// PlaceOfSpec asks where a task goes.
+func PlaceOfSpec(spec *fleet.TaskSpec, shardKey string) PlaceTaskInput {
+	return PlaceTaskInput{Cluster: spec.Cluster, Tenant: spec.Tenant, Type: spec.Type, Agent: spec.Agent,
+		ShardKey: shardKey, RequiredCapabilities: spec.RequiredCapabilities, Place: spec.Place, Routes: spec.Routes}
 }
 
 // TaskPlace is where a task waits. Hubs poll the lane.
@@ -129,16 +137,19 @@ type TaskPlace struct {
 	TenantWeight float64 `json:"tenant_weight,omitempty"`
 	// Defaults are what the cluster's tasks have that leave it out.
 	Defaults fleet.TaskDefaults `json:"defaults,omitzero"`
+	// OwnTypes are the cluster's types with lanes of their own.
+	OwnTypes []string `json:"own_types,omitempty"`
 	// DeadLetterRetention is the cluster's.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
 }
 
 // PlaceOf is where a task goes in a cluster with these settings, which have their defaults. id is the shard key of a
-// task without one.
-func PlaceOf(c *fleet.ClusterConfig, spec fleet.TaskSpec, id string) TaskPlace {
+// task without one, and ownTypes have lanes of their own.
+func PlaceOf(c *fleet.ClusterConfig, ownTypes []string, spec fleet.TaskSpec, id string) TaskPlace {
 	spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	return TaskPlace{
-		Lane:                Lane(&spec, c.ShardCount()),
+		Lane:                Lane(&spec, c.ShardCount(), slices.Contains(ownTypes, spec.Type)),
+		OwnTypes:            ownTypes,
 		Sharded:             c.ShardCount() > 0,
 		TenantWeight:        c.TenantWeights[spec.Tenant],
 		Defaults:            c.TaskDefaults,
@@ -151,6 +162,15 @@ func (p *TaskPlace) Opens() bool {
 	_, lane, _ := LaneOfQueue(p.Lane)
 	return fleet.IsOpened(lane)
 }
+
+// OwnType reports whether the lane has tasks of one type only.
+func (p *TaskPlace) OwnType() bool {
+	_, lane, _ := LaneOfQueue(p.Lane)
+	return fleet.IsTypeLane(lane)
+}
+
+// ShareTypes moves a task to the lane where it waits with tasks of other types.
+func (p *TaskPlace) ShareTypes(spec *fleet.TaskSpec) { p.Lane = Lane(spec, 0, false) }
 
 // Input starts a task at the place.
 func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {

@@ -69,7 +69,7 @@ func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
 		case fleet.ValidateID("agent", t.Agent) == nil:
 			lanes = append(lanes, fleet.AgentLane(t.Agent))
 		default:
-			for _, needs := range t.LaneNeeds() {
+			for _, needs := range t.LaneNeeds(false) {
 				if lane := needs.Lane(); len(fleet.CapabilitiesOfLane(lane)) > 0 {
 					lanes = append(lanes, lane)
 				}
@@ -231,6 +231,8 @@ type Evaluated struct {
 	// Defaults are what the tasks of the run's cluster have that leave it out. Absent: they are not known, or the
 	// cluster has shards.
 	Defaults *fleet.TaskDefaults `json:"defaults,omitempty"`
+	// OwnTypes are the cluster's types with lanes of their own, when there are Defaults.
+	OwnTypes []string `json:"own_types,omitempty"`
 }
 
 // Bytes are those of the outputs and payloads in it.

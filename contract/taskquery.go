@@ -90,9 +90,23 @@ func OpenTaskQuery(f *fleet.TaskFilter) string {
 func LaneUsersQuery(cluster, lane string, since time.Time) string {
 	return Equals(AttrCluster.GetName(), cluster) + " AND (" +
 		"(" + Equals("WorkflowType", TaskWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
-		Equals(AttrLabels.GetName(), LaneTerm(lane)) +
+		laneUser(lane) +
 		" OR " + Equals("WorkflowType", RunWorkflow) + ") AND (" +
 		ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING) + " OR CloseTime >= " + quoteTime(since) + ")"
+}
+
+// laneUser finds what may wait in a lane that was opened. Tasks of a type with lanes of its own have no LaneTerm of the
+// type: they may have been there before it had.
+func laneUser(lane string) string {
+	taskType, capabilities := fleet.TypeOfLane(lane), fleet.CapabilitiesOfLane(lane)
+	if taskType == "" {
+		return Equals(AttrLabels.GetName(), LaneTerm(lane))
+	}
+	query := Equals(AttrTaskType.GetName(), taskType)
+	if len(capabilities) > 0 {
+		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(fleet.CapabilityLane(capabilities)))
+	}
+	return query
 }
 
 // LaneTasksQuery is the visibility query for the open tasks that may wait in a lane: those that wait for no person.
@@ -101,7 +115,7 @@ func LaneTasksQuery(cluster, lane string) string {
 	if agent, pinned := fleet.AgentOfLane(lane); pinned {
 		return query + " AND " + Equals(AttrAgent.GetName(), agent)
 	} else if fleet.IsOpened(lane) {
-		return query + " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane))
+		return query + " AND " + laneUser(lane)
 	}
 	return query
 }
@@ -110,8 +124,8 @@ func LaneTasksQuery(cluster, lane string) string {
 func LaneStepsQuery(cluster, lane string) string {
 	query := "(" + Equals("WorkflowType", RunWorkflow) + " OR " + Equals("WorkflowType", ArrayWorkflow) + ") AND " +
 		Equals(AttrCluster.GetName(), cluster) + " AND " + ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	if len(fleet.CapabilitiesOfLane(lane)) > 0 { // of other lanes expressions can decide
-		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(lane))
+	if set := fleet.CapabilitiesOfLane(lane); len(set) > 0 { // of other lanes expressions can decide
+		query += " AND " + Equals(AttrLabels.GetName(), LaneTerm(fleet.CapabilityLane(set)))
 	}
 	return query
 }

@@ -29,9 +29,12 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
 	terms := LabelList(spec.Labels)
-	for _, needs := range spec.LaneNeeds() {
+	for _, needs := range spec.LaneNeeds(false) {
 		if lane := needs.Lane(); fleet.IsOpened(lane) {
 			terms = append(terms, LaneTerm(lane))
+			if needs.Type = spec.Type; fleet.IsFitLane(lane) { // which of the two it waits in may change
+				terms = append(terms, LaneTerm(needs.Lane()))
+			}
 		}
 	}
 	if len(terms) > 0 {

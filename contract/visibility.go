@@ -135,6 +135,8 @@ func awkward(r rune) bool {
 const (
 	// MemoConfig is a cluster's configuration.
 	MemoConfig = "config"
+	// MemoTypes are a cluster's LaneTypes; absent: all types share a lane.
+	MemoTypes = "types"
 	// MemoCapabilities are a task's required capabilities: they say why it waits.
 	MemoCapabilities = "required_capabilities"
 	// MemoPlace is what a task asks for with place, which says why it waits.

@@ -137,12 +137,14 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 
 // takersOf are the members that may take a task as far as its lane is concerned.
 func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
-	if t.Agent == "" && c.Config.ReplicationMode != fleet.Sharded {
+	if t.Agent == "" && c.Config.ReplicationMode == fleet.ActivePassive {
 		return c.ServersOf(fleet.DefaultLane, t.Capabilities)
 	}
+	anyone := c.Config.ReplicationMode == fleet.Sharded
 	var takers []*fleet.Member
 	for i := range c.Members {
-		if m := &c.Members[i]; m.Serving() && (t.Agent == "" || m.AgentID == t.Agent) {
+		m := &c.Members[i]
+		if m.Serving() && (m.AgentID == t.Agent || t.Agent == "" && (anyone || fleet.HasAll(m.Capabilities, t.Capabilities))) {
 			takers = append(takers, m)
 		}
 	}

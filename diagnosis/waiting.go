@@ -29,7 +29,7 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
 		w.Lane = fleet.AgentLane(w.Spec.Agent)
 	} else if w.Lane == "" && c.Config.ReplicationMode != fleet.Sharded {
-		w.Lane = fleet.LaneOf(w.Spec, 0)
+		w.Lane = fleet.LaneOf(w.Spec, 0, slices.Contains(c.OwnTypes, w.Spec.Type))
 	}
 	if p := c.Pauses.Of(w.Lane); p != nil {
 		return whyPaused(c, p)

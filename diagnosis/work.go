@@ -50,6 +50,13 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 			p.Severity = SeverityWarning
 			p.Do = "Start an agent with the capabilities " + strings.ReplaceAll(capabilities, "+", ", ") +
 				", or cancel the tasks if these are misspelt."
+		} else if taskType := fleet.TypeOfLane(l.Lane); taskType != "" {
+			p.Severity = SeverityWarning
+			p.Do = "Start an agent that handles type " + taskType + ", or cancel the tasks."
+			if set := fleet.CapabilitiesOfLane(l.Lane); len(set) > 0 {
+				p.Do = "Start an agent that handles type " + taskType + " and has " + strings.Join(set, ", ") +
+					", or cancel the tasks."
+			}
 		} else if fleet.IsFitLane(l.Lane) {
 			p.Severity = SeverityWarning
 			p.Do = "They ask for resources that no online agent has: mainstay task get says which. " +

@@ -22,7 +22,7 @@ const (
 type CapabilityLanes struct {
 	// CapabilitySets are the sets of capabilities that tasks required; each has a lane of its own. Every set is sorted.
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
-	// Fits are the lanes of tasks that ask for resources.
+	// Fits are the lanes of tasks that ask for resources, and those of types.
 	Fits []Fit `json:"fits,omitempty"`
 	// LaneUses are those of the sets' lanes that are given back when no task uses them, sorted by lane.
 	LaneUses []LaneUse `json:"lane_uses,omitempty"`
@@ -70,7 +70,8 @@ func (l *CapabilityLanes) OpenLaneFor(needs LaneNeeds, tenant string, now time.T
 		return true
 	}
 	own, text := 0, len(lane)
-	if IsFitLane(lane) {
+	fit := IsFitLane(lane) || needs.Type != ""
+	if fit {
 		text += len(needs.text())
 	}
 	for j := range l.LaneUses {
@@ -86,7 +87,7 @@ func (l *CapabilityLanes) OpenLaneFor(needs LaneNeeds, tenant string, now time.T
 	if free == 0 || tenant != "" && own >= free || text > maxCapabilityText {
 		return false
 	}
-	if IsFitLane(lane) {
+	if fit {
 		l.Fits = append(l.Fits, Fit{lane, needs})
 	} else {
 		l.CapabilitySets = append(l.CapabilitySets, needs.Capabilities)

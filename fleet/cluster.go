@@ -129,9 +129,9 @@ func (m *Member) Connection(live AgentStatus, now time.Time) Connection {
 // Can reports whether the member has a capability.
 func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
 
-// Handles reports whether the member has a handler for a type of task. A member without types handles any.
-func (m *Member) Handles(taskType string) bool {
-	return len(m.TaskTypes) == 0 || slices.Contains(m.TaskTypes, taskType)
+// Handles reports whether the agent has a handler for a type of task. One without types handles any.
+func (p *AgentProfile) Handles(taskType string) bool {
+	return len(p.TaskTypes) == 0 || slices.Contains(p.TaskTypes, taskType)
 }
 
 // HandlesAny reports whether the member has a handler for one of the types, or none are given.
@@ -153,6 +153,7 @@ type Cluster struct {
 	// Version counts the changes of the directive; hubs keep the newest.
 	Version int64 `json:"version"`
 	CapabilityLanes
+	TypeLanes
 	AgentLanes
 
 	// Leader is the serving agent of an active_passive cluster; LeaderEpoch is the epoch of its leadership.

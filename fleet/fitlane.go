@@ -8,21 +8,28 @@ import (
 	"strings"
 )
 
-// LaneNeeds are what all tasks of a lane need of their agent: capabilities, and resources.
+// LaneNeeds are what all tasks of a lane need of their agent: capabilities, resources, and a handler of a type.
 type LaneNeeds struct {
 	Capabilities []string `json:"capabilities"`
 	Place        Demand   `json:"place,omitzero"`
+	// Type is the type of all of them; empty: they may have different ones.
+	Type string `json:"type,omitempty"`
 }
 
-// LaneNeeds are what the task needs of its agent; of a task with routes, what it needs for each provider.
-func (s *TaskSpec) LaneNeeds() []LaneNeeds {
+// LaneNeeds are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
+// task with routes, what it needs for each provider.
+func (s *TaskSpec) LaneNeeds(ownType bool) []LaneNeeds {
+	taskType := ""
+	if ownType {
+		taskType = s.Type
+	}
 	if len(s.Routes) == 0 {
-		return []LaneNeeds{{SortedSet(s.RequiredCapabilities), s.Place}}
+		return []LaneNeeds{{SortedSet(s.RequiredCapabilities), s.Place, taskType}}
 	}
 	var all []LaneNeeds
 	for i, r := range s.Routes {
 		if !slices.ContainsFunc(s.Routes[:i], func(before Route) bool { return before.Provider == r.Provider }) {
-			all = append(all, LaneNeeds{SortedSet(s.ForRoute(r).RequiredCapabilities), s.Place})
+			all = append(all, LaneNeeds{SortedSet(s.ForRoute(r).RequiredCapabilities), s.Place, taskType})
 		}
 	}
 	return all
@@ -34,7 +41,15 @@ func (n *LaneNeeds) Lane() string {
 	switch {
 	case !n.Place.IsZero():
 		sum := sha256.Sum256(n.text())
-		return fitLanes + hex.EncodeToString(sum[:8])
+		class := hex.EncodeToString(sum[:8])
+		if n.Type != "" {
+			class = ofType + class
+		}
+		return fitLanes + class
+	case n.Type != "" && len(n.Capabilities) > 0:
+		return typeLanes + n.Type + "/" + CapabilityLane(n.Capabilities)
+	case n.Type != "":
+		return typeLanes + n.Type
 	case len(n.Capabilities) > 0:
 		return CapabilityLane(n.Capabilities)
 	}
@@ -50,12 +65,32 @@ func (n *LaneNeeds) text() []byte {
 }
 
 // IsOpened reports whether a lane is one that tasks must have opened before they wait there.
-func IsOpened(lane string) bool { return strings.HasPrefix(lane, capLanes) || IsFitLane(lane) }
+func IsOpened(lane string) bool {
+	return strings.HasPrefix(lane, capLanes) || IsFitLane(lane) || IsTypeLane(lane)
+}
+
+// ofType begins the classes of tasks of one type.
+const ofType = "t-"
+
+// IsTypeLane reports whether all tasks of a lane have the same type.
+func IsTypeLane(lane string) bool {
+	return strings.HasPrefix(lane, typeLanes) || strings.HasPrefix(lane, fitLanes+ofType)
+}
+
+// TypeOfLane is the type that the name of a lane has; empty: none.
+func TypeOfLane(lane string) string {
+	rest, _ := strings.CutPrefix(lane, typeLanes)
+	taskType, _, _ := strings.Cut(rest, "/")
+	if rest == lane {
+		return ""
+	}
+	return taskType
+}
 
 // IsFitLane reports whether a lane is one of tasks that ask for resources.
 func IsFitLane(lane string) bool { return strings.HasPrefix(lane, fitLanes) }
 
-// Fit is an open lane of tasks that ask for resources.
+// Fit is an open lane of tasks that ask for resources, or of one type.
 type Fit struct {
 	Lane string `json:"lane"`
 	LaneNeeds
@@ -63,7 +98,8 @@ type Fit struct {
 
 // MetBy reports whether an agent could ever run the lane's tasks.
 func (n *LaneNeeds) MetBy(p *AgentProfile) bool {
-	return n.Place.FitsOn(p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities)
+	return n.Place.FitsOn(p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities) &&
+		(n.Type == "" || p.Handles(n.Type))
 }
 
 // FitsOn reports whether an agent that has nothing else to do has all of it.
@@ -75,7 +111,7 @@ func (d *Demand) FitsOn(inventory *Inventory) bool {
 	return lacking == ""
 }
 
-// FitOf is what the tasks of a lane need, if they ask for resources; nil: they do not.
+// FitOf is what the tasks of a lane need, if they ask for resources or have one type; nil: neither.
 func (l *CapabilityLanes) FitOf(lane string) *LaneNeeds {
 	for i := range l.Fits {
 		if l.Fits[i].Lane == lane {

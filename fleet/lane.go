@@ -18,6 +18,7 @@ const (
 	shardLanes = "shard/"
 	agentLanes = "agent/"
 	fitLanes   = "fit/"
+	typeLanes  = "type/"
 )
 
 // CapabilityLane is the lane of tasks that need a set of capabilities, in any order.
@@ -25,8 +26,11 @@ func CapabilityLane(capabilities []string) string {
 	return capLanes + strings.Join(SortedSet(capabilities), "+")
 }
 
-// CapabilitiesOfLane is the inverse of CapabilityLane; nil for another lane.
+// CapabilitiesOfLane are the capabilities that a lane's name has; nil: none.
 func CapabilitiesOfLane(lane string) []string {
+	if taskType := TypeOfLane(lane); taskType != "" {
+		lane = strings.TrimPrefix(lane, typeLanes+taskType+"/")
+	}
 	if list, ok := strings.CutPrefix(lane, capLanes); ok {
 		return strings.Split(list, "+")
 	}
@@ -40,12 +44,23 @@ func ShardLane(shard int) string { return shardLanes + strconv.Itoa(shard) }
 func AgentLane(agent string) string { return agentLanes + agent }
 
 // ErrLane is ParseLane's error for text that names no lane.
-var ErrLane = errors.New("must be default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>")
+var ErrLane = errors.New("must be default, cap/<capability>+<capability>, type/<type>, type/<type>/cap/<capability>, fit/<class>, shard/<number> or agent/<id>")
 
 // ParseLane reads a user's name of a lane within a cluster, and returns its normal form.
 func ParseLane(name string) (string, error) {
 	if name == DefaultLane {
 		return name, nil
+	}
+	if taskType := TypeOfLane(name); taskType != "" {
+		rest, more := strings.CutPrefix(name, typeLanes+taskType+"/")
+		if ValidateID("type", taskType) != nil || more && !strings.HasPrefix(rest, capLanes) {
+			return "", ErrLane
+		}
+		if !more {
+			return name, nil
+		}
+		normal, err := ParseLane(rest)
+		return typeLanes + taskType + "/" + normal, err
 	}
 	if capabilities := CapabilitiesOfLane(name); capabilities != nil {
 		for _, c := range capabilities {
@@ -112,19 +127,19 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 	case ActivePassive:
 		return c.RoleOf(m.AgentID) == RoleLeader
 	}
-	return true
+	return lane != DefaultLane || m.Types().Covers(c.ServingTypes)
 }
 
 // LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs.
-// shards is the cluster's number of shards, 0 when it is not sharded.
-func LaneOf(spec *TaskSpec, shards int) string {
+// shards is the cluster's number of shards, 0 when it is not sharded; ownType: tasks of its type have their own lanes.
+func LaneOf(spec *TaskSpec, shards int, ownType bool) string {
 	switch {
 	case spec.Agent != "":
 		return AgentLane(spec.Agent)
 	case shards > 0:
 		return ShardLane(ShardOf(spec.ShardKey, shards))
 	}
-	needs := spec.LaneNeeds()
+	needs := spec.LaneNeeds(ownType)
 	return needs[0].Lane()
 }
 

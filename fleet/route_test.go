@@ -16,13 +16,13 @@ func TestLanesOfRoutes(t *testing.T) {
 		{Provider: "a", Model: "small"}, {Provider: "b", Model: "m"}, {Provider: "a", Model: "large"}}}
 	require.NoError(t, spec.Validate())
 	var lanes []string
-	for _, needs := range spec.LaneNeeds() {
+	for _, needs := range spec.LaneNeeds(false) {
 		lanes = append(lanes, needs.Lane())
 	}
 	require.Equal(t, []string{"cap/eu+model.a", "cap/eu+model.b"}, lanes)
-	require.Equal(t, lanes[0], fleet.LaneOf(&spec, 0))
+	require.Equal(t, lanes[0], fleet.LaneOf(&spec, 0, false))
 	forB := spec.ForRoute(spec.Routes[1])
-	require.Equal(t, lanes[1], fleet.LaneOf(&forB, 0))
+	require.Equal(t, lanes[1], fleet.LaneOf(&forB, 0, false))
 	require.Equal(t, "b", forB.Provider)
 	require.Equal(t, []string{"eu"}, spec.RequiredCapabilities, "the task is as it was")
 

@@ -320,7 +320,7 @@ func (c *Cluster) ScalingLanes() []string {
 	for i := range c.Fits {
 		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && slices.ContainsFunc(c.Members, func(m Member) bool {
 			_, spawned := m.SpawnedBy()
-			return spawned && fit.Place.FitsOn(m.Resources)
+			return spawned && fit.Place.FitsOn(m.Resources) && (fit.Type == "" || m.Handles(fit.Type))
 		}) {
 			add(fit.Lane)
 		}

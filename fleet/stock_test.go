@@ -230,11 +230,11 @@ func TestFitLanes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	spec := TaskSpec{Type: "train", Cluster: "c", RequiredCapabilities: []string{"b", "a"}, Place: gpu()}
-	lane := LaneOf(&spec, 0)
+	lane := LaneOf(&spec, 0, false)
 	require.Regexp(t, "^fit/[0-9a-f]{16}$", lane)
-	require.Equal(t, AgentLane("x"), LaneOf(&TaskSpec{Agent: "x", Place: gpu()}, 0))
-	require.Equal(t, lane, LaneOf(&TaskSpec{RequiredCapabilities: []string{"a", "b", "a"}, Place: gpu()}, 0))
-	require.NotEqual(t, lane, LaneOf(&TaskSpec{Place: gpu()}, 0))
+	require.Equal(t, AgentLane("x"), LaneOf(&TaskSpec{Agent: "x", Place: gpu()}, 0, false))
+	require.Equal(t, lane, LaneOf(&TaskSpec{RequiredCapabilities: []string{"a", "b", "a"}, Place: gpu()}, 0, false))
+	require.NotEqual(t, lane, LaneOf(&TaskSpec{Place: gpu()}, 0, false))
 	parsed, err := ParseLane(lane)
 	require.NoError(t, err)
 	require.Equal(t, lane, parsed)
@@ -246,8 +246,8 @@ func TestFitLanes(t *testing.T) {
 			Resources: gpus("4Gi")}},
 		{AgentID: "other", Status: AgentOnline, AgentProfile: AgentProfile{Resources: gpus("24Gi")}},
 	}}
-	require.True(t, c.OpenLaneFor(spec.LaneNeeds()[0], "", now))
-	require.True(t, c.OpenLaneFor(spec.LaneNeeds()[0], "", now), "again")
+	require.True(t, c.OpenLaneFor(spec.LaneNeeds(false)[0], "", now))
+	require.True(t, c.OpenLaneFor(spec.LaneNeeds(false)[0], "", now), "again")
 	require.Len(t, c.Fits, 1)
 	require.Empty(t, c.CapabilitySets)
 	require.True(t, c.LaneOpen(lane))

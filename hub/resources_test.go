@@ -29,7 +29,7 @@ func offers(host string, memory ...string) func(*protocol.Register) {
 func (b *bench) asks(d fleet.Demand) (lane string, ask func(*contract.RunTaskInput)) {
 	b.t.Helper()
 	spec := fleet.TaskSpec{Place: d}
-	needs := spec.LaneNeeds()[0]
+	needs := spec.LaneNeeds(false)[0]
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	directive := b.temporal.direct["c"]

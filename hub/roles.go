@@ -11,7 +11,7 @@ import (
 )
 
 // lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
-// if all members serve it or it leads; its shards'; none that is paused. A role counts only under a newer epoch than
+// if it handles all types that wait there, or it leads; its shards'; none that is paused. A role counts only under a newer epoch than
 // the session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
 func lanesOf(s *session, d contract.Directive, open bool) []string {
 	if s.cordoned(d) {
@@ -22,7 +22,9 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 		lanes = append(lanes, fleet.AgentLane(s.agent))
 	}
 	if d.Mode == fleet.ActiveActive || s.leads(d) {
-		lanes = append(lanes, fleet.DefaultLane)
+		if s.registration.Types().Covers(d.ServingTypes) {
+			lanes = append(lanes, fleet.DefaultLane)
+		}
 		for _, set := range d.CapabilitySets {
 			if fleet.HasAll(s.candidate.Capabilities, set) {
 				lanes = append(lanes, fleet.CapabilityLane(set))

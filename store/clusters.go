@@ -50,23 +50,28 @@ func (s Clusters) ViewEach(
 	return views, errs
 }
 
-// Config is a cluster's configuration. It needs no worker unless the cluster was started by other means than Create.
-func (s Clusters) Config(ctx context.Context, name string) (config fleet.ClusterConfig, err error) {
+// Config is a cluster's configuration, with the lanes of its types. It needs no worker unless the cluster was started by other means than Create.
+func (s Clusters) Config(
+	ctx context.Context, name string,
+) (config fleet.ClusterConfig, types contract.LaneTypes, err error) {
 	id, err := clusterID(name)
 	if err != nil {
-		return config, err
+		return config, types, err
 	}
 	info, err := s.Describe(ctx, id)
+	if !contract.Decode(info.GetMemo().GetFields()[contract.MemoTypes], &types) {
+		types.Shared.Any = true
+	}
 	switch {
 	case err != nil:
-		return config, err
+		return config, types, err
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return config, serviceerror.NewNotFound("the cluster was deleted")
+		return config, types, serviceerror.NewNotFound("the cluster was deleted")
 	case contract.Decode(info.GetMemo().GetFields()[contract.MemoConfig], &config):
-		return config, nil
+		return config, types, nil
 	}
 	view, err := s.View(ctx, name)
-	return view.Config, err
+	return view.Config, types, err
 }
 
 // ListedCluster is a cluster as visibility knows it.

@@ -60,15 +60,8 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 // weight is the tenant's weight there.
 func placed(ctx workflow.Context, id string, spec fleet.TaskSpec) (task contract.TaskInput, weight float64, err error) {
 	ctx = workflow.WithActivityOptions(ctx, firingActivity("find the lane in "+spec.Cluster))
-	place, err := contract.PlaceTaskActivity.Execute(ctx, contract.PlaceTaskInput{
-		Cluster:              spec.Cluster,
-		Tenant:               spec.Tenant,
-		Agent:                spec.Agent,
-		ShardKey:             cmp.Or(spec.ShardKey, id),
-		RequiredCapabilities: spec.RequiredCapabilities,
-		Place:                spec.Place,
-		Routes:               spec.Routes,
-	}).Get(ctx)
+	place, err := contract.PlaceTaskActivity.Execute(ctx,
+		contract.PlaceOfSpec(&spec, cmp.Or(spec.ShardKey, id))).Get(ctx)
 	if err != nil {
 		return task, 0, err
 	}

@@ -70,7 +70,7 @@ func TestFiringMakesItsTask(t *testing.T) {
 	require.Equal(t, contract.PeriodicResult{TaskID: id, Status: fleet.TaskCompleted}, result)
 	require.Len(t, f.deliveries, 1)
 	require.Equal(t, id, f.deliveries[0].TaskID)
-	require.Equal(t, []contract.PlaceTaskInput{{Cluster: "default", ShardKey: id}}, f.asked)
+	require.Equal(t, []contract.PlaceTaskInput{{Cluster: "default", Type: "backup", ShardKey: id}}, f.asked)
 	require.Equal(t, id, f.deliveries[0].Spec.ShardKey, "as a submission without a key")
 }
 

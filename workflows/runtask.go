@@ -46,3 +46,24 @@ func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflo
 			delivery.IsReady)
 	}
 }
+
+// PlaceAgain is the lane of work that no agent of its lane handles, as the cluster is now: its type may have a lane of
+// its own since then. Work for one agent or shard stays.
+func PlaceAgain(ctx workflow.Context, spec *fleet.TaskSpec, queue string) string {
+	_, lane, _ := contract.LaneOfQueue(queue)
+	if lane != fleet.DefaultLane && !fleet.IsOpened(lane) ||
+		workflow.GetVersion(ctx, "place-again", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return queue
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              contract.WorkerQueue,
+		ScheduleToCloseTimeout: 10 * time.Second,
+		StartToCloseTimeout:    5 * time.Second,
+		Summary:                "find the lane again",
+	})
+	place, err := contract.PlaceTaskActivity.Execute(ctx, contract.PlaceOfSpec(spec, spec.ShardKey)).Get(ctx)
+	if err != nil {
+		return queue
+	}
+	return place.Lane
+}

@@ -197,7 +197,10 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 	if err != nil {
 		return nil, err
 	}
-	place := contract.PlaceOf(&cluster, r.TaskSpec, id)
+	place, err := h.PlaceOf(ctx, &cluster, r.TaskSpec, id)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.OpenLanes(ctx, &place, &r.TaskSpec); err != nil {
 		return nil, err
 	}

@@ -52,7 +52,11 @@ func (c *Core) ForgetCluster(name string) { c.clusters.forget(name) }
 
 // ClusterConfig is a cluster's configuration, or unknown_cluster.
 func (c *Core) ClusterConfig(ctx context.Context, name string) (fleet.ClusterConfig, error) {
-	config, err := c.Store.Clusters().Config(ctx, name)
+	config, types, err := c.Store.Clusters().Config(ctx, name)
+	if err == nil {
+		c.types.forget(name)
+		c.types.put(name, types)
+	}
 	return config, c.Answer(err, "describe a cluster", protocol.CodeUnknownCluster)
 }
 
@@ -64,8 +68,25 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 	return view, c.Answer(err, "query a cluster", protocol.CodeUnknownCluster)
 }
 
+// typesKnown is how long a change of the types that have lanes of their own may be unknown.
+const typesKnown = time.Second
+
+// PlaceOf is where a task goes in a cluster.
+func (c *Core) PlaceOf(
+	ctx context.Context, cluster *fleet.ClusterConfig, spec fleet.TaskSpec, id string,
+) (contract.TaskPlace, error) {
+	types, known := c.types.get(cluster.Name)
+	if !known || !types.Shared.Has(spec.Type) && !slices.Contains(types.Own, spec.Type) { // an agent may just have come
+		if _, err := c.ClusterConfig(ctx, cluster.Name); err != nil {
+			return contract.TaskPlace{}, err
+		}
+		types, _ = c.types.get(cluster.Name)
+	}
+	return contract.PlaceOf(cluster, types.Own, spec, id), nil
+}
+
 // OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
-// many agents that there are not.
+// many agents that there are not. Where there is no lane more for its type, the place is then that of all types.
 func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
 	if err := c.pins.Admit(ctx, spec, c.View); err != nil {
 		return c.Answer(err, "admit work for an agent", protocol.CodeUnknownCluster)
@@ -73,8 +94,12 @@ func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *f
 	if !place.Opens() {
 		return nil
 	}
-	for _, needs := range spec.LaneNeeds() {
-		if err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant); err != nil {
+	for _, needs := range spec.LaneNeeds(place.OwnType()) {
+		err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant)
+		if code, _ := Code(err); err != nil && code == protocol.CodeConflict && place.OwnType() {
+			place.ShareTypes(spec)
+			return c.OpenLanes(ctx, place, spec)
+		} else if err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/store"
@@ -33,6 +34,7 @@ type Core struct {
 	Logger     *zap.Logger
 	PageTokens PageTokens
 	clusters   cache[knownCluster]
+	types      cache[contract.LaneTypes]    // of clusters
 	runs       cache[diagnosis.ScheduleRun] // of healing and scaling
 	opening    sync.Map                     // by cluster and tenant, an opener of lanes
 	ends       endPolls
@@ -45,7 +47,7 @@ type Core struct {
 func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
 		Store: s, Logger: logger, PageTokens: key,
-		clusters: cache[knownCluster]{fresh: knownFor}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
+		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[contract.LaneTypes]{fresh: typesKnown}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}
 }

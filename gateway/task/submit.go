@@ -148,7 +148,10 @@ func (h *Handlers) place(ctx context.Context, spec fleet.TaskSpec, id string) (c
 	if err != nil {
 		return contract.TaskPlace{}, err
 	}
-	place := contract.PlaceOf(&cluster, spec, id)
+	place, err := h.PlaceOf(ctx, &cluster, spec, id)
+	if err != nil {
+		return place, err
+	}
 	return place, h.OpenLanes(ctx, &place, &spec)
 }
 

@@ -178,7 +178,7 @@ func bareGateway(c sdkclient.Client) http.Handler {
 		start := contract.StartOf(id, &spec, 0)
 		start.Memo[contract.MemoDigest] = digest
 		run, err := c.ExecuteWorkflow(g.Request.Context(), start.Options(), contract.TaskWorkflow,
-			contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+			contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 		if err != nil {
 			g.AbortWithStatus(http.StatusServiceUnavailable)
 			return

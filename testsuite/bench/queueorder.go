@@ -175,7 +175,7 @@ func (c *crew) drainQueued(ctx context.Context, settings client.Settings, tasks 
 	took := time.Since(begun)
 	lanes, ids := map[string]int{}, make([]string, len(tasks))
 	for n, task := range tasks {
-		lanes[contract.Lane(&task.TaskSpec, 0)]++
+		lanes[contract.Lane(&task.TaskSpec, 0, false)]++
 		ids[n] = task.ID
 	}
 	for lane, n := range lanes {

@@ -62,7 +62,7 @@ func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 			TypedSearchAttributes: start.Attributes,
 			Memo:                  start.Memo,
 			Priority:              start.Priority,
-		}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+		}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 		require.NoError(t, err)
 		ids = append(ids, id)
 	}

@@ -31,8 +31,7 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("orphan"),
 		TaskQueue: contract.WorkerQueue,
 		TypedSearchAttributes: contract.StartOf("orphan", &spec,
-			0).Attributes}, contract.TaskWorkflow, contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(
-		&spec, 0)})
+			0).Attributes}, contract.TaskWorkflow, contract.TaskInput{TaskID: "orphan", Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 	require.NoError(t, err)
 	pollAsGhost(t, c, cluster)
 	hang := make(chan struct{})

@@ -87,7 +87,7 @@ func recordBulk(t *testing.T, c client.Client, node *plane.Node) {
 		_,
 			err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: o.WorkflowID,
 			TaskQueue: contract.WorkerQueue, TypedSearchAttributes: o.Attributes},
-			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+			contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 		require.NoError(t, err)
 	}
 	begin("stopped", contract.BulkSpec{Action: fleet.BulkCancel, IDs: ids, Reason: "recorded"})

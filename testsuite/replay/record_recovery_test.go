@@ -44,7 +44,7 @@ func TestRecordRecovery(t *testing.T) {
 		spec.Type, spec.Cluster = "hold", cluster
 		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
 			TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec,
-			Lane: contract.Lane(&spec, 0), RanOn: true})
+			Lane: contract.Lane(&spec, 0, false), RanOn: true})
 		require.NoError(t, err)
 		report := contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, AgentID: "r-1",
 			Reason: "lost for the recording"}

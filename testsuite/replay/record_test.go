@@ -260,7 +260,7 @@ func start(t *testing.T, c client.Client, id string, spec fleet.TaskSpec) {
 	_,
 		err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID(id),
 		TaskQueue: contract.WorkerQueue},
-		contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0)})
+		contract.TaskWorkflow, contract.TaskInput{TaskID: id, Spec: spec, Lane: contract.Lane(&spec, 0, false)})
 	require.NoError(t, err)
 }
 

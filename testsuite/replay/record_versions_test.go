@@ -47,7 +47,7 @@ func TestRecordVersions(t *testing.T) {
 	spec := fleet.TaskSpec{Type: "hold", Cluster: cluster}
 	_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: contract.TaskWorkflowID("to-target"),
 		TaskQueue: contract.WorkerQueue}, contract.TaskWorkflow, contract.TaskInput{TaskID: "to-target", Spec: spec,
-		Lane: contract.Lane(&spec, 0), RanOn: true})
+		Lane: contract.Lane(&spec, 0, false), RanOn: true})
 	require.NoError(t, err)
 	started(t, c, "to-target")
 	stopSecond := runAgent(t, node, cluster, "v-2", handlers)

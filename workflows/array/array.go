@@ -194,6 +194,9 @@ func (c *carrier) deliver(b array.Bundle) {
 			end.Results = report.Elements
 		}
 		end.AttemptEnd = report.End()
+		if end.Unhandled && c.cancel == nil {
+			c.in.Lane = workflows.PlaceAgain(ctx, &c.in.Spec, c.in.Lane)
+		}
 		if err == nil {
 			end.Outcome = fleet.AttemptCompleted
 		}

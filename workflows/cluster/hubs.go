@@ -108,6 +108,7 @@ func (r *run) rules() contract.Directive {
 		CapabilitySets:   s.CapabilitySets,
 		AgentLanes:       s.LanesOpened,
 		Fits:             s.Fits,
+		ServingTypes:     s.ServingTypes,
 		Leader:           s.Leader,
 		LeaderEpoch:      s.LeaderEpoch,
 		Standbys:         s.Standbys,

@@ -54,6 +54,9 @@ func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) err
 	} else {
 		_, ok = s.OpenLane(req.Capabilities)
 	}
+	if !ok && req.Type != "" {
+		s.TypesCrowded, l.run.touched = true, true
+	}
 	if !ok {
 		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities and resources, and so no"+
 			" more are free for this tenant; a set is free again an hour after its last task",
@@ -64,10 +67,14 @@ func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) err
 
 // wake is when to look whether lanes are used.
 func (l *lanes) wake() (time.Time, string) {
+	look, types := l.run.state.NextLaneLook(), l.run.state.TypesChangeAt()
 	if l.asking {
-		return time.Time{}, ""
+		look = time.Time{}
 	}
-	return l.run.state.NextLaneLook(), "until lanes that no task uses are given back"
+	if !types.IsZero() && (look.IsZero() || types.Before(look)) {
+		return types, "until the types that share a lane change"
+	}
+	return look, "until lanes that no task uses are given back"
 }
 
 // settle opens the lanes that were asked for, and looks at those whose time has come, in a coroutine. While nobody can
@@ -75,6 +82,7 @@ func (l *lanes) wake() (time.Time, string) {
 func (l *lanes) settle(ctx workflow.Context) {
 	s, now := &l.run.state, workflow.Now(ctx)
 	l.opened.Take(s.OpenAgentLane)
+	l.settleTypes(ctx)
 	due := s.LanesToLookAt(now)
 	if l.asking || len(due) == 0 {
 		return
@@ -95,4 +103,20 @@ func (l *lanes) settle(ctx workflow.Context) {
 		l.asking, l.run.touched = false, true
 		s.SettleLanes(used, now)
 	})
+}
+
+// settleTypes brings the lanes of types up to date with the members. Submissions read the types from the memo.
+func (l *lanes) settleTypes(ctx workflow.Context) {
+	if workflow.GetVersion(ctx, "type-lanes", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	s := &l.run.state
+	before := s.TypeLanes
+	if s.SettleTypes(workflow.Now(ctx)); s.TypeLanes.Same(&before) {
+		return
+	}
+	types := contract.LaneTypes{Own: s.OwnTypes, Shared: s.SharedTypes}
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoTypes: types}); err != nil {
+		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
+	}
 }

@@ -79,6 +79,7 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 		}
 		answer.Results = append(answer.Results, joined)
 	}
+	r.lanes.settleTypes(ctx)
 	if present := r.hubs.directive(); !present.Is(req.Knows) {
 		r.hubs.takeTurn(ctx)
 		answer.Directive = new(r.hubs.directive())

@@ -55,7 +55,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		spec = spec.ForRoute(*route)
 		spec.Payload = mesh.WithRoute(spec.Payload, *route)
 		if place := (contract.TaskPlace{Lane: lane}); place.Opens() {
-			lane = contract.Lane(&spec, 0)
+			lane = contract.Lane(&spec, 0, place.OwnType())
 		}
 		target, within = "", mesh.RouteWait(&d.task.Spec, d.carried.Tally.Returns)
 		late = "no agent that can call " + route.Provider + " took it in time"

@@ -139,6 +139,9 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		if final, why := d.pause(ctx, next, end.Kind()); final != "" {
 			return d.end(final, why)
 		}
+		if end.Unhandled && d.cancel == nil {
+			d.task.Lane = workflows.PlaceAgain(ctx, &d.task.Spec, d.task.Lane)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	answer, err := r.plain(ctx, in), error(nil)
 	if answer == nil {
 		if answer, err = evaluation(ctx, in); answer.Defaults != nil {
-			r.defaults, r.defaultsUntil = answer.Defaults, workflow.Now(ctx).Add(defaultsKept)
+			r.defaults, r.ownTypes, r.defaultsUntil = answer.Defaults, answer.OwnTypes, workflow.Now(ctx).Add(defaultsKept)
 		}
 		r.turn += answer.Bytes()
 	}
@@ -95,7 +95,7 @@ func (r *run) plainStep(
 				return begun, false
 			}
 		}
-		place := contract.TaskPlace{Lane: contract.Lane(spec, 0)}
+		place := contract.TaskPlace{Lane: contract.Lane(spec, 0, slices.Contains(r.ownTypes, spec.Type))}
 		if place.Opens() || r.defaults == nil || !workflow.Now(ctx).Before(r.defaultsUntil) {
 			return begun, false
 		}

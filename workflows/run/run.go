@@ -60,6 +60,7 @@ type run struct {
 	changes workflows.Changes // of this run, and of the priorities of its tasks
 
 	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
+	ownTypes      []string            // of the cluster, likewise
 	defaultsUntil time.Time
 
 	admission *contract.Admission

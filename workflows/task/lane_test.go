@@ -77,5 +77,5 @@ func (r *taskRun) onOpenLane(answer func(agent string) error) {
 func (r *taskRun) startIn(spec fleet.TaskSpec) {
 	spec.Type, spec.Cluster = "echo", "default"
 	r.ExecuteWorkflow(contract.TaskWorkflow, contract.TaskInput{TaskID: "t-1", Spec: spec,
-		Lane: contract.Lane(&spec, 0)})
+		Lane: contract.Lane(&spec, 0, false)})
 }

@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type taskRun struct {
 	*sdktestsuite.TestWorkflowEnvironment
 	deliveries []contract.RunTaskInput
 	queues     []string                  // of the deliveries
+	place      string                    // where an unhandled task goes; empty: where it was
 	opened     workflowtest.Sent[string] // agents whose lane it had opened
 }
 
@@ -45,6 +47,9 @@ func newTask(t *testing.T, hub script) *taskRun {
 		}
 		return hub[len(run.deliveries)-1](in)
 	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
+	run.RegisterActivityWithOptions(func(context.Context, contract.PlaceTaskInput) (contract.TaskPlace, error) {
+		return contract.TaskPlace{Lane: cmp.Or(run.place, "lane/default")}, nil
+	}, activity.RegisterOptions{Name: contract.PlaceTaskActivity.Name})
 	return run
 }
 

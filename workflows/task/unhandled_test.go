@@ -97,3 +97,14 @@ func TestOneOfManyThatNobodyHandles(t *testing.T) {
 	require.Equal(t, 5*time.Minute, run.Now().Sub(begun).Round(time.Second))
 	require.Equal(t, "unhandled since", (*marks)[0])
 }
+
+// TestUnhandledTaskIsPlacedAgain waits in the lane of its type once that has one.
+func TestUnhandledTaskIsPlacedAgain(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned}), completed("1")})
+	run.place = "lane/default/type/echo"
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, []string{"lane/default", run.place, run.place}, run.queues)
+}
