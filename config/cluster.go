@@ -128,10 +128,10 @@ type LeaderElection struct {
 	// person acts. Default true.
 	Enabled *bool `yaml:"enabled"`
 	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. Default: a third of
-	// LeaseDuration, which is also the longest that counts.
+	// LeaseDuration; at most half of it.
 	ElectionInterval fleet.Duration `yaml:"election_interval" least:"100ms" most:"1h"`
-	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. Longer than
-	// ElectionInterval. Default 5s.
+	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. At least
+	// twice ElectionInterval. Default 5s.
 	LeaseDuration fleet.Duration `yaml:"lease_duration" least:"1s" most:"1h"`
 }
 

@@ -28,7 +28,7 @@ func effectOf(t *testing.T, text string) effect {
 var others = map[string]string{
 	"tenants": "[acme]",
 	"name":    "other", "target_group_id": "racks", "replication_mode": "active_passive", "selection_strategy": "standby",
-	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "2s",
+	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "500ms",
 	"warning_threshold": "12s", "retry_safety": "fenced",
 	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run", "stuck_after": "20m", "replace_after": "21m",
 	"recover_by": "restart",

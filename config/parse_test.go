@@ -126,7 +126,7 @@ func TestParseErrors(t *testing.T) {
 		"spawner": {"spawner: {name: A B, slots: -1}",
 			"f.yaml:1: spawner.slots: must be between 1 and 10000; leave it out for the default\nf.yaml:1: spawner.name: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"lease": {"agent_cluster:\n  name: a\n  leader_election: {election_interval: 30s}",
-			"f.yaml:3: agent_cluster.leader_election.lease_duration: must be longer than election_interval (30s)"},
+			"f.yaml:3: agent_cluster.leader_election.lease_duration: must be at least twice election_interval (30s)"},
 		"all at once": {"dev: {slots: 0}\nhub: {lane_pollers: 0}",
 			"f.yaml:1: dev.slots: must be between 1 and 1000; leave it out for the default\nf.yaml:2: hub.lane_pollers: must be between 1 and 1000; leave it out for the default"},
 		"form and values": {"htp: {}\nhub:\n  park: 5\n  lane_pollers: 0\ndev: {slots: 0}",

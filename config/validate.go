@@ -197,7 +197,7 @@ func (k *checker) taskQueue(at string, q TaskQueue) {
 func (k *checker) election(at string, e LeaderElection) {
 	ok := k.duration(at+".election_interval", e.ElectionInterval, minElection, time.Hour)
 	if k.duration(at+".lease_duration", e.LeaseDuration, minPeriod, time.Hour) && ok {
-		k.check(e.LeaseDuration == 0 || e.LeaseDuration > e.ElectionInterval,
-			at+".lease_duration", "must be longer than election_interval (%s)", e.ElectionInterval)
+		k.check(e.LeaseDuration == 0 || e.LeaseDuration >= 2*e.ElectionInterval,
+			at+".lease_duration", "must be at least twice election_interval (%s)", e.ElectionInterval)
 	}
 }

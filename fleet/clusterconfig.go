@@ -58,9 +58,9 @@ type ClusterConfig struct {
 	// ManualElection: a lost leader keeps its seat, and the cluster waits until it is back or a person acts. Only in
 	// mode active_passive; the first leader is elected as usual.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
-	// ElectionInterval bounds the time between two polls of a leader or shard owner. 0: a third of RoleLease, which is
-	// also its maximum.
-	ElectionInterval Duration `json:"election_interval,omitempty" least:"100ms" most:"1h" doc:"The longest between two looks at a leader or shard owner; shorter than role_lease. Default a third of it."`
+	// ElectionInterval bounds the time between two polls of a leader or shard owner. 0: a third of RoleLease. At
+	// most half of it, so that a lost answer does not end the lease.
+	ElectionInterval Duration `json:"election_interval,omitempty" least:"100ms" most:"1h" doc:"The longest between two looks at a leader or shard owner; at most half of role_lease. Default a third of it."`
 	// TaskDefaults are values for settings that its tasks leave out.
 	TaskDefaults TaskDefaults `json:"task_defaults,omitzero" doc:"What its tasks have that leave it out. Holds for tasks submitted from then on."`
 	// TransferTimeout bounds how long a failover watches its tasks. Default 5 min.
@@ -125,8 +125,8 @@ func (c ClusterConfig) Validate() error {
 	if c.DesiredAgents != 0 && (c.DesiredAgents < c.MinAgents || c.DesiredAgents > c.MaxAgents) {
 		return fmt.Errorf("desired_agents must lie between min_agents and max_agents")
 	}
-	if c.ElectionInterval >= c.RoleLease {
-		return fmt.Errorf("election_interval must be shorter than role_lease")
+	if 2*c.ElectionInterval > c.RoleLease {
+		return fmt.Errorf("election_interval must be at most half of role_lease (%s)", c.RoleLease)
 	}
 	if err := c.TaskDefaults.Validate(); err != nil {
 		return fmt.Errorf("task_defaults: %w", err)

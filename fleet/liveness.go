@@ -140,3 +140,8 @@ func (t Timing) Lease(mode ReplicationMode, roleLease time.Duration) time.Durati
 // Hold is the longest time that a poll is held: the heartbeat interval, but at most a third of the lease, so that one
 // lost answer does not end it.
 func (t Timing) Hold(lease time.Duration) time.Duration { return min(t.HeartbeatInterval, lease/3) }
+
+// RoleHold is Hold where agents have roles and the cluster has an election interval: that, at most half of the lease.
+func (t Timing) RoleHold(lease, election time.Duration) time.Duration {
+	return min(t.HeartbeatInterval, lease/2, election)
+}

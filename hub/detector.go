@@ -46,7 +46,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 	maps.DeleteFunc(h.away, func(s *session, _ struct{}) bool { return s.gone || s.disconnectedAt.IsZero() })
 	d.settleBrakesLocked(now)
 	for _, s := range h.sessions {
-		s.countMissed(s.timing.Hold(h.leaseOfLocked(s)), now)
+		s.countMissed(h.holdTimeLocked(s), now)
 		judged := h.judgeLocked(s, now)
 		if judged == fleet.Lost {
 			switch b := h.brakes[s.cluster]; {

@@ -204,11 +204,10 @@ func (h *Hub) leaseOfLocked(s *session) time.Duration {
 // holdTimeLocked is the longest that a poll of a session is held, and so the longest between two looks at the agent.
 func (h *Hub) holdTimeLocked(s *session) time.Duration {
 	d := h.directives[s.cluster]
-	hold := s.timing.Hold(h.leaseOfLocked(s))
-	if d.Mode == fleet.ActiveActive {
-		return hold
+	if d.Mode == fleet.ActiveActive || d.ElectionInterval == 0 {
+		return s.timing.Hold(h.leaseOfLocked(s))
 	}
-	return min(hold, d.ElectionInterval.Or(hold))
+	return s.timing.RoleHold(h.leaseOfLocked(s), d.ElectionInterval.Std())
 }
 
 // leaseLeftLocked is how long from now a session's agent may still go on with fenced work and its roles. One that has
