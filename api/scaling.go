@@ -13,6 +13,12 @@ type ScaleRequest struct {
 	Max     *int `json:"max,omitempty" minimum:"1" maximum:"5000" doc:"Never more: max_agents."`
 }
 
+// ScalingAccepted says which action starts or stops which agent.
+type ScalingAccepted struct {
+	ScalingID string `json:"scaling_id" doc:"GET /scalings/{id} shows how it goes."`
+	AgentID   string `json:"agent_id"`
+}
+
 // ScalingStatus is how a cluster's number of agents is kept.
 type ScalingStatus struct {
 	Cluster   string                `json:"cluster"`

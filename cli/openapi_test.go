@@ -94,6 +94,8 @@ list-agents: agent list
 get-agent: agent get x
 get-agent-health: agent health x
 set-maintenance: agent maintenance x on
+spawn-agent: cluster spawn default
+terminate-agent: agent terminate x
 drain-agent: agent drain x
 forget-agent: agent forget x
 drain-agents: agent drain x y

@@ -82,6 +82,11 @@ func (a Agents) FailOver(ctx context.Context, id string, r api.FailoverRequest) 
 	return post[api.FailoverAccepted](ctx, a.c, path(id, "failover"), r)
 }
 
+// Terminate has an agent that a spawner started drained and stopped.
+func (a Agents) Terminate(ctx context.Context, id, reason string) (*api.ScalingAccepted, error) {
+	return post[api.ScalingAccepted](ctx, a.c, path(id, "terminate"), api.ReasonRequest{Reason: reason})
+}
+
 // FailoverQuery selects failovers; all that is set must hold.
 type FailoverQuery struct {
 	Cluster string

@@ -139,6 +139,11 @@ func (k Clusters) Scale(ctx context.Context, cluster string, r api.ScaleRequest)
 	return post[api.ScalingStatus](ctx, k.c, path("clusters", cluster, "scaling"), r)
 }
 
+// Spawn has one more agent started.
+func (k Clusters) Spawn(ctx context.Context, cluster, reason string) (*api.ScalingAccepted, error) {
+	return post[api.ScalingAccepted](ctx, k.c, path("clusters", cluster, "spawn"), api.ReasonRequest{Reason: reason})
+}
+
 // PromoteRollout lets all agents of a cluster follow its healthy canaries.
 func (k Clusters) PromoteRollout(ctx context.Context, cluster, reason string) (*api.ScalingStatus, error) {
 	return post[api.ScalingStatus](ctx, k.c, path("clusters", cluster, "scaling", "rollout", "promote"),

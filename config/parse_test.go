@@ -103,6 +103,8 @@ func TestParseErrors(t *testing.T) {
 			"f.yaml:3: clusters[0].scaling.spawn.spawner: must be 1 to 63 characters of a-z, 0-9, \".\", \"_\" and \"-\", and begin with a letter or digit"},
 		"spawn image": {"clusters:\n- name: a\n  scaling: {spawn: {image: a}}",
 			"f.yaml:3: clusters[0].scaling.spawn.image: has no effect on processes: set scaling.spawn.platform to docker or kubernetes too"},
+		"spawn storage": {"clusters:\n- name: a\n  scaling: {spawn: {platform: coolify, resources: {storage: 10Gi}}}",
+			"f.yaml:3: clusters[0].scaling.spawn.resources.storage: has no effect on coolify: leave it out, or set scaling.spawn.platform to docker or kubernetes"},
 		"spawn platform": {"clusters:\n- name: a\n  scaling: {spawn: {platform: A B}}",
 			"f.yaml:3: clusters[0].scaling.spawn.platform: must name platforms such as process or docker"},
 		"spawn platform twice": {

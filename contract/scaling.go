@@ -20,6 +20,9 @@ const (
 // Messages of the Cluster workflow for scaling.
 var (
 	ScaleUpdate = Update[ScaleRequest, fleet.ScalingDecision]{"scale"}
+	// SpawnUpdate starts one agent, TerminateUpdate stops a chosen one that a spawner started.
+	SpawnUpdate     = Update[RunRequest, ScalingAsked]{"spawn"}
+	TerminateUpdate = Update[TerminateRequest, ScalingAsked]{"terminate"}
 	// RetireUpdate is refused while the agent is connected.
 	RetireUpdate = Update[RetireRequest, None]{"retire"}
 	// PromoteRolloutUpdate lets the other agents follow healthy canaries, RevertRolloutUpdate puts the settings before
@@ -131,6 +134,18 @@ type ScaleRequest struct {
 	Facts *fleet.ScalingFacts `json:"facts,omitempty"`
 	// To is how many agents a person wants; nil: as before.
 	To *int `json:"to,omitempty"`
+}
+
+// TerminateRequest asks to stop an agent.
+type TerminateRequest struct {
+	RunRequest
+	AgentID string `json:"agent_id"`
+}
+
+// ScalingAsked is the action that a person asked for, and its agent.
+type ScalingAsked struct {
+	Number  int64  `json:"number"`
+	AgentID string `json:"agent_id"`
 }
 
 // RetireRequest names an agent that was stopped for good.

@@ -95,6 +95,7 @@ var rules = ruleBook([][3]string{ // methods and path as regular expressions, wh
 	{".*", `^/api/v1/agents/tokens`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters(/\{id\})?$`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/scaling/rollout/`, "admin"},
+	{"POST", `^/api/v1/agents/(clusters/\{id\}/spawn|\{id\}/terminate)$`, "operator,admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/targets`, "admin"},
 	{"POST|PUT|PATCH|DELETE", `^/api/v1/agents/clusters/\{id\}/targets$`, "admin"},
 	{"GET", `^/api/v1/agents/(tasks|schedules|jobs|runs|arrays|services|events|inbound|quarantine|search)(/|$)`,

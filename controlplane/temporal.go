@@ -45,7 +45,7 @@ func Connect(ctx context.Context, o client.Options) (client.Client, error) {
 	case err == nil, errors.As(err, &denied): // may be forbidden to clients that can do everything else
 		return c, nil
 	case errors.As(err, &missing), errors.As(err, &notFound):
-		err = fmt.Errorf("Temporal at %s has no namespace %q. Name another with TEMPORAL_NAMESPACE, or make it:\n  temporal operator namespace create --namespace %s --retention 72h", o.HostPort, o.Namespace, o.Namespace) //nolint:staticcheck // a sentence for people
+		err = fmt.Errorf("Temporal at %s has no namespace %q. Name another with TEMPORAL_NAMESPACE, or make it:\n  temporal operator namespace create --namespace %s --retention 168h", o.HostPort, o.Namespace, o.Namespace) //nolint:staticcheck // a sentence for people
 	default:
 		err = cannotConnect(o, err)
 	}

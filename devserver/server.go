@@ -54,7 +54,7 @@ type Options struct {
 	// Key, unless empty, is what clients must show, in each request's header authorization as "Bearer <key>".
 	// Temporal's other ports then refuse everybody but Temporal itself.
 	Key string
-	// Retention is how long closed workflows are kept. Default 72 h. It is fixed when the namespace is made.
+	// Retention is how long closed workflows are kept. Default 7 days. It is fixed when the namespace is made.
 	Retention time.Duration
 	// Logger takes Temporal's warnings and errors; nil drops them.
 	Logger *zap.Logger
@@ -64,7 +64,7 @@ func (o Options) withDefaults() Options {
 	o.Host = cmp.Or(o.Host, "127.0.0.1")
 	o.Durability = cmp.Or(o.Durability, ProcessCrash)
 	o.Namespace = cmp.Or(o.Namespace, "default")
-	o.Retention = cmp.Or(o.Retention, 72*time.Hour)
+	o.Retention = cmp.Or(o.Retention, 7*24*time.Hour)
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
 	return o
 }

@@ -242,6 +242,11 @@ func (s *SpawnPolicy) validatePlatforms() error {
 	if s.Image != strings.Join(strings.Fields(s.Image), "") || len(s.Image) > 255 {
 		return wrongField("scaling.spawn.image", "must be a name like mainstay-agent:1.2, of at most 255 characters")
 	}
+	if s.Resources.Storage != "" && len(platforms) > 0 && !slices.Contains(platforms, PlatformDocker) &&
+		!slices.Contains(platforms, PlatformKubernetes) {
+		return wrongField("scaling.spawn.resources.storage",
+			"has no effect on %s: leave it out, or set scaling.spawn.platform to docker or kubernetes", platforms[0])
+	}
 	if s.Image != "" && slices.Equal(platforms, []Platform{PlatformProcess}) {
 		return wrongField("scaling.spawn.image", "has no effect on processes: set scaling.spawn.platform to docker or kubernetes too")
 	}

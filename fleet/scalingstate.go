@@ -20,6 +20,7 @@ const (
 	// agents stay unhealthy: they are started anew, or stopped without another in their place
 	RuleRestart  ScalingRule = "restart"
 	RuleReassign ScalingRule = "reassign"
+	RuleByHand   ScalingRule = "by_hand" // a person asked for one more, or for the end of a chosen one
 	RuleRollout  ScalingRule = "rollout" // started with settings that have changed since
 )
 

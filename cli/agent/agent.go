@@ -19,7 +19,7 @@ import (
 // Command is the group of agents.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), healthCommand(a), takeOutCommand(a),
+	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), terminateCommand(a), healthCommand(a), takeOutCommand(a),
 		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a), deadCommand(a))
 	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
 		a.ServerFlag(sub)
@@ -367,4 +367,20 @@ func reductionText(a *app.App, g *api.Agent) string {
 		text += ": " + r.Reason
 	}
 	return text
+}
+
+func terminateCommand(a *app.App) *cobra.Command {
+	var reason string
+	command := app.Show(a, &cobra.Command{
+		Use: "terminate ID", Short: "Drain and stop an agent that a spawner started", Args: app.Exactly("an agent's id"),
+		Long: `Drain and stop an agent that a spawner started. Scaling keeps one fewer from then on, but never fewer than min_agents,
+nor none: then another is started in its place.`,
+		Example: "  mainstay agent terminate builders-1f2e3d4c",
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingAccepted, error) {
+		return s.Agents.Terminate(ctx, args[0], reason)
+	}, func(a *app.App, accepted *api.ScalingAccepted) error {
+		return a.Sayf("Agent %s is being stopped. See it with: mainstay scaling get %s\n", accepted.AgentID, accepted.ScalingID)
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return command
 }

@@ -64,6 +64,22 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 	return command
 }
 
+func spawnCommand(a *app.App) *cobra.Command {
+	var reason string
+	command := app.Show(a, &cobra.Command{
+		Use: "spawn NAME", Short: "Start one more agent of a cluster", Args: app.Exactly("a cluster's name"),
+		Long: `Start one more agent of a cluster, by its spawner. Scaling keeps one more from then on; where it is off, nobody does.
+End an agent that a spawner started with mainstay agent terminate.`,
+		Example: "  mainstay cluster spawn builders",
+	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingAccepted, error) {
+		return s.Clusters.Spawn(ctx, args[0], reason)
+	}, func(a *app.App, accepted *api.ScalingAccepted) error {
+		return a.Sayf("Agent %s is being started. See it with: mainstay scaling get %s\n", accepted.AgentID, accepted.ScalingID)
+	})
+	command.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return command
+}
+
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
 func awaitScaled(
 	ctx context.Context, c *client.Client, cluster string, timeout time.Duration,

@@ -48,6 +48,11 @@ type rolloutInput struct {
 	Body *api.ReasonRequest `doc:"May be left out."`
 }
 
+type terminateInput struct {
+	ID   string             `path:"id" doc:"The agent's id."`
+	Body *api.ReasonRequest `doc:"May be left out."`
+}
+
 type scalingRecordInput struct {
 	ID string `path:"id" maxLength:"256" doc:"The action's id: <cluster>:<number>."`
 }
@@ -80,6 +85,12 @@ func (h *Handlers) Register(routes huma.API) {
 	rest.Hold(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
 		"Say how many agents a cluster is to have",
 		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
+	rest.Hold(routes, access.Operate, rest.Op("Scaling", "spawn-agent", "POST /clusters/{id}/spawn",
+		"Start one more agent of a cluster",
+		"The cluster's spawner starts it; scaling keeps one more from then on. Answers 409 conflict where no spawner is there, or the cluster has its max_agents."), h.spawn)
+	rest.Hold(routes, access.Operate, rest.Op("Scaling", "terminate-agent", "POST /{id}/terminate",
+		"Stop an agent that a spawner started",
+		"It is drained before; scaling keeps one fewer from then on, but never fewer than min_agents. Answers 409 conflict for an agent that no spawner started."), h.terminate)
 	rest.Hold(routes, access.Administer, rest.Op("Scaling", "promote-rollout", "POST /clusters/{id}/scaling/rollout/promote",
 		"Let all agents of a cluster follow its healthy canaries", "Only while the rollout is waiting."),
 		func(ctx context.Context, in *rolloutInput) (api.ScalingStatus, error) {
@@ -135,6 +146,38 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (status api
 		}
 	}
 	return h.scalingStatus(ctx, in.ID)
+}
+
+// spawn starts one more agent of a cluster.
+func (h *Handlers) spawn(ctx context.Context, in *rolloutInput) (a api.ScalingAccepted, err error) {
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return a, err
+	}
+	if spawn := view.SpawnBy(fleet.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
+		return a, httpapi.Problem(protocol.CodeConflict,
+			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles spawner`, or name another in scaling.spawn")
+	}
+	request := contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}
+	asked, err := rest.UpdateCluster(ctx, h.Core, "start an agent", contract.SpawnUpdate, in.ID, request)
+	return accepted(in.ID, asked), err
+}
+
+// terminate stops an agent that a spawner started.
+func (h *Handlers) terminate(ctx context.Context, in *terminateInput) (a api.ScalingAccepted, err error) {
+	view, _, err := h.ClusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return a, err
+	}
+	request := contract.TerminateRequest{AgentID: in.ID,
+		RunRequest: contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}}
+	name := view.Config.Name
+	asked, err := rest.UpdateCluster(ctx, h.Core, "stop an agent", contract.TerminateUpdate, name, request)
+	return accepted(name, asked), err
+}
+
+func accepted(cluster string, asked contract.ScalingAsked) api.ScalingAccepted {
+	return api.ScalingAccepted{ScalingID: contract.ScalingID(cluster, asked.Number), AgentID: asked.AgentID}
 }
 
 // decideRollout promotes or reverts a cluster's rollout, and answers how its scaling stands then.

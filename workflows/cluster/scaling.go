@@ -35,6 +35,8 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (s *scaling) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
+		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, refusal(s.run.state.MaySpawn)),
+		handle(ctx, s.run, contract.TerminateUpdate, s.terminate, s.mayTerminate),
 		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire),
 		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote),
 			refusal(s.run.state.MayPromoteRollout)),
@@ -70,6 +72,26 @@ func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.
 		s.look = true
 	}
 	return s.choose(ctx, req.Facts), nil
+}
+
+func (s *scaling) spawn(ctx workflow.Context, req contract.RunRequest) (contract.ScalingAsked, error) {
+	return s.asked(ctx, s.run.state.SpawnOne(req.By, req.Reason, workflow.Now(ctx))), nil
+}
+
+func (s *scaling) terminate(ctx workflow.Context, req contract.TerminateRequest) (contract.ScalingAsked, error) {
+	return s.asked(ctx, s.run.state.TerminateOne(req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
+}
+
+func (s *scaling) mayTerminate(req contract.TerminateRequest) error {
+	if reason := s.run.state.MayTerminate(req.AgentID); reason != "" {
+		return workflows.Refuse("%s", reason)
+	}
+	return nil
+}
+
+func (s *scaling) asked(ctx workflow.Context, decision fleet.ScalingDecision) contract.ScalingAsked {
+	action := s.act(decision, workflow.Now(ctx))
+	return contract.ScalingAsked{Number: action.Number, AgentID: action.Agents[0]}
 }
 
 func (s *scaling) retire(_ workflow.Context, req contract.RetireRequest) error {
@@ -137,9 +159,14 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)
 	decision := s.run.state.DecideScaling(facts, now)
-	if decision.Change == fleet.ScaleNone {
-		return decision
+	if decision.Change != fleet.ScaleNone {
+		s.act(decision, now)
 	}
+	return decision
+}
+
+// act records the action of a decision, and queues it.
+func (s *scaling) act(decision fleet.ScalingDecision, now time.Time) fleet.ScalingAction {
 	action := s.run.state.BeginScaling(decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
 		Spawn: *s.run.state.SpawnBy(decision.Rule)}
@@ -152,7 +179,7 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 		}
 	}
 	s.queue = append(s.queue, in)
-	return decision
+	return action
 }
 
 func (s *scaling) read(ctx workflow.Context) (fleet.ScalingFacts, error) {

@@ -1,0 +1,68 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// MaySpawn returns why no agent can be started by hand, beside those that scaling keeps; empty: one can.
+func (c *Cluster) MaySpawn() string {
+	d := counted(c, time.Time{})
+	switch most := c.Config.MaxAgents; {
+	case len(c.BrakeHolds) > 0:
+		return "the mass-loss brake is engaged; end it first"
+	case d.current >= most || d.room() <= 0:
+		return fmt.Sprintf("the cluster has its max_agents of %d", most)
+	}
+	return ""
+}
+
+// SpawnOne decides to start one agent, for a person. Scaling keeps one more from then on.
+func (c *Cluster) SpawnOne(by, reason string, now time.Time) ScalingDecision {
+	d := counted(c, now)
+	return ScalingDecision{At: now, Change: ScaleUp, Count: 1, Current: d.current, Rule: RuleByHand,
+		Target: max(c.scalingTarget(), d.current+1), Reason: askedFor("start one", by, reason)}
+}
+
+// MayTerminate returns why a member cannot be stopped by hand; empty: it can.
+func (c *Cluster) MayTerminate(agentID string) string {
+	d, m := counted(c, time.Time{}), c.Member(agentID)
+	switch {
+	case m == nil:
+		return "the agent is no member of the cluster"
+	case !d.mayStop(m):
+		return "no spawner started the agent: stop it where it runs; `mainstay agent drain` takes its work off it first"
+	case d.leaving[agentID]:
+		return "the agent is being stopped already"
+	case len(c.BrakeHolds) > 0:
+		return "the mass-loss brake is engaged; end it first"
+	}
+	return ""
+}
+
+// TerminateOne decides to stop a member, for a person. Scaling keeps one fewer from then on, but min_agents and one.
+func (c *Cluster) TerminateOne(agentID, by, reason string, now time.Time) ScalingDecision {
+	d, target := counted(c, now), c.scalingTarget()
+	left := d.current
+	if m := c.Member(agentID); m != nil && m.Serving() {
+		left--
+	}
+	return ScalingDecision{At: now, Change: ScaleDown, Count: 1, Agents: []string{agentID}, Current: d.current,
+		Rule: RuleByHand, Target: min(target, max(left, c.Config.MinAgents, 1)),
+		Reason: askedFor("stop "+agentID, by, reason)}
+}
+
+func counted(c *Cluster, now time.Time) *scaler {
+	d := &scaler{Cluster: c, now: now, policy: &c.Config.Scaling}
+	d.count()
+	return d
+}
+
+func askedFor(what, by, reason string) string {
+	text := cmp.Or(by, "somebody") + " asked to " + what
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}

@@ -1,0 +1,59 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One agent is started, or a chosen one stopped, by hand: scaling keeps the number that is left, and does nothing more.
+func TestOneByHand(t *testing.T) {
+	t.Parallel()
+	cluster := func(mode ScalingMode, least, desired int) *Cluster {
+		c := &Cluster{Config: ClusterConfig{Name: "c", MinAgents: least, DesiredAgents: desired, MaxAgents: 3,
+			Scaling: ScalingPolicy{Mode: mode}}.WithDefaults()}
+		for _, id := range []string{"a", "own"} {
+			profile := AgentProfile{MaxTasks: 1}
+			if id == "a" {
+				profile.Metadata = map[string]string{MetadataSpawner: "yard", MetadataSpawnID: "a"}
+			}
+			c.Join(Join{AgentID: id, Instance: id, AgentProfile: profile}, "h1", noon)
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		mode           ScalingMode
+		least, desired int
+		more, fewer    int // wanted after a start, and after an end
+	}{
+		"off, nobody keeps a number": {ScalingOff, 0, 2, 2, 2},
+		"manual":                     {ScalingManual, 0, 2, 3, 1},
+		"auto":                       {ScalingAuto, 0, 2, 3, 1},
+		"auto, no number was set":    {ScalingAuto, 0, 0, 3, 0},
+		"never below min_agents":     {ScalingManual, 2, 2, 3, 2},
+	} {
+		up := cluster(c.mode, c.least, c.desired)
+		require.Empty(t, up.MaySpawn(), name)
+		started := up.BeginScaling(up.SpawnOne("ann", "a trial", noon), noon, noon)
+		require.Len(t, started.Agents, 1, name)
+		require.Equal(t, c.more, up.Wanted(), name)
+		require.Equal(t, ScaleNone, up.DecideScaling(nil, noon).Change, name)
+		require.Equal(t, "the cluster has its max_agents of 3", up.MaySpawn(), name)
+		require.Equal(t, "ann asked to start one: a trial", up.Scaling.Last.Reason)
+
+		down := cluster(c.mode, c.least, c.desired)
+		require.Empty(t, down.MayTerminate("a"), name)
+		require.Contains(t, down.MayTerminate("own"), "no spawner started the agent", name)
+		stopped := down.BeginScaling(down.TerminateOne("a", "", "", noon), noon, noon.Add(time.Second))
+		require.Equal(t, []string{"a"}, stopped.Agents, name)
+		require.Equal(t, c.fewer, down.Wanted(), name)
+		require.Equal(t, "the agent is being stopped already", down.MayTerminate("a"), name)
+		next := down.DecideScaling(nil, noon.Add(time.Second))
+		require.Equal(t, c.least > 0, next.Change == ScaleUp, name)
+	}
+	c := cluster(ScalingOff, 0, 0)
+	c.BrakeHolds = []BrakeHold{{Hub: "h1"}}
+	require.Contains(t, c.MaySpawn(), "brake")
+	require.Contains(t, c.MayTerminate("a"), "brake")
+}
