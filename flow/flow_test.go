@@ -45,6 +45,8 @@ func TestMistakes(t *testing.T) {
 		"no cluster":       {"job: a\nsteps: {a: {task: {type: echo}}}", "f.yaml:1:1: cluster: is missing: name the cluster whose agents do the work, like default"},
 		"no steps":         {head, "f.yaml:1:1: steps: is missing: a job needs at least one step, like {build: {task: {type: exec, payload: {command: [make]}}}}"},
 		"a typo":           {head + "stepz: {}", "f.yaml:3:1: stepz: is no known key; did you mean steps?"},
+		"policies":         {head + "policies: {recovery_mode: cluster_recover}\nsteps: {a: {task: {type: echo}}}", "f.yaml:3:1: policies: is written without this section: recovery: {mode: cluster_recover, restart: {…}, reschedule: {…}} in the job, in a step or in instances"},
+		"interval_ms":      {head + "recovery: {restart: {interval_ms: 60000}}\nsteps: {a: {task: {type: echo}}}", "f.yaml:3:22: recovery.restart.interval_ms: is written interval, with a unit: 60s"},
 		"unknown key":      {head + "steps:\n  a:\n    task: {type: echo}\n    colour: red", "f.yaml:6:5: steps.a.colour: is no known key; known here are task, tools, max_turns, approve, wait, after, if, join, for_each, max_parallel, tolerate, optional, safety, retry, recovery, timeout, stop_grace, deadline, place, beacon, output, result_limit, on_failure, check, terminal_sink"},
 		"a bad amount": {head + "steps:\n  a:\n    task: {type: echo}\n    place:\n      devices: [{kind: gpu, memory: lots}]",
 			`f.yaml:7:29: steps.a.place.devices[0].memory: must be an amount of bytes, like "512Mi" or "4Gi"`},
