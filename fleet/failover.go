@@ -61,9 +61,9 @@ type FailoverRecord struct {
 	// TargetAgentID is the one agent that takes over: the next leader, or whom a person or the cluster's strategy named
 	// in a failover by hand. Empty where each task and shard goes to an agent of its own.
 	TargetAgentID string          `json:"target_agent_id,omitempty"`
-	Trigger       FailoverTrigger `json:"trigger"`
+	Trigger       FailoverTrigger `json:"trigger" enum:"lost,hub_lost,manual"`
 	Reason        string          `json:"reason,omitempty"`
-	Status        FailoverStatus  `json:"status"`
+	Status        FailoverStatus  `json:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed"`
 	Error         string          `json:"error,omitempty"`
 	// TasksTransferred counts the transfers that another agent has begun or finished.
 	TasksTransferred int         `json:"tasks_transferred"`
@@ -74,7 +74,7 @@ type FailoverRecord struct {
 	// Targets are the deployment targets that moved with its roles.
 	Targets []string `json:"targets,omitempty"`
 	// StateSync is the outcome of the state sync after a promotion; empty: this failover made none.
-	StateSync SyncStatus `json:"state_sync,omitempty"`
+	StateSync SyncStatus `json:"state_sync,omitempty" enum:"running,consistent,inconsistent,skipped,failed"`
 	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life: its last poll,
 	// or the close of its connection.
 	Evidence     Evidence  `json:"evidence,omitempty" enum:"connection_closed,unreachable,silence,proof,hub_lost"`

@@ -174,12 +174,12 @@ type HealingRecord struct {
 	ID       string        `json:"id"`
 	Cycle    string        `json:"cycle,omitempty"` // the cycle that decided it
 	Cluster  string        `json:"cluster"`
-	Type     HealingType   `json:"type"`
+	Type     HealingType   `json:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
 	TargetID string        `json:"target_id"`
 	Priority int           `json:"priority"`
 	Reason   string        `json:"reason"`
 	Facts    HealingFacts  `json:"facts,omitzero"`
-	Status   HealingStatus `json:"status"`
+	Status   HealingStatus `json:"status" enum:"running,succeeded,failed,planned,skipped,reported"`
 	// Outcome is the outcome in words; Ref is the id of the drain or failover that the action made.
 	Outcome     string     `json:"outcome,omitempty"`
 	Ref         string     `json:"ref,omitempty"`

@@ -530,10 +530,10 @@ const (
 type ScalingRecord struct {
 	ID      string        `json:"id"`
 	Cluster string        `json:"cluster"`
-	Change  ScaleChange   `json:"change"`
-	Rule    ScalingRule   `json:"rule"`
+	Change  ScaleChange   `json:"change" enum:"none,up,down"`
+	Rule    ScalingRule   `json:"rule" enum:"minimum,desired,maximum,queue,cpu,idle,retire,restart,reassign,rollout"`
 	Reason  string        `json:"reason"`
-	Status  ScalingStatus `json:"status"`
+	Status  ScalingStatus `json:"status" enum:"running,succeeded,partial,failed"`
 	Error   string        `json:"error,omitempty"`
 	// From and To are the numbers of agents before, and after if all goes well.
 	From        int           `json:"from"`
@@ -552,7 +552,7 @@ type ScaledAgent struct {
 	Spawner     string       `json:"spawner,omitempty"`
 	Handle      string       `json:"handle,omitempty"` // on the spawner's platform, such as its process id
 	Host        string       `json:"host,omitempty"`
-	Status      ScaledStatus `json:"status"`
+	Status      ScaledStatus `json:"status" enum:"waiting,started,online,draining,drained,stopped,failed"`
 	Error       string       `json:"error,omitempty"`
 	StartedAt   *time.Time   `json:"started_at,omitempty"`
 	CompletedAt *time.Time   `json:"completed_at,omitempty"` // when it came online, was stopped, or was given up

@@ -288,7 +288,7 @@ type Attempt struct {
 	// AliveAt and DeadlineAt are set when an attempt is shown.
 	AliveAt    *time.Time     `json:"alive_at,omitempty" doc:"Of one that runs: its last sign of life, as its hub told within the last 20 s."`
 	DeadlineAt *time.Time     `json:"deadline_at,omitempty" doc:"Until when it may run: its timeout, or the deadline of its step or run. Of those that have ended, only a run's steps have it."`
-	Outcome    AttemptOutcome `json:"outcome,omitempty"`
+	Outcome    AttemptOutcome `json:"outcome,omitempty" enum:"completed,failed,lost,moved,timed_out,returned,cancelled"`
 	Reason     string         `json:"reason,omitempty"`
 	// ErrorType is the type of the failure, if the handler gave one.
 	ErrorType string    `json:"error_type,omitempty"`
