@@ -125,8 +125,8 @@ var EventTypes = []EventMeaning{
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
 	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
-	{EventStepCorrected, "the result of a run's step (task_id) was not valid for the first time, and it runs again; " +
-		"reason says what is wrong"},
+	{EventStepCorrected, "the result of a run's step (task_id) was not valid, and it runs again; count says " +
+		"how often so far, reason what is wrong"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
 	{EventDeployment, "a version of a job (id) takes the place of the one before; outcome says where that stands"},
 	{EventClusterCreated, "a cluster was created"},

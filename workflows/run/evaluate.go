@@ -242,9 +242,11 @@ func (r *run) correct(
 	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
 	what, why := fleet.EventStepEscalated, e.Why
 	if !escalated {
-		first := e.Status == job.StepPending && len(e.Corrections) == 1 // a cluster hears of a step once, however often
-		if !first ||
-			workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		if e.Status != job.StepPending {
+			return
+		}
+		version := workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 2)
+		if version == workflow.DefaultVersion || version == 1 && len(e.Corrections) > 1 { // as told before: only the first
 			return
 		}
 		what, why = fleet.EventStepCorrected, strings.Join(o.Wrong, "; ")

@@ -155,3 +155,24 @@ func TestVerdictContinuesAsNew(t *testing.T) {
 	}
 	t.Fatal("the run does not end")
 }
+
+// TestEveryCorrectionIsAnEvent: whoever listens sees each, and not only the first.
+func TestEveryCorrectionIsAnEvent(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, map[string]agent{"a": func(ctx context.Context, in contract.RunTaskInput) (contract.AttemptReport, error) {
+		return returns(fmt.Sprintf(`{"n":%d}`, in.Attempt))(ctx, in)
+	}})
+	told := 0
+	h.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("default"), mock.Anything,
+		contract.AnnounceSignal.Name, mock.Anything).Return(func(string, string, string, string, any) error {
+		told++
+		return nil
+	})
+	h.start(t, head+`steps:
+  a:
+    task: {type: write, payload: {}}
+    check: {rules: [{that: result.n > 3, else: too small}], correct: {attempts: 5}}
+`, "")
+	require.Equal(t, job.RunCompleted, h.outcome(t).Status)
+	require.Equal(t, 3, told)
+}
