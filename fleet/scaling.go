@@ -531,7 +531,7 @@ type ScalingRecord struct {
 	ID      string        `json:"id"`
 	Cluster string        `json:"cluster"`
 	Change  ScaleChange   `json:"change" enum:"none,up,down"`
-	Rule    ScalingRule   `json:"rule" enum:"minimum,desired,maximum,queue,cpu,idle,retire,restart,reassign,rollout"`
+	Rule    ScalingRule   `json:"rule" enum:"minimum,desired,maximum,queue,cpu,idle,retire,restart,reassign,by_hand,rollout"`
 	Reason  string        `json:"reason"`
 	Status  ScalingStatus `json:"status" enum:"running,succeeded,partial,failed"`
 	Error   string        `json:"error,omitempty"`
