@@ -15,6 +15,10 @@ func TestLanesOf(t *testing.T) {
 	t.Parallel()
 	const own, cluster, gpu = "lane/c/agent/a", "lane/c", "lane/c/cap/gpu"
 	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
+	fit := func(taskType string) fleet.Fit {
+		needs := fleet.LaneNeeds{Type: taskType}
+		return fleet.Fit{Lane: needs.Lane(), LaneNeeds: needs}
+	}
 	for name, c := range map[string]struct {
 		directive contract.Directive
 		wants     []string
@@ -23,6 +27,14 @@ func TestLanesOf(t *testing.T) {
 		"all serve":    {contract.Directive{Mode: fleet.ActiveActive}, []string{own, cluster}},
 		"with its capability": {contract.Directive{Mode: fleet.ActiveActive,
 			CapabilitySets: [][]string{{"gpu"}, {"gpu", "tpu"}}}, []string{own, cluster, gpu}},
+		"types that it handles": {contract.Directive{Mode: fleet.ActiveActive, ServingTypes: fleet.TypeSet{List: []string{"x"}},
+			Fits: []fleet.Fit{fit("x"), fit("y")}}, []string{own, cluster, "lane/c/type/x"}},
+		"types that it does not": {contract.Directive{Mode: fleet.ActiveActive,
+			ServingTypes: fleet.TypeSet{List: []string{"x", "y"}}}, []string{own}},
+		"any type, but it does not": {contract.Directive{Mode: fleet.ActiveActive,
+			ServingTypes: fleet.TypeSet{Any: true}}, []string{own}},
+		"a leader serves all": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6,
+			ServingTypes: fleet.TypeSet{Any: true}}, []string{own, cluster}},
 		"the leader": {contract.Directive{Mode: fleet.ActivePassive, Leader: "a", LeaderEpoch: 6,
 			CapabilitySets: [][]string{{"gpu"}}}, []string{own, cluster, gpu}},
 		"a standby": {contract.Directive{Mode: fleet.ActivePassive, Leader: "b", LeaderEpoch: 6,
@@ -39,6 +51,7 @@ func TestLanesOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &session{agent: "a", cluster: "c", epoch: 5, candidate: fleet.Candidate{Capabilities: []string{"gpu"}}}
+			s.registration.TaskTypes = []string{"x"}
 			require.Equal(t, c.wants, lanesOf(s, c.directive, true))
 		})
 	}
