@@ -268,4 +268,4 @@ func HubOfIdentity(identity string) (hub string, ok bool) { return strings.CutPr
 // release that must not happen (CONTRIBUTING.md, "Changing a workflow"); before it, raise it whenever a recorded
 // history has to be recorded anew because it no longer replays. `mainstay dev` keeps it in its data directory and says
 // so when it finds another one, instead of failing with every workflow.
-const WorkflowsVersion = 4
+const WorkflowsVersion = 5
