@@ -48,7 +48,8 @@ func New(hub part.Hub, interval time.Duration, sessions Sessions) *Publisher {
 		changed: map[string]bool{}}
 }
 
-// Run publishes until the context ends.
+// Run publishes until the context ends, and then once more what has ended: otherwise its agents' ids would be taken for
+// online for minutes.
 func (p *Publisher) Run(ctx context.Context) {
 	tick := time.NewTicker(p.interval / parts)
 	defer tick.Stop()
@@ -56,12 +57,16 @@ func (p *Publisher) Run(ctx context.Context) {
 	for next := uint64(0); ; {
 		select {
 		case <-ctx.Done():
+			gone, _ := p.take()
+			p.publish(context.WithoutCancel(ctx), gone)
 			return
 		case <-tick.C:
 			p.publish(ctx, p.sessions(func(agent string) bool { return maphash.String(seed, agent)%parts == next }))
 			next = (next + 1) % parts
 		case <-p.soon:
-			backoff.Pause(ctx, settle)
+			if backoff.Pause(ctx, settle); ctx.Err() != nil {
+				continue
+			}
 			gone, changed := p.take()
 			p.publish(ctx, append(gone, p.sessions(func(agent string) bool { return changed[agent] })...))
 		}

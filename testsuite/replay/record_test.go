@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
 
@@ -266,10 +268,17 @@ func start(t *testing.T, c client.Client, id string, spec fleet.TaskSpec) {
 
 func update(t *testing.T, c client.Client, workflowID, name string, argument any) {
 	t.Helper()
-	handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{WorkflowID: workflowID, UpdateName: name,
-		Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted})
-	require.NoError(t, err)
-	require.NoError(t, handle.Get(t.Context(), nil))
+	require.EventuallyWithT(t, func(r *assert.CollectT) {
+		handle, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{WorkflowID: workflowID,
+			UpdateName: name, Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted})
+		var again *serviceerror.WorkflowNotReady // the workflow task failed, as something else came meanwhile
+		if errors.As(err, &again) {
+			r.Errorf("%s: %v", name, err)
+			return
+		}
+		require.NoError(t, err)
+		require.NoError(t, handle.Get(t.Context(), nil))
+	}, 10*time.Second, 50*time.Millisecond)
 }
 
 func await(t *testing.T, c client.Client, id string, status fleet.TaskStatus) {
