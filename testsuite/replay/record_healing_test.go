@@ -80,6 +80,8 @@ func recordHealing(t *testing.T, c client.Client, node *plane.Node) {
 	acted("drain", fleet.HealDrain, "h-1")
 	degraded.ReportLevel(fleet.HealthHealthy, "")
 	acted("restore", fleet.HealRestore, "h-1")
+	update(t, c, contract.ClusterWorkflowID(cluster), contract.TargetsUpdate.Name,
+		contract.TargetsRequest{Add: []string{"host-1"}}) // there is something to spread over the agents
 	for _, stop := range []func(){stopDegraded, stopSecond, stopWell} {
 		stop()
 	}
