@@ -315,7 +315,8 @@ func hasStatus(s AgentStatus) func(*Member) bool {
 	return func(m *Member) bool { return m.Status == s }
 }
 
-// Status judges the cluster by its online and its healthy members. A cluster that never had an agent and wants none is healthy.
+// Status judges the cluster by its online and its healthy members. A cluster that never had an agent and wants none is
+// healthy.
 func (c *Cluster) Status() ClusterStatus {
 	online, healthy, wanted := c.OnlineCount(), c.HealthyCount(), c.Wanted()
 	switch {

@@ -60,11 +60,12 @@ type FailoverRecord struct {
 	Epoch         int64  `json:"epoch"`
 	// TargetAgentID is the one agent that takes over: the next leader, or whom a person or the cluster's strategy named
 	// in a failover by hand. Empty where each task and shard goes to an agent of its own.
-	TargetAgentID string          `json:"target_agent_id,omitempty"`
-	Trigger       FailoverTrigger `json:"trigger" enum:"lost,hub_lost,manual"`
-	Reason        string          `json:"reason,omitempty"`
-	Status        FailoverStatus  `json:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed"`
-	Error         string          `json:"error,omitempty"`
+	TargetAgentID string `json:"target_agent_id,omitempty"`
+	// Trigger is absent where the failover's workflow ended without a record.
+	Trigger FailoverTrigger `json:"trigger,omitempty" enum:"lost,hub_lost,manual"`
+	Reason  string          `json:"reason,omitempty"`
+	Status  FailoverStatus  `json:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed"`
+	Error   string          `json:"error,omitempty"`
 	// TasksTransferred counts the transfers that another agent has begun or finished.
 	TasksTransferred int         `json:"tasks_transferred"`
 	Transfers        []Transfer  `json:"transfers,omitempty"`
@@ -120,7 +121,8 @@ type FailoverNeed struct {
 
 // SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online, another
 // one, handle a type of the work, and have every required capability; of these only the agents of the best level of
-// health count. loads are running tasks by agent id; load is compared by the share of slots in use. Ties go to the lower id, so equal facts give equal targets.
+// health count. loads are running tasks by agent id; load is compared by the share of slots in
+// use. Ties go to the lower id, so equal facts give equal targets.
 //
 //   - standby: the standby that has stood by longest, else the least loaded
 //   - least_loaded, and any unknown strategy: the least loaded
@@ -141,8 +143,10 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 	if len(candidates) == 0 {
 		return "", false
 	}
-	best := slices.MinFunc(candidates, func(a, b *Member) int { return a.HealthLevel().rank() - b.HealthLevel().rank() })
-	candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return m.HealthLevel().WorseThan(best.HealthLevel()) })
+	best := slices.MinFunc(candidates, func(a, b *Member) int {
+		return a.HealthLevel().rank() - b.HealthLevel().rank()
+	}).HealthLevel()
+	candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return m.HealthLevel().WorseThan(best) })
 	rank := func(*Member) int { return 0 }
 	switch strategy {
 	case SelectRoundRobin:

@@ -121,7 +121,8 @@ func (h Hint) rank(agentID string) int {
 const packing = 100
 
 // Place picks the best eligible candidate with a free slot and what the task asks for, or -1: by the hint, then by the
-// level of health, then by the score. A candidate's score is Score, +100 for devices that the task would fill up. Ties go to the lower id, so equal facts give equal decisions.
+// level of health, then by the score. A candidate's score is Score, +100 for devices that the task would
+// fill up. Ties go to the lower id, so equal facts give equal decisions.
 func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int {
 	best, bestRank, bestHealth, bestScore := -1, 0, 0, 0.0
 	for i := range candidates {

@@ -48,13 +48,13 @@ func (t TypeSet) And(other TypeSet) TypeSet {
 
 func (t TypeSet) equal(other TypeSet) bool { return t.Covers(other) && other.Covers(t) }
 
-// TypeLanes say which types of tasks of an active_active cluster wait in lanes of their own, and which members serve the
-// default lane: no slot takes a task from it that its agent cannot run.
+// TypeLanes say which types of tasks of an active_active cluster wait in lanes of their own, and which members serve
+// the default lane: no slot takes a task from it that its agent cannot run.
 type TypeLanes struct {
 	// SharedTypes may wait in the default lane; the zero set: it is not known which.
 	SharedTypes TypeSet `json:"shared_types,omitzero"`
-	// ServingTypes are what a member must handle to serve the default lane: SharedTypes while members differ in them; the
-	// zero set, and so all members serve it, while none that is online handles all of them, or types lack lanes.
+	// ServingTypes are what a member must handle to serve the default lane: SharedTypes while members differ in them;
+	// the zero set, and so all members serve it, while none that is online handles all of them, or types lack lanes.
 	ServingTypes TypeSet `json:"serving_types,omitzero"`
 	// OwnTypes have lanes of their own, as others handle them than serve the default lane. At most MaxCapabilitySets,
 	// sorted.

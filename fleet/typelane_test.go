@@ -1,4 +1,4 @@
-package fleet_test
+package fleet
 
 import (
 	"strings"
@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	. "mainstay.dev/mainstay/fleet"
 )
 
 // typed is an active_active cluster whose members handle the types in words; "*": any. A word that begins with "-" is

@@ -242,7 +242,8 @@ func (s *session) meetsNeeds(f *fleet.Fit) bool {
 // needOf is what the tasks of a lane ask for; nil: it differs, or is nothing.
 func needOf(d contract.Directive, queue string) *fleet.Demand {
 	_, name, _ := contract.LaneOfQueue(queue)
-	if i := slices.IndexFunc(d.Fits, func(f fleet.Fit) bool { return f.Lane == name }); i >= 0 && !d.Fits[i].Place.IsZero() {
+	i := slices.IndexFunc(d.Fits, func(f fleet.Fit) bool { return f.Lane == name })
+	if i >= 0 && !d.Fits[i].Place.IsZero() {
 		return &d.Fits[i].Place
 	}
 	return nil

@@ -11,8 +11,9 @@ import (
 )
 
 // lanesOf returns the lanes that a cluster's directive lets a session serve: its own while that is open; the cluster's
-// if it handles all types that wait there, or it leads; its shards'; none that is paused. A role counts only under a newer epoch than
-// the session's, so a session does not inherit an earlier process's role. A cordoned session serves none.
+// if it handles all types that wait there, or it leads; its shards'; none that is paused. A role counts only under a
+// newer epoch than the session's, so a session does not inherit an earlier process's role. A cordoned session serves
+// none.
 func lanesOf(s *session, d contract.Directive, open bool) []string {
 	if s.cordoned(d) {
 		return nil
@@ -74,12 +75,12 @@ func (h *Hub) resignLocked(s *session) {
 	h.sendRoleLocked(s)
 }
 
-// vacateLocked tells the cluster that a stopping agent's roles are free: the agent has read that it has none, and has no
-// fenced work under them.
+// vacateLocked tells the cluster that a stopping agent's roles are free: the agent has read that it has none, and has
+// no fenced work under them.
 func (h *Hub) vacateLocked(s *session, now time.Time) {
 	d := h.directives[s.cluster]
 	if !s.stopping || s.vacated || s.held || !s.toldRoleLocked() ||
-		d.Mode == fleet.ActiveActive && !slices.ContainsFunc(d.Targets, func(t fleet.Target) bool { return t.Agent == s.agent }) {
+		d.Mode == fleet.ActiveActive && len(s.targets(d)) == 0 {
 		return
 	}
 	for _, a := range s.attempts {

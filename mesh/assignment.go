@@ -63,7 +63,7 @@ func plainNames(at string, text json.RawMessage, t reflect.Type) (json.RawMessag
 	case t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]():
 		var elements []json.RawMessage
 		if json.Unmarshal(text, &elements) != nil || elements == nil {
-			return text, nil
+			return text, nil //nolint:nilerr // its reader refuses it
 		}
 		for i := range elements {
 			var err error
@@ -78,7 +78,7 @@ func plainNames(at string, text json.RawMessage, t reflect.Type) (json.RawMessag
 	}
 	var given map[string]json.RawMessage
 	if json.Unmarshal(text, &given) != nil || given == nil {
-		return text, nil
+		return text, nil //nolint:nilerr // its reader refuses it
 	}
 	plain := map[string]json.RawMessage{}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
@@ -102,8 +102,8 @@ func plainNames(at string, text json.RawMessage, t reflect.Type) (json.RawMessag
 		_, twice := plain[name]
 		switch {
 		case !known:
-			return nil, &fleet.FieldError{Field: at + shown(key), Err: errors.New("is no field of a task: leave it out, " +
-				"or write it as POST /tasks has it")}
+			return nil, &fleet.FieldError{Field: at + shown(key), Err: errors.New(
+				"is no field of a task: leave it out, or write it as POST /tasks has it")}
 		case twice:
 			return nil, &fleet.FieldError{Field: at + name, Err: fleet.ErrJSONKeyTwice}
 		}

@@ -114,7 +114,7 @@ func TestNoFieldOfAnAssignmentIsLost(t *testing.T) {
 		`"recovery":"manual_recover","agentId":"a"`:                        `"recovery":"manual_recover","agent":"a"`,
 		`"place":{"ports":{"httpPort":{"static":80}}}`:                     `"place":{"ports":{"httpPort":{"static":80}}}`,
 		`"payload":{"retrySafty":1,"aB":[{"cD":1}]},"labels":{"aB":"x"}`:   `"payload":{"retrySafty":1,"aB":[{"cD":1}]},"labels":{"aB":"x"}`,
-		`"retry_safty":"at_most_once"`:                                     "retry_safty is no field of a task",
+		`"retry_safe":"at_most_once"`:                                      "retry_safe is no field of a task",
 		`"Retry-Safety":"at_most_once"`:                                    "is no field of a task",
 		`"retry.max_attempts":1`:                                           "retry.max_attempts is no field of a task",
 		`"timeout[0]":"1s"`:                                                "is no field of a task",

@@ -50,7 +50,8 @@ func (s Clusters) ViewEach(
 	return views, errs
 }
 
-// Config is a cluster's configuration, with the lanes of its types. It needs no worker unless the cluster was started by other means than Create.
+// Config is a cluster's configuration, with the lanes of its types. It needs no worker unless the cluster was
+// started by other means than Create.
 func (s Clusters) Config(
 	ctx context.Context, name string,
 ) (config fleet.ClusterConfig, types contract.LaneTypes, err error) {

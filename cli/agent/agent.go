@@ -19,8 +19,9 @@ import (
 // Command is the group of agents.
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), terminateCommand(a), healthCommand(a), takeOutCommand(a),
-		maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a), deadCommand(a))
+	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), terminateCommand(a), healthCommand(a),
+		takeOutCommand(a), maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a),
+		deadCommand(a))
 	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
 		a.ServerFlag(sub)
 	}

@@ -18,8 +18,8 @@ func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
 	a.ServerFlag(command)
 	command.AddCommand(createCommand(a), listCommand(a), getCommand(a), updateCommand(a), applyCommand(a),
-		pauseCommand(a), resumeCommand(a), scaleCommand(a), spawnCommand(a), statusCommand(a), rebalanceCommand(a), targetsCommand(a),
-		loadCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
+		pauseCommand(a), resumeCommand(a), scaleCommand(a), spawnCommand(a), statusCommand(a), rebalanceCommand(a),
+		targetsCommand(a), loadCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
 	return command
 }
 

@@ -47,7 +47,8 @@ type Core struct {
 func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
 		Store: s, Logger: logger, PageTokens: key,
-		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[contract.LaneTypes]{fresh: typesKnown}, runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
+		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[contract.LaneTypes]{fresh: typesKnown},
+		runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}
 }

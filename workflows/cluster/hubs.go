@@ -160,7 +160,8 @@ func (h *hubs) settle(ctx workflow.Context) {
 		workflow.GoNamed(ctx, "release the brake", func(ctx workflow.Context) {
 			var sent []contract.Future[contract.None]
 			for _, hub := range h.run.state.Hubs() {
-				sent = append(sent, toHub(ctx, hub, contract.ReleaseBrakeActivity, "release the brake at hub ", request))
+				sent = append(sent, toHub(ctx, hub, contract.ReleaseBrakeActivity, "release the brake at hub ",
+					request))
 			}
 			for _, f := range sent {
 				_, _ = f.Get(ctx) // a hub that is gone holds nobody

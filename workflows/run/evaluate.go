@@ -27,7 +27,8 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	answer, err := r.plain(ctx, in), error(nil)
 	if answer == nil {
 		if answer, err = evaluation(ctx, in); answer.Defaults != nil {
-			r.defaults, r.ownTypes, r.defaultsUntil = answer.Defaults, answer.OwnTypes, workflow.Now(ctx).Add(defaultsKept)
+			r.defaults, r.ownTypes = answer.Defaults, answer.OwnTypes
+			r.defaultsUntil = workflow.Now(ctx).Add(defaultsKept)
 		}
 		r.turn += answer.Bytes()
 	}
@@ -246,7 +247,8 @@ func (r *run) correct(
 			return
 		}
 		version := workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 2)
-		if version == workflow.DefaultVersion || version == 1 && len(e.Corrections) > 1 { // as told before: only the first
+		// as told before: only the first
+		if version == workflow.DefaultVersion || version == 1 && len(e.Corrections) > 1 {
 			return
 		}
 		what, why = fleet.EventStepCorrected, strings.Join(o.Wrong, "; ")
