@@ -44,9 +44,10 @@ type hubs struct {
 
 	releasing int // releases of the brake that are under way
 
-	task   time.Time       // when the present workflow task began
-	copies int             // of the directive in this workflow task
-	next   workflow.Future // a timer, after which another workflow task has begun
+	task      time.Time       // when the present workflow task began
+	copies    int             // of the directive in this workflow task
+	answering int             // answers that wait for room
+	next      workflow.Future // a timer, after which another workflow task has begun
 }
 
 func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
@@ -68,14 +69,21 @@ func (h *hubs) directive() contract.Directive {
 	return d
 }
 
-// takeTurn returns in a workflow task that has room for a copy of the directive, or another answer as large.
+// takeTurn returns in a workflow task that has room for another answer as large as the directive.
 func (h *hubs) takeTurn(ctx workflow.Context) {
+	h.answering++
+	defer func() { h.answering-- }()
+	h.awaitRoom(ctx, func() bool { return true })
+}
+
+// awaitRoom returns in a workflow task that has room for a copy of the directive, and in which may holds.
+func (h *hubs) awaitRoom(ctx workflow.Context, may func() bool) {
 	for {
 		if task := workflow.Now(ctx); !task.Equal(h.task) {
 			h.task, h.copies = task, 0
 		}
-		h.copies++
-		if h.copies <= directivesPerTask {
+		if may() && h.copies < directivesPerTask {
+			h.copies++
 			return
 		}
 		if h.next == nil || h.next.IsReady() {
@@ -149,7 +157,7 @@ func (h *hubs) unsent() int64 {
 // settle has a sender for each hub that lacks the newest directive, and sends releases of the brake.
 func (h *hubs) settle(ctx workflow.Context) {
 	for _, hub := range h.lacking() {
-		if h.senders[hub].IsZero() {
+		if h.senders[hub].IsZero() && !largeEnough(ctx) { // otherwise the next run tells it
 			h.senders[hub] = workflow.Now(ctx)
 			h.sending++
 			workflow.GoNamed(ctx, "keep hub "+hub+" at the directive", func(ctx workflow.Context) { h.keep(ctx, hub) })
@@ -174,11 +182,11 @@ func (h *hubs) settle(ctx workflow.Context) {
 	h.release = nil
 }
 
-// keep sends a hub the newest directive, again and again, until it has applied that or is gone.
+// keep sends a hub the newest directive, again and again, until it has applied that or is gone, or the next run does so.
 func (h *hubs) keep(ctx workflow.Context, hub string) {
 	gone := func() bool { return !slices.Contains(h.all(), hub) }
-	for ctx.Err() == nil && !gone() && h.told[hub] != h.directive().Version {
-		h.takeTurn(ctx)
+	for ctx.Err() == nil && !largeEnough(ctx) && !gone() && h.told[hub] != h.directive().Version {
+		h.awaitRoom(ctx, func() bool { return h.answering == 0 }) // what waits for an answer goes first
 		directive := h.directive()
 		_, err := toHub(ctx, hub, contract.DirectActivity, "tell hub ", directive).Get(ctx)
 		if err == nil {
@@ -192,7 +200,7 @@ func (h *hubs) keep(ctx workflow.Context, hub string) {
 			func() bool { return h.run.state.Version != directive.Version && !h.run.longEnough(ctx) || gone() })
 		h.sending++
 	}
-	if ctx.Err() == nil {
+	if gone() || h.told[hub] == h.directive().Version {
 		h.forget(hub)
 	}
 	delete(h.senders, hub)
