@@ -75,6 +75,7 @@ type carrier struct {
 	wakesAt time.Time // of the earliest timer; zero: none
 	changed bool      // something happened that the loop has not looked at
 	changes workflows.Changes
+	inbox   contract.Inbox[contract.ArrayRequest]
 }
 
 // loop begins bundles until the array has ended.
@@ -88,7 +89,9 @@ func (c *carrier) loop(ctx workflow.Context) (contract.ArrayState, error) {
 		}
 		quiet := c.quiet(ctx)
 		if quiet && c.state.UnderWay() == 0 && workflow.AllHandlersFinished(ctx) {
-			return contract.ArrayState{}, c.continueAsNew(ctx)
+			if c.heed(ctx); c.cancel == nil { // what is not taken now is lost
+				return contract.ArrayState{}, c.continueAsNew(ctx)
+			}
 		}
 		if !quiet && c.paused == nil && c.cancel == nil {
 			c.launch(ctx)
@@ -350,21 +353,10 @@ func (c *carrier) elements(r contract.ElementsRequest) (page contract.ElementsPa
 
 // handle answers queries, and lets people act on the array.
 func (c *carrier) handle(ctx workflow.Context) error {
-	update := func(ctx workflow.Context, r contract.ArrayRequest) (contract.Done, error) {
-		if r.Action == contract.ResumeArray {
-			c.state.Resume(workflow.Now(ctx))
-		}
-		c.act(&r)
-		return contract.Done{}, nil
-	}
-	inbox := contract.ArraySignal.Inbox(ctx)
+	c.inbox = contract.ArraySignal.Inbox(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for workflow.Await(ctx, func() bool { return inbox.Len() > 0 }) == nil {
-			inbox.Take(func(r contract.ArrayRequest) {
-				if c.mayAct(r) == nil {
-					_, _ = update(ctx, r)
-				}
-			})
+		for workflow.Await(ctx, func() bool { return c.inbox.Len() > 0 }) == nil {
+			c.heed(ctx)
 		}
 	})
 	return errors.Join(
@@ -375,8 +367,18 @@ func (c *carrier) handle(ctx workflow.Context) error {
 			case contract.PauseArray, contract.ResumeArray, contract.ReprioritizeArray:
 				c.changes.Take()
 			}
-			return update(ctx, r)
+			c.act(ctx, &r)
+			return contract.Done{}, nil
 		}, c.mayChange))
+}
+
+// heed takes the signals that are there.
+func (c *carrier) heed(ctx workflow.Context) {
+	c.inbox.Take(func(r contract.ArrayRequest) {
+		if c.mayAct(r) == nil {
+			c.act(ctx, &r)
+		}
+	})
 }
 
 // mayChange is mayAct for updates, which must leave room for a cancellation. What was paused can be resumed, however
@@ -430,11 +432,12 @@ func (c *carrier) mayAct(r contract.ArrayRequest) error {
 }
 
 // act does what mayAct has found possible.
-func (c *carrier) act(r *contract.ArrayRequest) {
+func (c *carrier) act(ctx workflow.Context, r *contract.ArrayRequest) {
 	switch r.Action {
 	case contract.PauseArray:
 		c.paused = r
 	case contract.ResumeArray:
+		c.state.Resume(workflow.Now(ctx))
 		c.paused = nil
 	case contract.RetryArray:
 		c.state.Retry(r.Elements)

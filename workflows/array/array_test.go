@@ -186,7 +186,8 @@ func TestDeadLettersWaitForARetry(t *testing.T) {
 		var state contract.ArrayState
 		require.NoError(t, value.Get(&state))
 		require.Equal(t, array.ArrayBlocked, state.Status)
-		value, err = h.QueryWorkflow(contract.ElementsQuery.Name, contract.ElementsRequest{Status: array.DeadLetter, Limit: 5})
+		value, err = h.QueryWorkflow(contract.ElementsQuery.Name,
+			contract.ElementsRequest{Status: array.DeadLetter, Limit: 5})
 		require.NoError(t, err)
 		var page contract.ElementsPage
 		require.NoError(t, value.Get(&page))
@@ -365,6 +366,85 @@ func TestALongHistoryIsContinuedAsNew(t *testing.T) {
 	later := newHarness(nil)
 	later.start(func(in *contract.ArrayInput) { *in = input })
 	require.Equal(t, 1000, later.outcome(t).Counts.Completed)
+}
+
+// What a person asks for in the workflow task in which the array continues as new is done.
+func TestWhatIsAskedAsAnArrayContinuesAsNewIsDone(t *testing.T) {
+	t.Parallel()
+	reprioritize := contract.ArrayRequest{Action: contract.ReprioritizeArray, Priority: 1}
+	for name, test := range map[string]struct {
+		ask  func(h *harness)
+		want func(t *testing.T, h *harness, next *contract.ArrayInput)
+	}{
+		"cancelled by a signal": {
+			ask: func(h *harness) {
+				h.SignalWorkflow(contract.ArraySignal.Name, contract.ArrayRequest{Action: contract.CancelArray})
+			},
+			want: isCancelled,
+		},
+		"cancelled by an update": {
+			ask: func(h *harness) {
+				h.UpdateWorkflow(contract.ArrayUpdate.Name, "", &workflowtest.Answer{},
+					contract.ArrayRequest{Action: contract.CancelArray})
+			},
+			want: isCancelled,
+		},
+		"cancelled by a signal with an update": {
+			ask: func(h *harness) {
+				h.SignalWorkflowSkippingWorkflowTask(contract.ArraySignal.Name,
+					contract.ArrayRequest{Action: contract.CancelArray})
+				h.UpdateWorkflow(contract.ArrayUpdate.Name, "", &workflowtest.Answer{}, reprioritize)
+			},
+			want: isCancelled,
+		},
+		"paused with an update": {
+			ask: func(h *harness) {
+				h.SignalWorkflowSkippingWorkflowTask(contract.ArraySignal.Name,
+					contract.ArrayRequest{Action: contract.PauseArray, By: "ada"})
+				h.UpdateWorkflow(contract.ArrayUpdate.Name, "", &workflowtest.Answer{}, reprioritize)
+			},
+			want: func(t *testing.T, _ *harness, next *contract.ArrayInput) {
+				t.Helper()
+				require.NotNil(t, next, "it continues as new")
+				require.NotNil(t, next.Carried.Paused)
+				require.Equal(t, "ada", next.Carried.Paused.By)
+				require.EqualValues(t, 1, next.Carried.Priority)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(func(int, int) fleet.ElementResult {
+				return fleet.ElementResult{Outcome: fleet.AttemptFailed, Error: "no"}
+			})
+			h.RegisterDelayedCallback(func() {
+				h.SetCurrentHistoryLength(10_001)
+				test.ask(h)
+			}, time.Minute)
+			h.start(func(in *contract.ArrayInput) { // its elements wait for their next try
+				in.Count = 2
+				in.Spec.Retry = fleet.RetryPolicy{MaxAttempts: 10, InitialInterval: fleet.Duration(time.Hour),
+					MaxInterval: fleet.Duration(time.Hour)}
+			})
+			var again *workflow.ContinueAsNewError
+			if !errors.As(h.GetWorkflowError(), &again) {
+				test.want(t, h, nil)
+				return
+			}
+			next := &contract.ArrayInput{}
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, next))
+			test.want(t, h, next)
+		})
+	}
+}
+
+func isCancelled(t *testing.T, h *harness, next *contract.ArrayInput) {
+	t.Helper()
+	if next != nil {
+		h = newHarness(nil)
+		h.start(func(in *contract.ArrayInput) { *in = *next })
+	}
+	require.Equal(t, array.ArrayCancelled, h.outcome(t).Status)
 }
 
 // Temporal ends a workflow whose one answer is larger than 4 MiB. These payloads are 12 MiB together.

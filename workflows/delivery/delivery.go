@@ -92,6 +92,7 @@ func (d *Delivery) whyExpired() string {
 func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 	d.awaitStart(ctx)
 	for {
+		d.heedCancellation(ctx)
 		if d.cancel != nil {
 			return d.end(fleet.TaskCancelled, d.cancel.Reason)
 		}
@@ -219,7 +220,6 @@ func (d *Delivery) awaitResume(ctx workflow.Context) {
 	_ = workflow.Await(ctx, func() bool { return !d.suspended || d.cancel != nil })
 	d.why = ""
 	d.carried.WaitingSince = workflow.Now(ctx) // a pause does not count as waiting for an agent
-	d.heedCancellation(ctx)
 }
 
 // GivenUp reports whether a person has given the task up.
@@ -320,5 +320,4 @@ func (d *Delivery) awaitStart(ctx workflow.Context) {
 	d.next, d.why = &at, fleet.StartsAt(at)
 	_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(wait, d.why), func() bool { return d.cancel != nil })
 	d.next, d.why = nil, ""
-	d.heedCancellation(ctx)
 }

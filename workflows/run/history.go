@@ -146,7 +146,10 @@ func (r *run) kept(e *job.Entry) int {
 	return bytes + r.talks[e.Step].Bytes()
 }
 
+// continueAsNew takes what is not taken yet, which would be lost, and hands all over.
 func (r *run) continueAsNew(ctx workflow.Context, waits bool) error {
+	r.heedCancellation(ctx)
+	r.heedAdmission(ctx)
 	return workflow.NewContinueAsNewError(ctx, contract.RunWorkflow, r.next(waits))
 }
 

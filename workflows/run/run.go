@@ -31,7 +31,7 @@ const (
 func Workflow(ctx workflow.Context, in contract.RunInput) (*contract.RunLedger, error) {
 	id, _ := contract.RunOfWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	r := &run{in: in, id: id, results: map[string]json.RawMessage{}, timers: map[string]int{},
-		endedFor: map[string]bool{}}
+		endedFor: map[string]bool{}, admissions: contract.RunAdmittedSignal.Inbox(ctx)}
 	r.begin(ctx)
 	if err := r.handle(ctx); err != nil {
 		return nil, err
@@ -63,10 +63,11 @@ type run struct {
 	ownTypes      []string            // of the cluster, likewise
 	defaultsUntil time.Time
 
-	admission *contract.Admission
-	turnless  int  // how often in a row it was not the turn of its evaluations
-	changed   bool // something happened that the loop has not looked at
-	quiet     bool // nothing new begins, so that the run can continue as new
+	admissions contract.Inbox[contract.Admission]
+	admission  *contract.Admission
+	turnless   int  // how often in a row it was not the turn of its evaluations
+	changed    bool // something happened that the loop has not looked at
+	quiet      bool // nothing new begins, so that the run can continue as new
 }
 
 // begin makes the ledger, or goes on from the one of the run before.
@@ -121,10 +122,7 @@ func (r *run) loop(ctx workflow.Context) (*contract.RunLedger, error) {
 	}
 	for {
 		r.changed = false
-		if ctx.Err() != nil {
-			if r.ledger.Cancel == nil {
-				r.cancel(ctx, "", "the workflow was cancelled")
-			}
+		if r.heedCancellation(ctx); ctx.Err() != nil {
 			// Else what waits for an evaluation would return at once, and the loop never rest.
 			disconnected, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
@@ -329,17 +327,10 @@ func (r *run) admit(ctx workflow.Context) error {
 	if limit == nil {
 		return nil
 	}
-	inbox := contract.RunAdmittedSignal.Inbox(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			_ = workflow.Await(ctx, func() bool { return inbox.Len() > 0 })
-			inbox.Take(func(a contract.Admission) { r.admission = &a })
-			if r.admission != nil && r.admission.Cancel {
-				r.cancel(ctx, "", r.admission.Why)
-			}
-			if ctx.Err() != nil {
-				return
-			}
+		for ctx.Err() == nil {
+			_ = workflow.Await(ctx, func() bool { return r.admissions.Len() > 0 })
+			r.heedAdmission(ctx)
 		}
 	})
 	if r.admission != nil {
@@ -361,6 +352,21 @@ func (r *run) admit(ctx workflow.Context) error {
 		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
 	}
 	return nil
+}
+
+// heedAdmission takes what the job says of the run.
+func (r *run) heedAdmission(ctx workflow.Context) {
+	r.admissions.Take(func(a contract.Admission) { r.admission = &a })
+	if r.admission != nil && r.admission.Cancel && r.ledger.Cancel == nil {
+		r.cancel(ctx, "", r.admission.Why)
+	}
+}
+
+// heedCancellation treats the workflow's own cancellation like a request.
+func (r *run) heedCancellation(ctx workflow.Context) {
+	if ctx.Err() != nil && r.ledger.Cancel == nil {
+		r.cancel(ctx, "", "the workflow was cancelled")
+	}
 }
 
 // leave tells the job that the run has ended.

@@ -30,6 +30,7 @@ type taskRun struct {
 	deliveries []contract.RunTaskInput
 	queues     []string                  // of the deliveries
 	place      string                    // where an unhandled task goes; empty: where it was
+	onPlace    func()                    // nil: nothing
 	opened     workflowtest.Sent[string] // agents whose lane it had opened
 }
 
@@ -48,6 +49,9 @@ func newTask(t *testing.T, hub script) *taskRun {
 		return hub[len(run.deliveries)-1](in)
 	}, activity.RegisterOptions{Name: contract.RunTaskActivity.Name})
 	run.RegisterActivityWithOptions(func(context.Context, contract.PlaceTaskInput) (contract.TaskPlace, error) {
+		if run.onPlace != nil {
+			run.onPlace()
+		}
 		return contract.TaskPlace{Lane: cmp.Or(run.place, "lane/default")}, nil
 	}, activity.RegisterOptions{Name: contract.PlaceTaskActivity.Name})
 	return run
@@ -191,6 +195,18 @@ func TestTaskGoesToTheTargetsLane(t *testing.T) {
 	run.start(fleet.TaskSpec{Agent: "a-1"})
 	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
 	require.Equal(t, []string{"lane/default", "lane/default"}, run.queues)
+}
+
+// A task is cancelled in Temporal as it looks for another lane, just before it continues as new.
+func TestTaskIsCancelledAsItContinuesAsNew(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, Unhandled: true})})
+	run.onPlace = func() {
+		run.SetContinueAsNewSuggested(true)
+		run.CancelWorkflow()
+	}
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCancelled, run.outcome(t).Status)
 }
 
 // A run that continues as new after a loss hands on what the next delivery tells of it.
