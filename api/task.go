@@ -24,18 +24,23 @@ type RerunTaskRequest struct {
 
 // Task is a task as clients see it.
 type Task struct {
-	ID            string            `json:"id"`
-	Type          string            `json:"type"`
-	Cluster       string            `json:"cluster"`
-	Status        fleet.TaskStatus  `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
-	Why           string            `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
-	Agent         string            `json:"agent,omitempty" doc:"The agent it is pinned to."`
+	ID      string           `json:"id"`
+	Type    string           `json:"type"`
+	Cluster string           `json:"cluster"`
+	Status  fleet.TaskStatus `json:"status" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired"`
+	Why     string           `json:"why,omitempty" doc:"Why it is not running, or why it ended as it did."`
+	Agent   string           `json:"agent,omitempty" doc:"The agent it is pinned to."`
+
+	RequiredCapabilities []string     `json:"required_capabilities,omitempty" doc:"Those that its agent must have, also by its routes."`
+	Place                fleet.Demand `json:"place,omitzero" doc:"Resources, devices, volumes and ports that it needs of its agent."`
+
 	RanOn         []string          `json:"ran_on,omitempty" doc:"The agents that had it, the last one last. Of an open task, those whose attempts have ended."`
 	Priority      int               `json:"priority,omitempty" doc:"1 (first) to 5 (last): the one in force."`
 	PriorityName  string            `json:"priority_name,omitempty" enum:"critical,high,normal,low,background"`
 	Tenant        string            `json:"tenant,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Attempts      []fleet.Attempt   `json:"attempts,omitempty" doc:"The newest attempts, oldest first. One without ended_at is running."`
+	Tried         int               `json:"delivery_attempts,omitempty" doc:"How many attempts agents have had, the one that runs too. Lists have it of tasks that wait, run, or are dead letters."`
 	Payload       json.RawMessage   `json:"payload,omitempty" doc:"What was submitted; only with include=payload. Of a step's task: with the values of its expressions, once it was delivered."`
 	Cancelling    *Cancelling       `json:"cancelling,omitempty" doc:"A cancellation was asked for, and the agent has not stopped yet."`
 	Spec          *fleet.TaskSpec   `json:"spec,omitempty" doc:"What it was submitted with, without the payload, and with the cluster's defaults; only with include=payload."`
@@ -50,7 +55,7 @@ type Task struct {
 
 	StartAt       *time.Time        `json:"start_at,omitempty" doc:"When it may first be delivered, if that was not at once."`
 	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When the backoff ends, or the task starts."`
-	ExpiresAt     *time.Time        `json:"expires_at,omitempty" doc:"Of a queued task: until when it waits for an agent. In no list."`
+	ExpiresAt     *time.Time        `json:"expires_at,omitempty" doc:"Of a task that waits for an agent: when it expires if none takes it."`
 	DeadLetter    *fleet.DeadLetter `json:"dead_letter,omitempty" doc:"Of a dead letter, and of a task that ended as one: since when, until when it is kept for a retry, and why. In lists the cause may be shortened."`
 	CreatedAt     *time.Time        `json:"created_at,omitempty"`
 	ClosedAt      *time.Time        `json:"closed_at,omitempty"`

@@ -106,8 +106,8 @@ func (d *Definition) Validate() error {
 		return fmt.Errorf("max_parallel must be 1 to %d", MaxParallel)
 	case d.Tolerate != nil && *d.Tolerate < 0:
 		return errors.New("tolerate must not be negative")
-	case !d.Spec.StartAt.IsZero():
-		return errors.New("an array takes no start_at")
+	case !d.Spec.StartAt.IsZero() || !d.Spec.ExpiresAt.IsZero():
+		return errors.New("an array takes neither start_at nor expires_at: its elements wait for expires_in each")
 	}
 	return nil
 }

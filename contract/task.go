@@ -49,6 +49,8 @@ type TaskCarried struct {
 	Priority fleet.Priority `json:"priority,omitempty"`
 	// WaitingSince is when the task was to start, or an agent last had it; expires_in counts from it.
 	WaitingSince time.Time `json:"waiting_since"`
+	// Tried is how many attempts agents have had.
+	Tried int `json:"tried,omitempty"`
 	// LostAt is when the loss of the last attempt's agent was noticed.
 	LostAt *time.Time `json:"lost_at,omitempty"`
 	// GoesOnUntil is when the agents of earlier attempts have certainly stopped fenced work.
@@ -66,11 +68,12 @@ type TaskState struct {
 	Status   fleet.TaskStatus `json:"status"`
 	Why      string           `json:"why,omitempty"`
 	Attempts []fleet.Attempt  `json:"attempts,omitempty"`
+	Tried    int              `json:"tried,omitempty"`
 	Result   json.RawMessage  `json:"result,omitempty"`
 	// ResultAttempt is the number of the attempt that the result is of; zero: of none.
 	ResultAttempt int        `json:"result_attempt,omitempty"`
 	NextAttempt   *time.Time `json:"next_attempt_at,omitempty"`
-	// ExpiresAt is until when a queued task waits for an agent.
+	// ExpiresAt is until when a task waits for an agent.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	// Priority is the one in force; zero: the default.
 	Priority fleet.Priority `json:"priority,omitempty"`

@@ -53,6 +53,14 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 	if !spec.StartAt.IsZero() {
 		memo[MemoStartAt] = spec.StartAt
 	}
+	switch {
+	case !spec.ExpiresAt.IsZero():
+		memo[MemoExpiresAt] = spec.ExpiresAt
+	case spec.KeepRunning:
+		memo[MemoExpiresIn] = fleet.Duration(0)
+	case spec.Expiration() != fleet.DefaultExpiration:
+		memo[MemoExpiresIn] = fleet.Duration(spec.Expiration())
+	}
 	return TaskStart{
 		WorkflowID: TaskWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...), Memo: memo,
 		Summary: spec.Type + " in " + spec.Cluster,

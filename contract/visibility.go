@@ -151,6 +151,10 @@ const (
 	MemoDigest = "digest"
 	// MemoStartAt is when a task may first be delivered, if that was not at once.
 	MemoStartAt = "start_at"
+	// MemoExpiresIn is how long a task may wait for an agent, if that is not the default; zero: for ever. MemoExpiresAt
+	// is its expires_at.
+	MemoExpiresIn = "expires_in"
+	MemoExpiresAt = "expires_at"
 	// MemoPriority is a task's priority, once a person has changed it.
 	MemoPriority = "priority"
 	// MemoHealing is the HealingNote of a healing action.

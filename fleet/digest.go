@@ -20,7 +20,7 @@ func (s TaskSpec) Digest() (string, error) {
 	s.Payload = payload
 	s.Priority = s.Priority.OrDefault()
 	s.RetrySafety = s.Safety()
-	s.StartAt = s.StartAt.UTC()
+	s.StartAt, s.ExpiresAt = s.StartAt.UTC(), s.ExpiresAt.UTC()
 	s.Timeout = Duration(s.AttemptTimeout())
 	s.ExpiresIn = Duration(s.Expiration())
 	s.Recovery = s.EffectiveRecovery()

@@ -49,7 +49,7 @@ func TestDigestsOfDifferentTasks(t *testing.T) {
 		{Retry: RetryPolicy{MaxAttempts: 1}},
 		{Retry: RetryPolicy{NonRetryable: []string{"a"}}}, {RetrySafety: Fenced}, {Timeout: 1}, {ExpiresIn: 1},
 		{BeaconTimeout: 1}, {Tenant: "a"},
-		{Labels: map[string]string{"a": "1"}}, {StartAt: time.Unix(1, 0)},
+		{Labels: map[string]string{"a": "1"}}, {StartAt: time.Unix(1, 0)}, {ExpiresAt: time.Unix(1, 0)},
 	} {
 		digest := digestOf(t, spec)
 		other, twice := seen[digest]

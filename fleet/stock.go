@@ -261,6 +261,30 @@ func (d *DeviceDemand) words() string {
 	return strings.Join(words, " ")
 }
 
+// Words are what the demand asks for, one for each thing.
+func (d *Demand) Words() (words []string) {
+	r := d.Resources
+	for _, of := range [][2]string{{"cpu", r.CPU}, {"memory", r.Memory}, {"disk", r.Disk}} {
+		if of[1] != "" {
+			words = append(words, of[0]+" "+of[1])
+		}
+	}
+	for i := range d.Devices {
+		words = append(words, d.Devices[i].words())
+	}
+	for _, v := range d.Volumes {
+		words = append(words, "volume "+v.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Ports)) {
+		word := "a port"
+		if static := d.Ports[name].Static; static != 0 {
+			word = fmt.Sprint("port ", static)
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
 func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, lacking string) {
 	if len(demands) == 0 {
 		return nil, ""

@@ -116,6 +116,7 @@ type TaskSpec struct {
 	Timeout               Duration          `json:"timeout,omitempty" least:"1s" most:"720h" doc:"How long one attempt may run. Default 24h."`
 	StartAt               time.Time         `json:"start_at,omitzero" doc:"When it may first be delivered, at most a year ahead. In the past or left out: at once."`
 	ExpiresIn             Duration          `json:"expires_in,omitempty" least:"1s" most:"720h" doc:"How long it may wait for an agent before it expires, counted from start_at. Default 1h."`
+	ExpiresAt             time.Time         `json:"expires_at,omitzero" doc:"Instead of expires_in: after this time no agent takes it, however often it was tried before; at most 30 days after start_at. Once a person has retried it, expires_in counts."`
 	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" least:"1s" most:"24h" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
 	StopGrace             *Duration         `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was asked to, because it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. 0s: at once. Default: the cluster's, else 30s for a command and 5s for other work. The end of a lease and the stop of its agent wait for no more than 0s and 5s."`
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
@@ -178,6 +179,9 @@ func (s *TaskSpec) Validate() error {
 	if r := s.Retry; s.Recovery != nil &&
 		(r.MaxAttempts != 0 || r.MaxTransfers != 0 || r.InitialInterval != 0 || r.MaxInterval != 0) {
 		return wrongField("recovery", "takes the place of retry: leave out all of retry but non_retryable")
+	}
+	if !s.ExpiresAt.IsZero() && (s.ExpiresIn != 0 || s.KeepRunning) {
+		return wrongField("expires_at", "stands instead of expires_in, and for work that ends: give one of them")
 	}
 	if len(s.Payload) > MaxPayloadBytes {
 		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
@@ -305,6 +309,8 @@ type DeadLetter struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	Cause string    `json:"cause"`
+	// Tried is how many attempts agents had.
+	Tried int `json:"delivery_attempts,omitempty" doc:"How many attempts agents had."`
 	// Kind is the end's Kind. Dead letters of releases that did not know it lack it.
 	Kind string `json:"kind,omitempty" doc:"What kind of cause it is, by which lists and bulk operations find it (cause): the type of the last failure, such as exit_2 or no_beacon, if it has one; else failed, timed_out, lost or not_received."`
 }
@@ -335,6 +341,29 @@ func ValidateStartAt(at, now time.Time) error {
 		return errors.New("start_at must be at most 1 year ahead")
 	}
 	return ValidateTime("start_at", at)
+}
+
+// maxExpiration is how long a task may wait for an agent at most.
+const maxExpiration = 30 * 24 * time.Hour
+
+// ValidateExpiresAt checks the time of a task's expiry that is submitted now. The zero time passes.
+func (s *TaskSpec) ValidateExpiresAt(now time.Time) error {
+	begin := now
+	if s.StartAt.After(now) {
+		begin = s.StartAt
+	}
+	switch at := s.ExpiresAt; {
+	case at.IsZero():
+		return nil
+	case !at.After(now):
+		return fmt.Errorf("expires_at is past: it is %s now; give a later time, or expires_in",
+			now.UTC().Format(time.RFC3339))
+	case !at.After(begin):
+		return errors.New("expires_at must be after start_at")
+	case at.After(begin.Add(maxExpiration)):
+		return errors.New("expires_at must be at most 30 days after start_at, or after now")
+	}
+	return nil
 }
 
 // StartsAt states in words when a task begins that must wait for its time.

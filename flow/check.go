@@ -365,7 +365,8 @@ func (c *checker) step(id string, s *job.Step) {
 	c.check(
 		s.Join.All() || len(s.Output) > 0,
 		at+".output",
-		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step hands on",
+		"is missing: with join any or a number it is not certain which steps have ended; say with output what this step "+
+			"hands on",
 	)
 	c.check(s.Join.All() || len(s.After) > 0, at+".join",
 		"needs after: name there the steps of which so many must be through")
@@ -473,6 +474,7 @@ func (c *checker) ofAnotherLevel(at string, task *fleet.TaskSpec) {
 		"start_at": !task.StartAt.IsZero()} {
 		c.check(!given, at+"."+name, "belongs to the job; remove it here")
 	}
+	c.check(task.ExpiresAt.IsZero(), at+".expires_at", "is one time, and a job runs many times: write expires_in")
 	c.check(!task.KeepRunning, at+".keep_running", "is for work without end, and a step has one: remove it")
 }
 

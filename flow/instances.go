@@ -49,7 +49,8 @@ func (c *checker) instances() {
 	}
 	if away := in.Disconnect; away != nil {
 		c.check(away.Grace == 0 || d.Safety != fleet.Fenced, "instances.disconnect.grace",
-			"has no use for fenced instances: an agent that is out of touch stops them when its lease ends; remove it, or write safety: idempotent")
+			"has no use for fenced instances: an agent that is out of touch stops them when its lease ends; remove it, or "+
+				"write safety: idempotent")
 	}
 	if p := in.Place; p != nil {
 		c.demand("instances", &p.Demand)
@@ -87,7 +88,7 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 		return
 	}
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
-		"start_at": !task.StartAt.IsZero(), "expires_in": task.ExpiresIn != 0,
+		"start_at": !task.StartAt.IsZero(), "expires_in": task.ExpiresIn != 0, "expires_at": !task.ExpiresAt.IsZero(),
 		"retry":      task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0,
 		"stop_grace": task.StopGrace != nil, "retry_safety": task.RetrySafety != "", "shard_key": task.ShardKey != "",
 		"recovery":     task.Recovery != nil,
@@ -144,6 +145,7 @@ func sharesPort(d *job.Definition) []string {
 		}
 	}
 	return []string{fmt.Sprintf("instances.health checks port %d, which no more than one instance of a host can have: "+
-		"write instances.place: {ports: {http: {static: %d}}}, so that they are placed so, and with update also order: stop_first",
+		"write instances.place: {ports: {http: {static: %d}}}, so that they are placed so, and with update also order: "+
+		"stop_first",
 		number, number)}
 }

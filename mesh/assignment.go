@@ -49,7 +49,7 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 			return "", spec, err
 		}
 	}
-	spec.StartAt, spec.Labels = spec.StartAt.UTC(), e.Label(spec.Labels)
+	spec.StartAt, spec.ExpiresAt, spec.Labels = spec.StartAt.UTC(), spec.ExpiresAt.UTC(), e.Label(spec.Labels)
 	return fleet.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), fleet.ValidateTaskID(name))
 }
 

@@ -50,7 +50,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	if spec == nil {
 		return Task{}, errNoTask
 	}
-	t.Type, t.Agent, t.Capabilities = spec.Type, spec.Agent, spec.Needs()
+	t.Type, t.Agent, t.RequiredCapabilities = spec.Type, spec.Agent, spec.Needs()
 	t.Labels, t.Safety, t.Recovery = spec.Labels, spec.RetrySafety, spec.EffectiveRecovery()
 	t.Place = spec.Place
 	t.setPriority(spec.Priority)

@@ -37,8 +37,6 @@ func (s Store) Tasks() Tasks { return Tasks{s} }
 // is in its workflow (Complete).
 type Task struct {
 	api.Task
-	Capabilities []string // that it needs
-	Place        fleet.Demand
 	Safety       fleet.RetrySafety
 	Digest       string           // of what was submitted
 	Mark         fleet.TaskStatus // the status that the workflow has written where lists see it
@@ -92,7 +90,7 @@ func OfInfo(info *workflowpb.WorkflowExecutionInfo) Task {
 // readMemo puts in what the memo tells.
 func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 	memo := info.GetMemo().GetFields()
-	contract.Decode(memo[contract.MemoCapabilities], &t.Capabilities)
+	contract.Decode(memo[contract.MemoCapabilities], &t.RequiredCapabilities)
 	contract.Decode(memo[contract.MemoPlace], &t.Place)
 	contract.Decode(memo[contract.MemoSafety], &t.Safety)
 	contract.Decode(memo[contract.MemoSchedule], &t.Schedule)
@@ -106,10 +104,30 @@ func (t *Task) readMemo(info *workflowpb.WorkflowExecutionInfo) {
 		start = start.UTC()
 		t.StartAt = &start
 	}
+	t.ExpiresAt = expiryOf(&t.Task, memo)
 	var dead fleet.DeadLetter
 	if t.Status == fleet.TaskDeadLetter && contract.Decode(memo[contract.MemoDeadLetter], &dead) {
-		t.DeadLetter = &dead
+		t.DeadLetter, t.Tried = &dead, dead.Tried
 	}
+}
+
+// expiryOf is when a task expires that no agent has had yet, by its memo; nil: it does not, or has been delivered.
+func expiryOf(t *api.Task, memo map[string]*commonpb.Payload) *time.Time {
+	var at time.Time
+	in := fleet.Duration(fleet.DefaultExpiration)
+	contract.Decode(memo[contract.MemoExpiresIn], &in)
+	switch {
+	case t.Status != fleet.TaskQueued || t.CreatedAt == nil:
+		return nil
+	case contract.Decode(memo[contract.MemoExpiresAt], &at):
+	case in == 0:
+		return nil
+	case t.StartAt != nil && t.StartAt.After(*t.CreatedAt):
+		at = t.StartAt.Add(in.Std())
+	default:
+		at = t.CreatedAt.Add(in.Std())
+	}
+	return new(at.UTC())
 }
 
 func (t *Task) setPriority(p fleet.Priority) {
@@ -257,6 +275,7 @@ func (t *Task) TakeDelivery() bool {
 	t.Status = fleet.TaskQueued
 	if t.Delivery.Started() {
 		t.Status, t.Why, t.ExpiresAt = fleet.TaskRunning, "", nil
+		t.Tried++
 		t.Attempts = append(t.Attempts, t.Delivery.Attempt)
 	}
 	return true
@@ -278,8 +297,8 @@ func (t *Task) WaitsForStart(now time.Time) bool {
 	return true
 }
 
-// RefineAll describes and refines the tasks of a list that visibility takes for queued. What cannot be told stays
-// queued.
+// RefineAll describes and refines the tasks of a list that visibility takes for queued. Of those that were delivered
+// before, it asks their workflow for the rest: there are few. What cannot be told stays queued.
 func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -289,6 +308,10 @@ func (s Tasks) RefineAll(ctx context.Context, tasks []Task) {
 		}
 		if t, err := s.describe(ctx, tasks[i].WorkflowID, tasks[i].RunID); err == nil {
 			t.Refine(time.Now())
+			if t.Status == fleet.TaskRetryWait || t.Delivery != nil && t.Delivery.Attempt.Number > 1 {
+				_ = s.Complete(ctx, &t) // without it, it has what the description tells
+				t.Result, t.Attempts = nil, t.Attempts[max(0, len(t.Attempts)-1):]
+			}
 			tasks[i] = t
 		}
 	})
@@ -327,7 +350,7 @@ func (t *Task) takeState(s *contract.TaskState) {
 	if s.Cancelling != nil {
 		t.Cancelling = &api.Cancelling{Reason: s.Cancelling.Reason, By: s.Cancelling.By}
 	}
-	t.Attempts, t.Result, t.ResultAttempt = s.Attempts, s.Result, s.ResultAttempt
+	t.Attempts, t.Tried, t.Result, t.ResultAttempt = s.Attempts, s.Tried, s.Result, s.ResultAttempt
 	t.Recovery, t.PolicyState = s.Recovery, s.PolicyState
 	if s.Priority != 0 {
 		t.setPriority(s.Priority)
@@ -526,6 +549,9 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		Tenant:     in.Spec.Tenant,
 		Labels:     in.Spec.Labels,
 		RerunOf:    in.RerunOf,
+
+		RequiredCapabilities: in.Spec.Needs(),
+		Place:                in.Spec.Place,
 	}}
 	if !in.Spec.StartAt.IsZero() {
 		t.StartAt = &in.Spec.StartAt

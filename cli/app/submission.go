@@ -26,9 +26,11 @@ type Submission struct {
 	priority string
 	place    string
 	StartAt  string
-	dir      string
-	env      []string
-	labels   []string
+	// ExpiresAt is --expires-at, as it was written.
+	ExpiresAt string
+	dir       string
+	env       []string
+	labels    []string
 }
 
 // TaskFlags are the flags that say what the task is, for `task submit` and `schedule create`.
@@ -41,17 +43,20 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent of the cluster may do it; it waits while the agent is offline")
 	flags.StringVar((*string)(&r.RetrySafety), "retry-safety", "",
-		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or at_most_once (a person decides) (default idempotent)")
+		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or "+
+			"at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar((*time.Duration)(&r.Timeout), "timeout", 0, "how long one attempt may run (default 24h)")
 	flags.Func("stop-grace",
-		"how long its work has to end once asked to: a command gets SIGTERM, and SIGKILL then (default 30s for a command, 5s for other work)",
+		"how long its work has to end once asked to: a command gets SIGTERM, and SIGKILL then (default 30s for a "+
+			"command, 5s for other work)",
 		func(text string) error {
 			grace, err := fleet.ParseDuration(text)
 			r.StopGrace = new(fleet.Duration(grace))
 			return err
 		})
 	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
-		"end an attempt whose handler gives no sign of life for this long, such as 45s; a command that lives is one, however quiet it is: bound it with --timeout (default: not watched)")
+		"end an attempt whose handler gives no sign of life for this long, such as 45s; a command that lives is one, "+
+			"however quiet it is: bound it with --timeout (default: not watched)")
 	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0,
 		"how long it may wait for an agent, from its start on (default 1h)")
 	flags.IntVar(&r.Retry.MaxAttempts, "max-attempts", 0,
@@ -95,6 +100,9 @@ func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash i
 		return nil, err
 	}
 	if r.StartAt, err = TimeFlag("--start-at", s.StartAt, now); err != nil {
+		return nil, err
+	}
+	if r.ExpiresAt, err = TimeFlag("--expires-at", s.ExpiresAt, now); err != nil {
 		return nil, err
 	}
 	if err := s.TakePayload(&r, stdin, args, dash); err != nil {

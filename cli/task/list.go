@@ -171,8 +171,8 @@ func deadLettersCommand(a *app.App) *cobra.Command {
 	var count bool
 	command := app.LimitedList(a, &cobra.Command{
 		Use: "dead-letters", Short: "List tasks whose attempts are used up, or count them by cause; retry or discard them",
-		Long: `List tasks whose attempts are used up. Each has a kind of cause: the type of its last failure, such as exit_2, or
-failed, timed_out, lost (with its agent) or not_received. With --count, only the numbers by type and cause.`,
+		Long: `List tasks whose attempts are used up. Each has a kind of cause: the type of its last failure, such as
+exit_2, or failed, timed_out, lost (with its agent) or not_received. With --count, only the numbers by type and cause.`,
 		Example: `  mainstay task dead-letters --count
   mainstay task dead-letters --type render --cause exit_2
   mainstay task bulk retry --type render --cause exit_2 --reason "the disk is back"`,
@@ -200,12 +200,12 @@ failed, timed_out, lost (with its agent) or not_received. With --count, only the
 }
 
 func printDeadLetters(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, []string{"CAUSE", "WHY"}, func(task *api.Task) []string {
-		kind := ""
+	return printTable(a, tasks, []string{"TRIED", "KEPT", "NEEDS", "CAUSE", "WHY"}, func(task *api.Task) []string {
+		dead := fleet.DeadLetter{}
 		if task.DeadLetter != nil {
-			kind = task.DeadLetter.Kind
+			dead = *task.DeadLetter
 		}
-		return []string{kind, task.Why}
+		return []string{strconv.Itoa(task.Tried), a.Ago(&dead.Until), needsText(task), dead.Kind, task.Why}
 	})
 }
 
@@ -222,14 +222,27 @@ func printCauses(a *app.App, d *api.DeadLetters) error {
 		fmt.Fprintln(a.Stderr, "There are more: only the newest are counted.")
 	}
 	first := &d.Groups[0]
-	_, err = fmt.Fprintf(a.Stdout, "\nRetry those of the first line:  mainstay task bulk retry --type %s --cause '%s' --reason …\n",
+	_, err = fmt.Fprintf(a.Stdout, "\nRetry those of the first line:  mainstay task bulk retry --type %s --cause '%s' "+
+		"--reason …\n",
 		first.Type, first.Cause)
 	return err
 }
 
-// printWaiting says of each task why it waits.
+// printWaiting says of each task how often it was tried, when it expires, what it needs of an agent, and why it waits.
 func printWaiting(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, []string{"WHY"}, func(task *api.Task) []string { return []string{task.Why} })
+	return printTable(a, tasks, []string{"TRIED", "EXPIRES", "NEEDS", "WHY"}, func(task *api.Task) []string {
+		return []string{strconv.Itoa(task.Tried), a.Ago(task.ExpiresAt), needsText(task), task.Why}
+	})
+}
+
+// needsText is what a task needs of its agent: the agent it is pinned to, capabilities, and its place.
+func needsText(task *api.Task) string {
+	var needs []string
+	if task.Agent != "" {
+		needs = append(needs, "agent "+task.Agent)
+	}
+	needs = append(needs, task.RequiredCapabilities...)
+	return strings.Join(append(needs, task.Place.Words()...), ", ")
 }
 
 // batchSize is how many tasks one request takes; maxBatchFile bounds what is read of the standard input, in bytes.
@@ -243,9 +256,9 @@ func batchCommand(a *app.App) *cobra.Command {
 	return a.Call(&cobra.Command{
 		Use:   "submit-batch FILE",
 		Short: "Submit the tasks of a file, 1,000 in a request",
-		Long: `Submit tasks from a file, or from standard input for "-": a JSON array, or one JSON object after another. Each has the
-form of a submission (see /docs); "type" and "cluster" are required. Each is accepted or refused by itself. With an id or
-idempotency_key in each, the command can be repeated without harm.`,
+		Long: `Submit tasks from a file, or from standard input for "-": a JSON array, or one JSON object after another.
+Each has the form of a submission (see /docs); "type" and "cluster" are required. Each is accepted or refused by itself.
+With an id or idempotency_key in each, the command can be repeated without harm.`,
 		Example: `  mainstay task submit-batch tasks.jsonl
   generate | mainstay task submit-batch - -o json`,
 		Args: app.Exactly("a file"),

@@ -96,7 +96,7 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
 		{"Stop grace", stopGrace(spec)},
-		{"Expires", "if no agent takes it within " + short(spec.Expiration())},
+		{"Expires", expiry(spec)},
 		{"Retries", retries},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
 	}
@@ -189,6 +189,14 @@ func summary(a *app.App, task *api.Task) error {
 	optional("Workflow", task.WorkflowID)
 	optional("Trace", task.TraceID)
 	return t.Flush()
+}
+
+// expiry says when a task expires.
+func expiry(spec *fleet.TaskSpec) string {
+	if !spec.ExpiresAt.IsZero() {
+		return "if no agent has taken it by " + clockTime(&spec.ExpiresAt)
+	}
+	return "if no agent takes it within " + short(spec.Expiration())
 }
 
 // moment is a time as clocks show it and as people say it; empty for nil.

@@ -122,13 +122,13 @@ func submitCommand(a *app.App) *cobra.Command {
 	command = a.Call(&cobra.Command{
 		Use:   "submit [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Submit a task",
-		Long: `Submit a task. It is durable as soon as this command has printed its id. While the control plane does not answer, as
-during a restart, the command goes on trying for --patience; the task is submitted once.
+		Long: `Submit a task. It is durable as soon as this command has printed its id. While the control plane does not
+answer, as during a restart, the command goes on trying for --patience; the task is submitted once.
 
-What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell and with an empty
-standard input: hand data on in a file, an argument or a variable. With --wait, what it writes comes out here as if it had
-run here, also when it fails; what becomes of the task is said on standard error. The exit status is 0 when it completed,
-and 6 when it did not.`,
+What stands after "--" is run as a command by an agent that allows it (task type exec), without a shell and with an
+empty standard input: hand data on in a file, an argument or a variable. With --wait, what it writes comes out here as
+if it had run here, also when it fails; what becomes of the task is said on standard error. The exit status is 0 when
+it completed, and 6 when it did not.`,
 		Example: `  mainstay task submit --wait -- echo hello
   mainstay task submit --type render --cluster studio --payload @scene.json --priority high
   mainstay task submit --start-at +10m -- ./nightly.sh
@@ -166,6 +166,8 @@ and 6 when it did not.`,
 	)
 	flags.StringVar(&s.StartAt, "start-at", "",
 		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
+	flags.StringVar(&s.ExpiresAt, "expires-at", "",
+		"instead of --expires-in: when it expires, however often it was tried before: a time, or +10m from now")
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, untilSettled)
 	return command

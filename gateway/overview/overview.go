@@ -71,7 +71,8 @@ func (h *Handlers) Register(routes huma.API) {
 		"get-overview",
 		"GET /overview",
 		"Show whether anything is wrong, where, and since when",
-		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. A part that cannot be read is left out, and missing says so.",
+		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. "+
+			"A part that cannot be read is left out, and missing says so.",
 	)), h.overview)
 }
 
@@ -395,7 +396,7 @@ func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) 
 	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: len(next) > 0}
 	for i := range tasks {
 		t := &tasks[i]
-		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities, Safety: t.Safety,
 			Place: t.Place,
 			Since: t.MarkedAt}
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)

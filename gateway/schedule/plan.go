@@ -40,6 +40,9 @@ func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error
 	case !r.Task.StartAt.IsZero():
 		return fleet.TaskSpec{}, rest.Invalid("body.task.start_at",
 			errors.New("must be left out: the schedule says when a task starts"))
+	case !r.Task.ExpiresAt.IsZero():
+		return fleet.TaskSpec{}, rest.Invalid("body.task.expires_at",
+			errors.New("must be left out: a schedule makes many tasks, each with expires_in"))
 	}
 	spec := r.Task.TaskSpec
 	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
@@ -34,13 +35,7 @@ func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 				}
 			}
 		}
-		if t.NextAttemptAt != nil {
-			reason := t.Why
-			t.Why = "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
-			if reason != "" {
-				t.Why += ": " + reason
-			}
-		}
+		t.Why = whyBackoff(&t.Task)
 	case fleet.TaskReview:
 		if t.Why != "" {
 			t.Why = "in review because " + t.Why
@@ -69,6 +64,18 @@ func (h *Handlers) explain(ctx context.Context, t *store.Task) {
 		beside.Wait()
 		t.Why = whyWaiting(t, &view.Cluster, live, stats, held)
 	}
+}
+
+// whyBackoff says until when a task waits before its next attempt, and why.
+func whyBackoff(t *api.Task) string {
+	if t.NextAttemptAt == nil {
+		return t.Why
+	}
+	why := "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
+	if t.Why != "" {
+		why += ": " + t.Why
+	}
+	return why
 }
 
 // whyDeadLetter says why a task is a dead letter and how long it can be retried.
@@ -117,15 +124,15 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.Capabilities,
-			RetrySafety: t.Safety, Place: t.Place},
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
+			RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place},
 		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
 	})
 }
 
 // explained reports whether a list says why a task waits.
 func explained(t *store.Task) bool {
-	return t.Cluster != "" && t.NextAttemptAt == nil && (t.Status == fleet.TaskQueued ||
+	return t.Cluster != "" && (t.Status == fleet.TaskQueued && t.NextAttemptAt == nil ||
 		t.Status == fleet.TaskRetryWait && t.Unhandled())
 }
 
@@ -143,8 +150,11 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 	var clusters, queues []string
 	for i := range tasks {
 		t := &tasks[i]
-		if t.DeadLetter != nil {
+		switch {
+		case t.DeadLetter != nil:
 			t.Why = whyDeadLetter(t.DeadLetter)
+		case t.Status == fleet.TaskRetryWait && !t.Unhandled():
+			t.Why = whyBackoff(&t.Task)
 		}
 		if !explained(t) {
 			continue
@@ -195,7 +205,7 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 		switch view := views[t.Cluster]; {
 		case view == nil || !explained(t):
 		case t.Status == fleet.TaskRetryWait:
-			t.Why = whyUnhandled(t, &view.Cluster)
+			t.Why = cmp.Or(whyUnhandled(t, &view.Cluster), t.Why)
 		default:
 			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], held[t.Cluster])
 		}
@@ -211,8 +221,8 @@ func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
 	if !c.Config.IsFor(t.Tenant) {
 		return whyForOthers
 	}
-	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.Capabilities, Safety: t.Safety,
-		Place: t.Place}
+	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities,
+		Safety: t.Safety, Place: t.Place}
 	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)

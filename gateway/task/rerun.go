@@ -26,7 +26,10 @@ type rerunInput struct {
 func (h *Handlers) registerRerun(routes huma.API, before map[string]*huma.Response) {
 	o := rest.WithPayload(rest.WithStatus(http.StatusAccepted, action("rerun-task", "rerun",
 		"Run a task again as a new task",
-		"Of a task that has ended, or is a dead letter: submits a new task with its type, payload, cluster, labels and other settings, to begin at once, and rerun_of. The old one stays as it is. Of a run's step or an array's element too: the new task stands alone, and the run or array does not wait for it. A retry runs them again in their place.")))
+		"Of a task that has ended, or is a dead letter: submits a new task with its type, payload, cluster, labels and "+
+			"other settings, to begin at once, and rerun_of. The old one stays as it is. Of a run's step or an array's "+
+			"element too: the new task stands alone, and the run or array does not wait for it. A retry runs them again "+
+			"in their place.")))
 	o.Responses = before
 	httpapi.Register(routes, access.Operate.Scoped(), o,
 		func(ctx context.Context, in *rerunInput) (*rest.StatusOutput[api.Task], error) {
@@ -80,7 +83,7 @@ func notAgain(t *api.Task) string {
 // put in place of its own stays.
 func again(spec *fleet.TaskSpec, id string) fleet.TaskSpec {
 	s := *spec
-	s.StartAt = time.Time{}
+	s.StartAt, s.ExpiresAt = time.Time{}, time.Time{}
 	if s.ShardKey == id {
 		s.ShardKey = "" // of a task without one
 	}

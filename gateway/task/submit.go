@@ -59,8 +59,10 @@ func (h *Handlers) Register(routes huma.API) {
 	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
 		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
 		Summary: "Submit a task", DefaultStatus: http.StatusAccepted, MaxBodyBytes: httpapi.PayloadMaxBody,
-		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 idempotency_conflict.",
-		Responses:   before,
+		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is " +
+			"answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 " +
+			"idempotency_conflict.",
+		Responses: before,
 	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
 		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 		return api.Task{}, err
 	}
 	spec := r.TaskSpec
-	spec.StartAt = spec.StartAt.UTC()
+	spec.StartAt, spec.ExpiresAt = spec.StartAt.UTC(), spec.ExpiresAt.UTC()
 	if err := cmp.Or(spec.Validate(), payload.Task(&spec)); err != nil {
 		return api.Task{}, rest.Invalid("body", err)
 	}
@@ -116,6 +118,12 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 	id, err := idOf(r, api.NewTaskID)
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
+	}
+	if late := spec.ValidateExpiresAt(time.Now()); late != nil { // what was submitted in time stays submitted
+		if before, err := h.duplicate(ctx, id, digest); err == nil || !unknown(err) {
+			return before, err
+		}
+		return api.Task{}, rest.Invalid("body.expires_at", late)
 	}
 	place, err := h.place(ctx, spec, id)
 	if err != nil {
@@ -174,12 +182,18 @@ func (h *Handlers) duplicate(ctx context.Context, id, digest string) (api.Task, 
 	if first.Digest != "" && first.Digest != digest {
 		return api.Task{}, httpapi.Problem(
 			protocol.CodeIdempotency,
-			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key",
+			"a task with this id or idempotency key was submitted before with another body: submit the same body, or use "+
+				"another id or key",
 		)
 	}
 	task, err := h.complete(ctx, first)
 	task.Duplicate = true
 	return task, err
+}
+
+func unknown(err error) bool {
+	code, _ := httpapi.Code(err)
+	return code == protocol.CodeUnknownTask
 }
 
 func (h *Handlers) count(task api.Task, err error) {

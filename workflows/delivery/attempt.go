@@ -209,6 +209,9 @@ func classify(err error) (contract.AttemptReport, attemptEnd) {
 // record keeps the newest attempts in the state. All that the newest says stays, and the beginning of what others say:
 // the state is handed over beside a payload or a result of 1 MiB, in a message that may have 2.
 func (d *Delivery) record(number int, report contract.AttemptReport, route *fleet.Route) {
+	if report.Outcome != fleet.AttemptReturned {
+		d.carried.Tried++
+	}
 	d.log = slices.Clone(d.log[max(0, len(d.log)-attemptsKept+1):])
 	for i := range d.log {
 		former := &d.log[i]

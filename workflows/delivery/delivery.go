@@ -76,6 +76,9 @@ func New(task contract.TaskInput, submitted time.Time, carrier Carrier) *Deliver
 // whyExpired says why no agent took the task, as far as the task knows.
 func (d *Delivery) whyExpired() string {
 	why := "the task expired before an agent took it"
+	if d.carried.Tried > 0 {
+		why += " again"
+	}
 	switch spec := &d.task.Spec; {
 	case d.why != "":
 		why += "; last: " + d.why
@@ -163,7 +166,7 @@ func (d *Delivery) pause(ctx workflow.Context, next fleet.Redelivery, kind strin
 			d.carrier.Mark(ctx, contract.TaskUnhandled)
 		}
 		wait := next.Wait
-		if d.carried.Tally.Returns > 0 {
+		if d.carried.Tally.Returns > 0 || d.fixedExpiry() {
 			wait = min(wait, max(d.queueTimeLeft(ctx), time.Second)) // it may expire first
 		}
 		at := workflow.Now(ctx).Add(wait)
@@ -272,7 +275,17 @@ func (d *Delivery) queueTimeLeft(ctx workflow.Context) time.Duration {
 	return d.expiresAt().Sub(workflow.Now(ctx))
 }
 
-func (d *Delivery) expiresAt() time.Time { return d.carried.WaitingSince.Add(d.task.Spec.Expiration()) }
+// fixedExpiry reports whether the task expires at a time that it was submitted with.
+func (d *Delivery) fixedExpiry() bool {
+	return !d.task.Spec.ExpiresAt.IsZero() && !d.carried.Tally.Retried
+}
+
+func (d *Delivery) expiresAt() time.Time {
+	if d.fixedExpiry() {
+		return d.task.Spec.ExpiresAt
+	}
+	return d.carried.WaitingSince.Add(d.task.Spec.Expiration())
+}
 
 func (d *Delivery) cancelReason(fallback string) string {
 	if d.cancel != nil && d.cancel.Reason != "" {
@@ -288,12 +301,14 @@ func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
 
 // State is the task as it stands now.
 func (d *Delivery) State() contract.TaskState {
-	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Result: d.result,
+	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Tried: d.carried.Tried, Result: d.result,
 		ResultAttempt: d.source, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
 	}
-	if d.status == fleet.TaskQueued && !d.carried.WaitingSince.IsZero() {
+	waits := d.status == fleet.TaskQueued ||
+		d.status == fleet.TaskRetryWait && (d.carried.Tally.Returns > 0 || d.fixedExpiry())
+	if waits && !d.carried.WaitingSince.IsZero() && !d.task.Spec.KeepRunning {
 		state.ExpiresAt = new(d.expiresAt())
 	}
 	if state.Recovery = d.task.Spec.EffectiveRecovery(); state.Recovery != nil {

@@ -83,7 +83,8 @@ const memoCauseBytes = 300
 func (d *Delivery) keepDeadLetter(ctx workflow.Context, cause, kind string) (fleet.TaskStatus, string) {
 	retention := d.task.DeadLetterRetention.Or(fleet.DefaultDeadLetterRetention)
 	since := workflow.Now(ctx).UTC()
-	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause, Kind: kind}
+	d.dead = &fleet.DeadLetter{Since: since, Until: since.Add(retention), Cause: cause, Kind: kind,
+		Tried: d.carried.Tried}
 	d.carrier.Mark(ctx, fleet.TaskDeadLetter)
 	listed := *d.dead
 	listed.Cause = fleet.Shorten(cause, memoCauseBytes)

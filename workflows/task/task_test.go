@@ -325,6 +325,28 @@ func TestTaskThatRanLongDoesNotExpire(t *testing.T) {
 		"the backoffs of 2 s and 4 s are longer than expires_in")
 }
 
+// An expires_at holds between attempts too, until a person has the task run again.
+func TestTaskExpiresAtItsTime(t *testing.T) {
+	t.Parallel()
+	failed := ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true})
+	returned := ended(contract.AttemptReport{Outcome: fleet.AttemptReturned})
+	run := newTask(t, script{returned, failed, failed, failed})
+	begun := run.Now()
+	run.start(fleet.TaskSpec{ExpiresAt: begun.Add(7 * time.Second)})
+	state := run.outcome(t)
+	require.Equal(t, fleet.TaskExpired, state.Status, "the backoffs of 2 s and 4 s end later")
+	require.Equal(t, 2, state.Tried, "one was returned, and of two failures the second was too late for another")
+	require.Contains(t, state.Why, "expired before an agent took it again")
+	require.WithinDuration(t, begun.Add(7*time.Second), run.Now(), 2*time.Second)
+
+	run = newTask(t, script{failed, failed, completed(`1`)})
+	run.RegisterDelayedCallback(func() {
+		run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
+	}, time.Minute)
+	run.start(fleet.TaskSpec{ExpiresAt: run.Now().Add(30 * time.Second), Retry: fleet.RetryPolicy{MaxAttempts: 2}})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status, "retried after its time")
+}
+
 func (r *taskRun) query(t *testing.T) contract.TaskState {
 	t.Helper()
 	value, err := r.QueryWorkflow(contract.StatusQuery.Name)
