@@ -33,11 +33,13 @@ type failoverRun struct {
 type fakeFailover struct {
 	fakeFleet
 	looks []failoverRun
+	asked string // the workflow that was looked at last
 }
 
 func (f *fakeFailover) DescribeWorkflowExecution(
-	context.Context, string, string,
+	_ context.Context, id, _ string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	f.asked = id
 	now := f.looks[0]
 	if len(f.looks) > 1 {
 		f.looks = f.looks[1:]
@@ -91,7 +93,8 @@ func TestAwaitFailover(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeFailover{looks: c.looks, fakeFleet: fakeFleet{views: map[string]contract.ClusterView{"c": {
 					Cluster: fleet.Cluster{Members: []fleet.Member{{AgentID: "a", Epoch: 7, Status: fleet.AgentOnline, Hub: "h",
-						Health: &fleet.MemberHealth{Level: fleet.HealthFailed}},
+						Failovers: 2,
+						Health:    &fleet.MemberHealth{Level: fleet.HealthFailed}},
 						{AgentID: "b", Status: fleet.AgentOnline, Hub: "h"}}}}}}}
 				a := &activities.Control{Client: f, Namespace: "default"}
 				var suite sdktestsuite.WorkflowTestSuite
@@ -107,6 +110,7 @@ func TestAwaitFailover(t *testing.T) {
 				var record fleet.FailoverRecord
 				require.NoError(t, value.Get(&record))
 				require.Equal(t, fleet.FailoverSucceeded, record.Status)
+				require.Equal(t, contract.FailoverWorkflowID("c:a:7.2"), f.asked)
 			})
 		})
 	}

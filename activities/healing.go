@@ -218,11 +218,17 @@ func (a *Control) TuneHealing(ctx context.Context, every fleet.Duration) error {
 
 // AwaitFailover watches a failover that was asked for until it has ended, and returns its record. It changes nothing.
 func (a *Control) AwaitFailover(ctx context.Context, in contract.AwaitFailoverInput) (fleet.FailoverRecord, error) {
-	id := contract.FailoverWorkflowID(contract.FailoverID(in.Cluster, in.AgentID, in.Epoch))
 	var record fleet.FailoverRecord
-	since := time.Now()
+	since, id := time.Now(), contract.FailoverID(in.Cluster, in.AgentID, in.Epoch)
 	err := watchUntil(ctx, watchMost, func() (ended bool, err error) {
-		record, ended, err = a.failover(ctx, id, &in, since)
+		view, err := a.view(ctx, in.Cluster)
+		if err != nil {
+			return false, err
+		}
+		if m := view.Member(in.AgentID); m != nil && m.Epoch == in.Epoch && m.Failovers > 0 {
+			id = contract.NextFailoverID(in.Cluster, m, m.Failovers-1)
+		}
+		record, ended, err = a.failover(ctx, contract.FailoverWorkflowID(id), &in, since)
 		return ended, err
 	})
 	return record, err

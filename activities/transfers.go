@@ -127,8 +127,8 @@ func isArray(workflowID string) bool {
 	return is
 }
 
-// lookAtTask tells where a task is now. It has moved when another attempt has an agent, when it has ended, or when it
-// waits for a person.
+// lookAtTask tells where a task is now. It has moved when an agent has begun another attempt, when it has ended, or
+// when it waits for a person.
 func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.Transfer, bool, error) {
 	t := fleet.Transfer{TaskID: held.TaskID, From: w.in.FailedAgent, Why: w.in.Reason, RetryCount: held.Attempt}
 	task, err := w.tasks().Describe(ctx, held.TaskID)
@@ -149,7 +149,7 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 		}
 	}
 	later := slices.IndexFunc(task.Attempts, func(at fleet.Attempt) bool {
-		return at.Number > held.Attempt && at.AgentID != ""
+		return at.Number > held.Attempt && at.AgentID != "" && at.Outcome != fleet.AttemptReturned
 	})
 	switch {
 	case later >= 0:

@@ -73,7 +73,9 @@ func TestAwaitTransfers(t *testing.T) {
 		"after another lost one":        {[]fleet.Attempt{lost(1), returned(2), lost(3)}, 3, 0, 0, 2, ""},
 		"it was on its way, not begun":  {[]fleet.Attempt{lost(1), returned(2)}, 2, 0, 0, 1, ""},
 		"later deliveries do not count": {[]fleet.Attempt{lost(1), returned(2)}, 1, 0, 0, 1, ""},
-		"it moves in time":              {[]fleet.Attempt{lost(1)}, 1, 50 * time.Second, time.Minute, 1, ""},
+		"one took it and gave it back": {[]fleet.Attempt{lost(1), {Number: 2, AgentID: "c", Outcome: fleet.AttemptReturned}},
+			1, 50 * time.Second, time.Minute, 1, ""},
+		"it moves in time": {[]fleet.Attempt{lost(1)}, 1, 50 * time.Second, time.Minute, 1, ""},
 		"it moves too late": {[]fleet.Attempt{lost(1)}, 1, 70 * time.Second, 62 * time.Second, 1,
 			"1 of 1 tasks wait for an agent"},
 	} {

@@ -91,9 +91,9 @@ type MaintenanceRequest struct {
 // FailoverRequest asks to move an agent's work and roles away.
 type FailoverRequest struct {
 	TargetAgentID string `json:"target_agent_id,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent that takes over. Left out: the cluster's strategy selects."`
-	// RequiredCapabilities and Affinity guide the strategy.
+	// RequiredCapabilities and Affinity guide the choice.
 	RequiredCapabilities []string `json:"required_capabilities,omitempty" maxItems:"64" doc:"Capabilities that the agent that takes over must have."`
-	Affinity             string   `json:"affinity,omitempty" maxLength:"63" doc:"An agent, a group or a zone that the strategy affinity prefers. Left out: the agent's own group, then its zone."`
+	Affinity             []string `json:"affinity,omitempty" maxItems:"16" doc:"Agents, groups or zones that come first, before the cluster's strategy; the first most. Refused with target_agent_id."`
 	Reason               string   `json:"reason,omitempty" maxLength:"512" doc:"Kept in the failover's record."`
 }
 

@@ -19,9 +19,9 @@ type ManualFailover struct {
 	RequiredCapabilities []string `json:"required_capabilities,omitempty"`
 	// TaskTypes are those of the work; left out: those that the agent handles.
 	TaskTypes []string `json:"task_types,omitempty"`
-	// Affinity names an agent, a group or a zone that the strategy affinity prefers.
-	Affinity string `json:"affinity,omitempty"`
-	Reason   string `json:"reason,omitempty"`
+	// Affinity names agents, groups or zones to prefer, the first most.
+	Affinity []string `json:"affinity,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
 	// Healing is what healing decided, if it is healing that asks; the cluster refuses what does not hold any more.
 	Healing *fleet.HealingCheck `json:"healing,omitempty"`
 }
@@ -32,7 +32,7 @@ type FailoverInput struct {
 	FailedAgent string `json:"failed_agent_id"`
 	Instance    string `json:"instance_id,omitempty"`
 	Epoch       int64  `json:"epoch"`
-	// Again counts the earlier losses of the same session, after which it came back.
+	// Again counts the earlier failovers of the same session.
 	Again   int                   `json:"again,omitempty"`
 	Hub     string                `json:"hub,omitempty"`
 	Trigger fleet.FailoverTrigger `json:"trigger"`
@@ -62,7 +62,7 @@ type FailoverInput struct {
 	StateKept bool `json:"state_kept,omitempty"`
 }
 
-// ID is that of the failover; each loss of a session has its own.
+// ID is that of the failover; each of a session has its own.
 func (f *FailoverInput) ID() string {
 	id := FailoverID(f.Cluster, f.FailedAgent, f.Epoch)
 	if f.Again > 0 {
@@ -152,10 +152,16 @@ type AwaitTransfersResult struct {
 	NoTarget bool `json:"no_target,omitempty"`
 }
 
-// FailoverID names a failover in the REST API: "<cluster>:<agent>:<epoch>", and then ".2" for the second loss of the
+// FailoverID names a failover in the REST API: "<cluster>:<agent>:<epoch>", and then ".2" for the second one of the
 // same session.
 func FailoverID(cluster, agent string, epoch int64) string {
 	return cluster + ":" + agent + ":" + strconv.FormatInt(epoch, 10)
+}
+
+// NextFailoverID is the id of the next failover of a member, if of its session that many came before.
+func NextFailoverID(cluster string, m *fleet.Member, before int) string {
+	next := FailoverInput{Cluster: cluster, FailedAgent: m.AgentID, Epoch: m.Epoch, Again: before}
+	return next.ID()
 }
 
 // ParseFailoverID says of what session the failover with an id is; ok is false for what is no such id.

@@ -99,6 +99,8 @@ type Member struct {
 	Stopping bool `json:"stopping,omitempty"`
 	// Mistakes counts how often this process came back after it had been given up.
 	Mistakes int `json:"given_up_wrongly,omitempty"`
+	// Failovers counts those of this process.
+	Failovers int `json:"failovers,omitempty"`
 	// FencedInstances are the newest processes that were replaced under this id; they may not come back.
 	FencedInstances []string `json:"fenced_instances,omitempty"`
 

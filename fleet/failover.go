@@ -115,19 +115,20 @@ type FailoverNeed struct {
 	RequiredCapabilities []string
 	// TaskTypes are those of the work; the target must handle one of them. Empty: no type is asked for.
 	TaskTypes []string
-	// Affinity names an agent, a group or a zone to prefer.
-	Affinity string
+	// Affinity names agents, groups or zones to prefer, the first most.
+	Affinity []string
 }
 
 // SelectTarget picks the agent that takes over from a failed one, and false when none can: it must be online, another
 // one, handle a type of the work, and have every required capability; of these only the agents of the best level of
-// health count. loads are running tasks by agent id; load is compared by the share of slots in
-// use. Ties go to the lower id, so equal facts give equal targets.
+// health count, then those nearest to what Affinity names, then, where work moves to one agent, those with a free slot.
+// loads are running tasks by agent id; load is compared by the share of slots in use. Ties go to the lower id, so equal
+// facts give equal targets.
 //
 //   - standby: the standby that has stood by longest, else the least loaded
 //   - least_loaded, and any unknown strategy: the least loaded
 //   - round_robin: each in turn by id; it counts its choices in RoundRobin
-//   - affinity: the agent, group or zone that Affinity names, then the failed agent's own group, then its zone
+//   - affinity: one of the failed agent's own group, then of its zone
 func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, loads map[string]int) (string, bool) {
 	var failed *Member
 	var candidates []*Member
@@ -143,10 +144,15 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 	if len(candidates) == 0 {
 		return "", false
 	}
-	best := slices.MinFunc(candidates, func(a, b *Member) int {
-		return a.HealthLevel().rank() - b.HealthLevel().rank()
-	}).HealthLevel()
-	candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return m.HealthLevel().WorseThan(best) })
+	keepBest := func(rank func(*Member) int) {
+		best := rank(slices.MinFunc(candidates, func(a, b *Member) int { return rank(a) - rank(b) }))
+		candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return rank(m) > best })
+	}
+	keepBest(func(m *Member) int { return m.HealthLevel().rank() })
+	keepBest(need.distance)
+	if c.Config.ReplicationMode == ActiveActive {
+		keepBest(func(m *Member) int { return min(loads[m.AgentID]/max(m.MaxTasks, 1), 1) })
+	}
 	rank := func(*Member) int { return 0 }
 	switch strategy {
 	case SelectRoundRobin:
@@ -162,26 +168,31 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 			return len(c.Standbys)
 		}
 	case SelectAffinity:
-		rank = func(m *Member) int { return affinityRank(m, failed, need.Affinity) }
+		rank = func(m *Member) int { return distance(m, failed) }
 	}
 	return slices.MinFunc(candidates, func(a, b *Member) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareLoad(a, b, loads), strings.Compare(a.AgentID, b.AgentID))
 	}).AgentID, true
 }
 
-// affinityRank is how near m is to the preferred place; less is nearer. failed is nil when it is no longer a member.
-func affinityRank(m, failed *Member, affinity string) int {
-	switch {
-	case affinity != "" && m.AgentID == affinity:
-		return 0
-	case affinity != "" && m.Group == affinity:
-		return 1
-	case affinity != "" && m.Zone == affinity:
-		return 2
-	case failed != nil && failed.Group != "" && m.Group == failed.Group:
-		return 3
-	case failed != nil && failed.Zone != "" && m.Zone == failed.Zone:
-		return 4
+// distance is how near m is to what Affinity names; less is nearer. An agent is nearer than a group, and this than a
+// zone.
+func (need *FailoverNeed) distance(m *Member) int {
+	for i, near := range need.Affinity {
+		if place := slices.Index([]string{m.AgentID, m.Group, m.Zone}, near); near != "" && place >= 0 {
+			return 3*i + place
+		}
 	}
-	return 5
+	return 3 * len(need.Affinity)
+}
+
+// distance is how near m is to the failed member, which is nil when it is no longer one; less is nearer.
+func distance(m, failed *Member) int {
+	switch {
+	case failed != nil && failed.Group != "" && m.Group == failed.Group:
+		return 0
+	case failed != nil && failed.Zone != "" && m.Zone == failed.Zone:
+		return 1
+	}
+	return 2
 }

@@ -199,7 +199,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 			}
 		}
 		c.LastEpoch++
-		m.Instance, m.Epoch, m.Relieved, m.Mistakes = j.Instance, c.LastEpoch, false, 0
+		m.Instance, m.Epoch, m.Relieved, m.Mistakes, m.Failovers = j.Instance, c.LastEpoch, false, 0, 0
 	}
 	c.Deaths.remove(j.AgentID)
 	m.JoinToken, m.Revoked, m.Registration, m.Stopping = j.Token.ID, false, j.Registration, false

@@ -14,7 +14,8 @@ func TestSelectTarget(t *testing.T) {
 		{AgentID: "a", Status: AgentOnline,
 			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g1", Zone: "z1", Capabilities: []string{"gpu"},
 				TaskTypes: []string{"exec"}}},
-		{AgentID: "b", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z1", TaskTypes: []string{"tar"}}},
+		{AgentID: "b", Status: AgentOnline,
+			AgentProfile: AgentProfile{MaxTasks: 10, Group: "g2", Zone: "z1", TaskTypes: []string{"tar"}}},
 		{AgentID: "c", Status: AgentOnline,
 			AgentProfile: AgentProfile{MaxTasks: 100, Group: "g2", Zone: "z2", Capabilities: []string{"disk", "gpu"},
 				TaskTypes: []string{"tar", "zip"}}},
@@ -25,6 +26,9 @@ func TestSelectTarget(t *testing.T) {
 	}
 	loads := map[string]int{"a": 3, "b": 2, "c": 10}
 	standbys := func(ids ...string) []string { return ids }
+	near := func(failed string, affinity ...string) FailoverNeed {
+		return FailoverNeed{FailedAgent: failed, Affinity: affinity}
+	}
 	tests := []struct {
 		name     string
 		strategy SelectionStrategy
@@ -56,13 +60,17 @@ func TestSelectTarget(t *testing.T) {
 		{"round robin comes round", SelectRoundRobin, standbys(), FailoverNeed{FailedAgent: "f"}, 5, "c"},
 		{"round robin skips the failed one", SelectRoundRobin, standbys(),
 			FailoverNeed{FailedAgent: "b"}, 1, "c"},
-		{"affinity names an agent", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "a"}, 0, "a"},
-		{"affinity names a group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "g1"}, 0, "a"},
-		{"affinity names a zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f", Affinity: "z1"}, 0, "b"},
+		{"affinity names an agent", SelectAffinity, standbys(), near("f", "a"), 0, "a"},
+		{"affinity names a group", SelectAffinity, standbys(), near("f", "g1"), 0, "a"},
+		{"affinity names a zone", SelectAffinity, standbys(), near("f", "z1"), 0, "b"},
+		{"the first affinity that is met", SelectAffinity, standbys(), near("f", "g9", "b", "g1"), 0, "b"},
+		{"affinity before least loaded", SelectLeastLoaded, standbys(), near("f", "a"), 0, "a"},
+		{"affinity before the turn", SelectRoundRobin, standbys(), near("f", "g2"), 0, "b"},
+		{"affinity before standbys", SelectStandby, standbys("a"), near("f", "z2"), 0, "c"},
 		{"affinity to the failed agent's group", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "b"}, 0, "c"},
 		{"affinity to the failed agent's zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "a"}, 0, "b"},
 		{"group before zone", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "f"}, 0, "c"},
-		{"affinity to nobody here", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "e", Affinity: "g9"}, 0, "c"},
+		{"affinity to nobody here", SelectAffinity, standbys(), near("e", "g9"), 0, "c"},
 		{"affinity of an agent that is no member", SelectAffinity, standbys(), FailoverNeed{FailedAgent: "gone"}, 0, "c"},
 	}
 	for _, tt := range tests {
@@ -93,6 +101,24 @@ func TestSelectTarget(t *testing.T) {
 	require.False(t, ok)
 }
 
+// Work goes to an agent that has a free slot, whatever the strategy prefers. A leader may be full.
+func TestSelectTargetHasAFreeSlot(t *testing.T) {
+	t.Parallel()
+	members := []Member{
+		{AgentID: "a", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 1, Group: "g"}},
+		{AgentID: "b", Status: AgentOnline, AgentProfile: AgentProfile{MaxTasks: 4}},
+		{AgentID: "f", AgentProfile: AgentProfile{Group: "g"}},
+	}
+	for _, strategy := range []SelectionStrategy{SelectStandby, SelectLeastLoaded, SelectRoundRobin, SelectAffinity} {
+		c := Cluster{Config: ClusterConfig{ReplicationMode: ActiveActive}, Members: members, Standbys: []string{"a"}}
+		got, _ := c.SelectTarget(strategy, FailoverNeed{FailedAgent: "f"}, map[string]int{"a": 1, "b": 3})
+		require.Equal(t, "b", got, strategy)
+	}
+	c := Cluster{Config: ClusterConfig{ReplicationMode: ActivePassive}, Members: members, Standbys: []string{"a"}}
+	got, _ := c.SelectTarget(SelectStandby, FailoverNeed{FailedAgent: "f"}, map[string]int{"a": 1, "b": 3})
+	require.Equal(t, "a", got)
+}
+
 // The target is always allowed, found whenever there is one, and the same whatever order the members come in.
 func TestSelectTargetModel(t *testing.T) {
 	t.Parallel()
@@ -121,7 +147,8 @@ func TestSelectTargetModel(t *testing.T) {
 		}
 		strategy := SelectionStrategy(pick("strategy", "standby", "least_loaded", "round_robin", "affinity"))
 		need := FailoverNeed{
-			FailedAgent: pick("failed", "a", "e", "z"), Affinity: pick("affinity", "", "b", "g1", "z2"),
+			FailedAgent: pick("failed", "a", "e", "z"),
+			Affinity:    rapid.SliceOfN(rapid.SampledFrom([]string{"", "b", "g1", "z2"}), 0, 2).Draw(t, "affinity"),
 		}
 		if rapid.Bool().Draw(t, "needs gpu") {
 			need.RequiredCapabilities = []string{"gpu"}
@@ -148,12 +175,13 @@ func TestSelectTargetModel(t *testing.T) {
 func TestTheHealthiestAreChosen(t *testing.T) {
 	t.Parallel()
 	ill := func(id string, level HealthLevel) Member {
-		return Member{AgentID: id, Status: AgentOnline, Health: &MemberHealth{Level: level}, AgentProfile: AgentProfile{MaxTasks: 2}}
+		return Member{AgentID: id, Status: AgentOnline, Health: &MemberHealth{Level: level},
+			AgentProfile: AgentProfile{MaxTasks: 2}}
 	}
 	for _, strategy := range []SelectionStrategy{SelectStandby, SelectLeastLoaded, SelectRoundRobin, SelectAffinity} {
 		c := &Cluster{Config: ClusterConfig{ReplicationMode: ActivePassive}, Standbys: []string{"a", "b"},
 			Members: []Member{ill("a", HealthCritical), ill("b", HealthDegraded)}}
-		need := FailoverNeed{Affinity: "a"}
+		need := FailoverNeed{Affinity: []string{"a"}}
 		got, ok := c.SelectTarget(strategy, need, map[string]int{"b": 2})
 		require.True(t, ok)
 		require.Equal(t, "b", got, strategy)

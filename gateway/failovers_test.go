@@ -108,19 +108,69 @@ func TestFailoverTargetMustHandleTheWork(t *testing.T) {
 		require.Contains(t, p.Detail, "leave target_agent_id out")
 	}
 	require.Empty(t, f.signals)
-	answer[api.FailoverAccepted](t, ask("any", `{"target_agent_id":"both","affinity":"z1"}`), http.StatusAccepted)
+	answer[api.FailoverAccepted](t, ask("any", `{"target_agent_id":"both"}`), http.StatusAccepted)
 	require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", contract.ManualFailover{AgentID: "any",
-		TargetAgentID: "both", TaskTypes: []string{"exec"}, Affinity: "z1"}}}, f.signals)
+		TargetAgentID: "both", TaskTypes: []string{"exec"}}}}, f.signals)
+	f.signals = nil
+	p := problem(t, ask("any", `{"target_agent_id":"both","affinity":["z1"]}`), 422, protocol.CodeInvalidRequest)
+	require.Equal(t, "body.affinity", p.Errors[0].Location)
+	answer[api.FailoverAccepted](t, ask("any", `{"affinity":["z1","both"]}`), http.StatusAccepted)
+	require.Equal(t, []fakeSignal{{"cluster/east", "manual-failover", contract.ManualFailover{AgentID: "any",
+		TaskTypes: []string{"exec"}, Affinity: []string{"z1", "both"}}}}, f.signals)
 
 	work()
 	problem(t, ask("exec", `{"target_agent_id":"echo"}`), 409, protocol.CodeConflict)
-	p := problem(t, ask("exec", `{"target_agent_id":"any","required_capabilities":["gpu"]}`), 409,
+	p = problem(t, ask("exec", `{"target_agent_id":"any","required_capabilities":["gpu"]}`), 409,
 		protocol.CodeConflict)
 	require.Contains(t, p.Detail, "required_capabilities")
 	answer[api.FailoverAccepted](t, ask("exec", `{"target_agent_id":"any"}`), http.StatusAccepted)
 	p = problem(t, ask("s-1", `{"target_agent_id":"s-2"}`), 409, protocol.CodeConflict)
 	require.Contains(t, p.Detail, "sharded")
 	answer[api.FailoverAccepted](t, ask("s-1", ``), http.StatusAccepted)
+}
+
+// A named target without a free slot is refused: the work would come back to the agent.
+func TestFailoverTargetHasAFreeSlot(t *testing.T) {
+	t.Parallel()
+	member := func(id string) fleet.Member {
+		return fleet.Member{AgentID: id, Instance: "i", Hub: "h1", Status: fleet.AgentOnline,
+			AgentProfile: fleet.AgentProfile{MaxTasks: 2}}
+	}
+	f := &fakeHub{fakeTemporal: newFake()}
+	f.withCluster(fleet.ClusterConfig{Name: "east"}, member("a"), member("full"), member("half"))
+	one, two := fleet.HeldTask{TaskID: "t-1", Type: "exec"}, fleet.HeldTask{TaskID: "t-2", Type: "exec"}
+	f.tasks = func(string) (contract.ReadTasksResult, error) {
+		return contract.ReadTasksResult{Agents: map[string][]fleet.HeldTask{
+			"a": {one}, "half": {two}, "full": {one, two}}}, nil
+	}
+	h := serveWith(t, f)
+	p := problem(t, do(h, http.MethodPost, "/api/v1/agents/a/failover", `{"target_agent_id":"full"}`), 409,
+		protocol.CodeConflict)
+	require.Contains(t, p.Detail, "the target has no free slot: it runs 2 of 2 tasks; choose another")
+	require.Empty(t, f.signals)
+	answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a/failover", `{"target_agent_id":"half"}`),
+		http.StatusAccepted)
+}
+
+// Each failover of a session has an id of its own, and one is asked for at a time.
+func TestFailoversOfASessionComeOneByOne(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.withCluster(fleet.ClusterConfig{Name: "east"},
+		fleet.Member{AgentID: "a-1", Epoch: 7, Status: fleet.AgentOnline, Failovers: 1},
+		fleet.Member{AgentID: "a-2", Status: fleet.AgentOnline, Epoch: 8, Failovers: 3})
+	under := f.withFailover("a-1", 7)
+	h := serve(t, f)
+	p := problem(t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""), 409, protocol.CodeConflict)
+	require.Contains(t, p.Detail, "failover east:a-1:7 of the agent is under way")
+	require.Empty(t, f.signals)
+	under.ended(recorded("a-1", 7, fleet.FailoverSucceeded))
+	accepted := answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-1/failover", ""),
+		http.StatusAccepted)
+	require.Equal(t, "east:a-1:7.2", accepted.FailoverID)
+	accepted = answer[api.FailoverAccepted](t, do(h, http.MethodPost, "/api/v1/agents/a-2/failover", ""),
+		http.StatusAccepted)
+	require.Equal(t, "east:a-2:8.4", accepted.FailoverID, "the record of the third is kept no more")
 }
 
 // Where nobody is chosen to take over, what would guide the choice is refused.
@@ -137,7 +187,7 @@ func TestFailoverRefusesWhatHasNoEffect(t *testing.T) {
 	h := serveWith(t, f)
 	for agent, other := range map[string]string{"l-2": "l-1", "s-1": "s-2"} {
 		path := "/api/v1/agents/" + agent + "/failover"
-		for _, body := range []string{`{"target_agent_id":"` + other + `"}`, `{"affinity":"` + other + `"}`,
+		for _, body := range []string{`{"target_agent_id":"` + other + `"}`, `{"affinity":["` + other + `"]}`,
 			`{"required_capabilities":["gpu"]}`} {
 			p := problem(t, do(h, http.MethodPost, path, body), http.StatusConflict, protocol.CodeConflict)
 			require.Contains(t, p.Detail, "leave target_agent_id, required_capabilities and affinity out")
@@ -160,7 +210,8 @@ func (e *execution) ended(record fleet.FailoverRecord) *execution {
 	e.close(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, &historypb.HistoryEvent{
 		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
 		Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
-			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(record)},
+			WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{
+				Result: payloads(record)},
 		},
 	})
 	return e
@@ -218,7 +269,8 @@ func TestGetFailover(t *testing.T) {
 		e.close(enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, &historypb.HistoryEvent{EventType: event})
 		if word == "cannot be read" {
 			e.last.Attributes = &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{
-				WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads("canary")},
+				WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{
+					Result: payloads("canary")},
 			}
 		}
 		broken := get("east:a-1:7")

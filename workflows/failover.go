@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -78,8 +79,13 @@ func failOver(
 	moved, err := awaitTransfers(ctx, in)
 	record.Transfers, record.Promoted = moved.Transfers, moved.Promoted
 	record.LeaderEpoch, record.Shards, record.ResumedAt = moved.Epoch, moved.Shards, moved.ResumedAt
+	back := 0
 	for _, t := range moved.Transfers {
-		if t.To != "" {
+		switch t.To {
+		case "":
+		case in.FailedAgent:
+			back++
+		default:
 			record.TasksTransferred++
 		}
 	}
@@ -88,6 +94,10 @@ func failOver(
 	}
 	if moved.NoTarget {
 		return fleet.FailoverNoTarget, noTarget
+	}
+	if back > 0 && in.Trigger == fleet.TriggerManual {
+		return fleet.FailoverFailed, fmt.Sprintf("no other agent took %d of %s in time: %s has them again", back,
+			fleet.Count(len(moved.Transfers), "task"), in.FailedAgent)
 	}
 	return fleet.FailoverSucceeded, ""
 }

@@ -31,6 +31,9 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 		"late": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "1 of 2 tasks wait for an agent",
 			fleet.EventData{Outcome: "failed", Count: 1, Of: 2, Reason: "not all work was seen to move in time: " +
 				"1 of 2 tasks wait for an agent (type: Incomplete, retryable: true)"}},
+		"back at the agent": {contract.FailoverInput{AnyTarget: true, Attempts: held, Trigger: fleet.TriggerManual}, "",
+			fleet.EventData{Outcome: "failed", Count: 1, Of: 2,
+				Reason: "no other agent took 1 of 2 tasks in time: a has them again"}},
 		"no agent": {contract.FailoverInput{Attempts: held}, "",
 			fleet.EventData{Outcome: "no_target_available",
 				Reason: "no other agent can take over; the work waits in its lanes"}},
@@ -40,7 +43,10 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := workflowtest.NewEnvironment()
+			env, back := workflowtest.NewEnvironment(), ""
+			if tc.in.Trigger == fleet.TriggerManual {
+				back = "a"
+			}
 			env.RegisterWorkflowWithOptions(workflows.Failover,
 				workflow.RegisterOptions{Name: contract.FailoverWorkflow})
 			env.RegisterActivityWithOptions(func(context.Context, fleet.FailoverRecord) error { return nil },
@@ -53,8 +59,13 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 					}
 					require.Equal(t, held, in.Attempts)
 					return contract.AwaitTransfersResult{ResumedAt: &resumed, Incomplete: tc.late,
-						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2"}}}, nil
+						Transfers: []fleet.Transfer{{TaskID: "t-1", To: "b"}, {TaskID: "t-2", To: back}}}, nil
 				}, activity.RegisterOptions{Name: contract.AwaitTransfersActivity.Name})
+			env.RegisterActivityWithOptions(func(context.Context, contract.EvacuateInput) (contract.EvacuateResult, error) {
+				return contract.EvacuateResult{Attempts: held}, nil
+			}, activity.RegisterOptions{Name: contract.EvacuateActivity.Name})
+			env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, "", contract.EvacuatedSignal.Name,
+				mock.Anything).Return(nil)
 			var told []fleet.Event
 			env.OnSignalExternalWorkflow(mock.Anything, contract.ClusterWorkflowID("c"), "",
 				contract.AnnounceSignal.Name, mock.Anything).Return(

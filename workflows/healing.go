@@ -340,7 +340,6 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the cluster was not asked for the failover: %w", err)
 	}
-	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
 	watchCtx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WorkerQueue, ScheduleToCloseTimeout: failoverWatch,
 		HeartbeatTimeout: 30 * time.Second, Summary: "until the failover has ended"})
@@ -361,7 +360,9 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 		err = temporal.NewApplicationError("its work was moved, and it could not be taken out of service: "+ReasonOf(
 			out), "StillInService")
 	}
-	a.record.Ref = "failover " + contract.FailoverID(d.Cluster, d.TargetID, d.Facts.Epoch)
+	if a.record.Ref = ""; moved.ID != "" {
+		a.record.Ref = "failover " + moved.ID
+	}
 	return outcome + "; it is out of service until it is healthy", err
 }
 

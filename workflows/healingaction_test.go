@@ -47,7 +47,8 @@ func newHealingRun(t *testing.T) *healingRun {
 	t.Helper()
 	r := &healingRun{
 		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
-		moved: fleet.FailoverRecord{Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2,
+		moved: fleet.FailoverRecord{ID: "c:a-1:7",
+			Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2,
 			Transfers: make([]fleet.Transfer, 2)},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted,
 			Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
@@ -135,7 +136,8 @@ func (r *healingRun) drain(ctx workflow.Context, in contract.DrainInput) (fleet.
 	}
 	if err := workflow.Sleep(ctx, time.Minute); err != nil {
 		r.calls = append(r.calls, "the drain was cancelled")
-		return fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}, nil //nolint:nilerr // a cancelled drain is a record, not an error
+		cancelled := fleet.DrainRecord{Status: fleet.DrainCancelled, Agents: r.drained.Agents}
+		return cancelled, nil //nolint:nilerr // a cancelled drain is a record, not an error
 	}
 	return r.drained, r.errs[contract.DrainWorkflow]
 }

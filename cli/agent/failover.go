@@ -13,7 +13,6 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/client"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -169,13 +168,7 @@ func failOverCommand(a *app.App) *cobra.Command {
 		Short:   "Move an agent's work and roles to others",
 		Example: `  mainstay agent failover agent-1 --to agent-2 --reason "its disk is old" --wait`,
 		Args:    app.Exactly("an agent's id"),
-	}, func(ctx context.Context, s *app.Client, args []string) (err error) {
-		var before time.Time
-		if wait > 0 {
-			if before, err = lastFailover(ctx, s.Client, args[0]); err != nil {
-				return err
-			}
-		}
+	}, func(ctx context.Context, s *app.Client, args []string) error {
 		accepted, err := s.Agents.FailOver(ctx, args[0], request)
 		if err != nil {
 			return err
@@ -189,7 +182,7 @@ func failOverCommand(a *app.App) *cobra.Command {
 			})
 		}
 		fmt.Fprintf(a.Stderr, "Failover %s is asked for.\n", accepted.FailoverID)
-		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, before, wait)
+		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, wait)
 		if err != nil {
 			return err
 		}
@@ -203,40 +196,22 @@ func failOverCommand(a *app.App) *cobra.Command {
 		"the agent that takes over (default: the cluster's strategy selects)")
 	flags.StringSliceVar(&request.RequiredCapabilities, "capability", nil,
 		"a capability that the agent that takes over must have; repeat it, or separate several by commas")
-	flags.StringVar(&request.Affinity, "affinity", "",
-		"an agent, group or zone that the strategy affinity prefers")
+	flags.StringSliceVar(&request.Affinity, "affinity", nil,
+		"an agent, group or zone that comes first; repeat it, or separate several by commas")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the failover's record")
 	app.WaitFlag(command, &wait, "the failover has ended")
 	return command
 }
 
-// lastFailover is when the newest failover of the agent's present session began; zero when there was none. A failover
-// of the same session has the same id, and only its start tells it from the one before.
-func lastFailover(ctx context.Context, c *client.Client, agent string) (time.Time, error) {
-	g, err := c.Agents.Get(ctx, agent, false)
-	if err != nil {
-		return time.Time{}, err
-	}
-	record, err := c.Failovers.Get(ctx, contract.FailoverID(g.Cluster, g.ID, g.Epoch))
-	switch {
-	case client.IsNotFound(err):
-		return time.Time{}, nil
-	case err != nil:
-		return time.Time{}, err
-	}
-	return record.StartedAt, nil
-}
-
-// waitForFailover returns a failover that began after before as soon as it has ended, or as it stands when the time is
-// over.
+// waitForFailover returns a failover as soon as it has ended, or as it stands when the time is over.
 func waitForFailover(
-	ctx context.Context, c *client.Client, id string, before time.Time, wait time.Duration,
+	ctx context.Context, c *client.Client, id string, wait time.Duration,
 ) (*fleet.FailoverRecord, error) {
 	var record *fleet.FailoverRecord
 	begun := false
 	err := app.Await(ctx, wait, func() (_ bool, err error) {
 		record, err = c.Failovers.Get(ctx, id)
-		begun = err == nil && record.StartedAt.After(before)
+		begun = err == nil
 		if client.IsNotFound(err) {
 			err = nil
 		}

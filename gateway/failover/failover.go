@@ -4,6 +4,7 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -57,7 +58,9 @@ func (h *Handlers) Register(routes huma.API) {
 			"failover-agent",
 			"POST /{id}/failover",
 			"Move an agent's work and roles away",
-			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved already, and when the target cannot take work now or can run none of the agent's.",
+			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved "+
+				"already, when another failover of it is under way, and when the target cannot take work now, has no free slot, "+
+				"or can run none of the agent's.",
 		)), h.startFailover)
 	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
 		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
@@ -77,6 +80,10 @@ func (h *Handlers) startFailover(
 	if err := checkFailed(view.Member(in.ID)); err != nil {
 		return accepted, err
 	}
+	cluster := view.Config.Name
+	if err := h.checkUnderWay(ctx, cluster, view.Member(in.ID)); err != nil {
+		return accepted, err
+	}
 	request := contract.ManualFailover{AgentID: in.ID}
 	if in.Body != nil {
 		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
@@ -86,14 +93,20 @@ func (h *Handlers) startFailover(
 	if err := checkTarget(&view.Cluster, &request, work); err != nil {
 		return accepted, err
 	}
+	if request.TargetAgentID != "" && len(work) > 0 && view.Config.ReplicationMode == fleet.ActiveActive {
+		target := view.Member(request.TargetAgentID)
+		if runs := len(h.work(ctx, view, target.AgentID)); runs >= max(target.MaxTasks, 1) {
+			return accepted, httpapi.Problem(protocol.CodeConflict, fmt.Sprintf("the target has no free slot: it runs %d "+
+				"of %s%s", runs, fleet.Count(target.MaxTasks, "task"), otherTarget))
+		}
+	}
 	for _, task := range work {
 		request.TaskTypes = append(request.TaskTypes, task.Type)
 	}
 	request.TaskTypes = fleet.SortedSet(request.TaskTypes)
-	cluster := view.Config.Name
 	err = contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster), request)
 	return api.FailoverAccepted{Cluster: cluster, AgentID: in.ID,
-			FailoverID: contract.FailoverID(cluster, in.ID, view.Member(in.ID).Epoch)},
+			FailoverID: contract.NextFailoverID(cluster, view.Member(in.ID), view.Member(in.ID).Failovers)},
 		h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)
 }
 
@@ -113,6 +126,29 @@ func checkFailed(m *fleet.Member) error {
 		" and is given no work; what it still runs moves with POST /api/v1/agents/{id}/drain")
 }
 
+// checkUnderWay refuses a failover while another of the same session is under way.
+func (h *Handlers) checkUnderWay(ctx context.Context, cluster string, m *fleet.Member) error {
+	if m.Failovers == 0 {
+		return nil
+	}
+	id := contract.NextFailoverID(cluster, m, m.Failovers-1)
+	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	record, err := h.failovers().Get(ctx, contract.FailoverWorkflowID(id))
+	switch {
+	case store.KindOf(err) == store.NotFound: // it is kept no more
+		return nil
+	case err == nil && record.Status == fleet.FailoverRunning:
+		err = httpapi.Problem(protocol.CodeConflict,
+			"failover "+id+" of the agent is under way; ask again when it has ended: GET /api/v1/agents/failovers/"+id)
+	}
+	return h.Answer(err, "look at the failover before", protocol.CodeUnknownFailover)
+}
+
+// otherTarget is what to do about a target that cannot take over.
+const otherTarget = "; choose another (GET /api/v1/agents?task_type= and capability= find some), or leave " +
+	"target_agent_id out"
+
 // work lists what an agent runs; nothing when its hub does not answer.
 func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent string) (held []fleet.HeldTask) {
 	answers, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, &view.Cluster, agent, "tasks",
@@ -129,7 +165,7 @@ func (h *Handlers) work(ctx context.Context, view *contract.ClusterView, agent s
 // checkTarget refuses a choice where there is none to make, and a target that cannot take over, or can run none of the
 // work. The cluster decides again when it takes the signal.
 func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []fleet.HeldTask) error {
-	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || request.Affinity != "" {
+	if request.TargetAgentID != "" || len(request.RequiredCapabilities) > 0 || len(request.Affinity) > 0 {
 		const remedy = "; leave target_agent_id, required_capabilities and affinity out"
 		switch mode := c.Config.ReplicationMode; {
 		case mode == fleet.Sharded:
@@ -144,9 +180,10 @@ func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []flee
 		return nil
 	}
 	const location = "body.target_agent_id"
-	const remedy = "; choose another (GET /api/v1/agents?task_type= and capability= find some), or leave target_agent_id out"
 	member, failed := c.Member(request.TargetAgentID), c.Member(request.AgentID)
 	switch {
+	case len(request.Affinity) > 0:
+		return rest.Invalid("body.affinity", errors.New("has no effect with target_agent_id; leave one of them out"))
 	case request.TargetAgentID == request.AgentID:
 		return rest.Invalid(location, errors.New("must be another agent than the one whose work is moved"))
 	case member == nil:
@@ -158,12 +195,12 @@ func checkTarget(c *fleet.Cluster, request *contract.ManualFailover, work []flee
 		return httpapi.Problem(protocol.CodeConflict, "the target is "+string(member.Status)+
 			" and can take no work; choose an online agent, or leave target_agent_id out")
 	case !fleet.HasAll(member.Capabilities, request.RequiredCapabilities):
-		return httpapi.Problem(protocol.CodeConflict, "the target lacks some of required_capabilities"+remedy)
+		return httpapi.Problem(protocol.CodeConflict, "the target lacks some of required_capabilities"+otherTarget)
 	case len(work) == 0 && !member.HandlesAny(failed.TaskTypes):
-		return httpapi.Problem(protocol.CodeConflict, "the target handles none of the agent's task types"+remedy)
+		return httpapi.Problem(protocol.CodeConflict, "the target handles none of the agent's task types"+otherTarget)
 	case len(work) > 0 && !slices.ContainsFunc(work, member.CanRun):
 		return httpapi.Problem(protocol.CodeConflict, "the target can run none of the agent's "+
-			fleet.Count(len(work), "task")+": it lacks their types or capabilities"+remedy)
+			fleet.Count(len(work), "task")+": it lacks their types or capabilities"+otherTarget)
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func (f *failovers) add(failed fleet.Member, had held, in contract.FailoverInput
 	s := &f.run.state
 	in.Cluster, in.FailedAgent = s.Config.Name, failed.AgentID
 	in.Instance, in.Epoch, in.Hub = failed.Instance, failed.Epoch, failed.Hub
-	if in.Trigger != fleet.TriggerManual {
-		in.Again = failed.Mistakes
+	if m := s.Member(failed.AgentID); m != nil && m.Epoch == failed.Epoch {
+		in.Again, m.Failovers = m.Failovers, m.Failovers+1
 	}
 	in.WasLeader, in.Shards, in.Targets = had.leader, had.shards, had.targets
 	in.Timeout, in.StateKept = s.Config.TransferTimeout, len(s.StateDigests) > 0 &&

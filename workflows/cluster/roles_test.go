@@ -279,7 +279,7 @@ func TestClusterManualFailover(t *testing.T) {
 		contract.ManualFailover{AgentID: "unknown"},
 		contract.ManualFailover{AgentID: "a", TargetAgentID: "d"}, // which handles none of its work
 		contract.ManualFailover{AgentID: "a", RequiredCapabilities: []string{"gpu"}},
-		contract.ManualFailover{AgentID: "d", Affinity: "z1"},
+		contract.ManualFailover{AgentID: "d", Affinity: []string{"z1"}},
 		contract.ManualFailover{AgentID: "NOT A SLUG"}, contract.ManualFailover{}, "a string", 7, // ignored
 	} {
 		run.at(time.Duration(2+i)*time.Second, func() {

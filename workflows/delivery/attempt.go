@@ -248,13 +248,16 @@ func (d *Delivery) routed() []fleet.Attempt {
 	return d.log[i:]
 }
 
-// lastLost is the newest attempt, if it went with its agent or was taken off it.
+// lastLost is the attempt that the task was last lost with or taken off, until another begins: deliveries that no agent
+// began change nothing. The log has the newest of these only, so in the end it is forgotten.
 func (d *Delivery) lastLost() *fleet.Attempt {
-	if len(d.log) == 0 {
-		return nil
-	}
-	if last := &d.log[len(d.log)-1]; last.Outcome.Gone() {
-		return last
+	for i := len(d.log) - 1; i >= 0; i-- {
+		switch last := &d.log[i]; {
+		case last.Outcome.Gone():
+			return last
+		case last.Outcome != fleet.AttemptReturned:
+			return nil
+		}
 	}
 	return nil
 }

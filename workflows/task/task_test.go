@@ -172,6 +172,18 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 	require.JSONEq(t, `{"at":7}`, string(second.Checkpoint))
 	require.Equal(t, "a-1", second.TransferredFrom)
 	require.Equal(t, "a-9", second.PreferAgent)
+
+	t.Log("a delivery that no agent began changes nothing, and the next that one began does")
+	run = newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, AgentID: "a-2"}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptFailed, Begun: true}), completed(`1`)})
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	var from []string
+	for _, d := range run.deliveries {
+		from = append(from, d.TransferredFrom)
+	}
+	require.Equal(t, []string{"", "a-1", "a-1", ""}, from)
 }
 
 // What a failover by hand took off its agent goes to the target's own lane, so that it finds the target at any hub, and
