@@ -41,7 +41,7 @@ func (c *Cluster) MayTerminate(agentID string) string {
 	return ""
 }
 
-// TerminateOne decides to stop a member, for a person. Scaling keeps one fewer from then on, but min_agents and one.
+// TerminateOne decides to stop a member, for a person. Scaling keeps one fewer from then on, but min_agents.
 func (c *Cluster) TerminateOne(agentID, by, reason string, now time.Time) ScalingDecision {
 	d, target := counted(c, now), c.scalingTarget()
 	left := d.current
@@ -49,7 +49,7 @@ func (c *Cluster) TerminateOne(agentID, by, reason string, now time.Time) Scalin
 		left--
 	}
 	return ScalingDecision{At: now, Change: ScaleDown, Count: 1, Agents: []string{agentID}, Current: d.current,
-		Rule: RuleByHand, Target: min(target, max(left, c.Config.MinAgents, 1)),
+		Rule: RuleByHand, Target: min(target, max(left, c.Config.MinAgents)),
 		Reason: askedFor("stop "+agentID, by, reason)}
 }
 

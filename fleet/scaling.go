@@ -186,8 +186,11 @@ func (d *scaler) byRules() ScalingDecision {
 	}
 	up := &d.policy.ScaleUp
 	depth, what := d.depth(d.current)
-	if depth > int64(*up.QueueThreshold) {
+	switch {
+	case depth > int64(*up.QueueThreshold):
 		return d.grow(RuleQueue, fmt.Sprintf("%s, more than %d", what, *up.QueueThreshold))
+	case d.needsFirst(depth, d.current):
+		return d.grow(RuleQueue, what+", and there is no agent")
 	}
 	if cpu, busy := d.cpu(nil); busy && cpu > up.CPUThreshold {
 		return d.grow(RuleCPU, fmt.Sprintf("every agent is busy and the machines' cpu is at %.0f %%, more than %.0f %%",
@@ -195,6 +198,9 @@ func (d *scaler) byRules() ScalingDecision {
 	}
 	return d.shrink(depth, what)
 }
+
+// needsFirst reports whether something waits although there would be no agent: then no threshold counts.
+func (d *scaler) needsFirst(depth int64, agents int) bool { return agents == 0 && depth > 0 }
 
 // depth is the number that queue thresholds are compared with, for so many agents.
 func (d *scaler) depth(count int) (int64, string) {
@@ -261,8 +267,8 @@ func (d *scaler) up(rule ScalingRule, target int, why string) ScalingDecision {
 	if room := d.room(); room < count {
 		if room <= 0 {
 			return ScalingDecision{Rule: rule, Blocked: true,
-				Reason: fmt.Sprintf(
-					"%s; but the cluster is full: of its max_agents of %d, some are in maintenance or being drained", why, d.Config.MaxAgents)}
+				Reason: fmt.Sprintf("%s; but the cluster is full: of its max_agents of %d, some are in maintenance or "+
+					"being drained", why, d.Config.MaxAgents)}
 		}
 		count = room
 	}
@@ -318,14 +324,27 @@ func (c *Cluster) ScalingLanes() []string {
 		}
 	}
 	for i := range c.Fits {
-		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && slices.ContainsFunc(c.Members, func(m Member) bool {
-			_, spawned := m.SpawnedBy()
-			return spawned && fit.Place.FitsOn(m.Resources) && (fit.Type == "" || m.Handles(fit.Type))
-		}) {
+		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && c.spawnsFor(fit) {
 			add(fit.Lane)
 		}
 	}
 	return lanes
+}
+
+// spawnsFor reports whether a spawned agent could serve a lane. While there is none, that is not known, and one is
+// tried.
+func (c *Cluster) spawnsFor(fit *Fit) bool {
+	tried := false
+	for i := range c.Members {
+		m := &c.Members[i]
+		if _, spawned := m.SpawnedBy(); !spawned {
+			continue
+		}
+		if tried = true; fit.Place.FitsOn(m.Resources) && (fit.Type == "" || m.Handles(fit.Type)) {
+			return true
+		}
+	}
+	return !tried
 }
 
 // retireAfter is how long a lost spawned agent may take to come back before it is stopped for good.
@@ -374,9 +393,11 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 
 // tooFew reports whether, without some agents, the rules would start agents at once.
 func (d *scaler) tooFew(without []string) bool {
-	depth, _ := d.depth(d.current - len(without))
+	left := d.current - len(without)
+	depth, _ := d.depth(left)
 	cpu, busy := d.cpu(without)
-	return depth > int64(*d.policy.ScaleUp.QueueThreshold) || busy && cpu > d.policy.ScaleUp.CPUThreshold
+	return depth > int64(*d.policy.ScaleUp.QueueThreshold) || d.needsFirst(depth, left) ||
+		busy && cpu > d.policy.ScaleUp.CPUThreshold
 }
 
 // lastChange is when agents were last started or stopped.

@@ -45,13 +45,13 @@ func busyWith(c *Cluster, queue int64, cpu float64) *ScalingFacts {
 	return f
 }
 
-const retireReason = "a-01: lost, left behind by a stop that was not finished, or unhealthy for too long after healing took " +
-	"them out of service"
+const retireReason = "a-01: lost, left behind by a stop that was not finished, or unhealthy for too long after " +
+	"healing took them out of service"
 
 // illCluster has two agents that serve, and one that healing took out of service.
 func illCluster(level HealthLevel, ago time.Duration) *Cluster {
 	c := scaledCluster(3, 0, 5)
-	c.Config.Scaling.Mode, c.Config.DesiredAgents, c.scaling().Target = ScalingManual, 2, 2
+	c.Config.Scaling.Mode, c.Config.DesiredAgents, c.scaling().Target = ScalingManual, 2, new(2)
 	m, since := c.Member("a-01"), scaleNow.Add(-ago)
 	m.setStatus(AgentMaintenance, "healing", since)
 	m.Health = &MemberHealth{Level: level, Since: since}
@@ -65,14 +65,15 @@ const illReason = "a-01: unhealthy for too long after healing took them out of s
 // illUnder is illCluster that wants three agents, the ill one among them; restarted: that was so long ago, 0: never.
 func illUnder(by AgentRecovery, ago, restarted time.Duration) *Cluster {
 	c := illCluster(HealthCritical, ago)
-	c.Config.DesiredAgents, c.Scaling.Target, c.Config.SelfHealing.RecoverBy = 3, 3, by
+	c.Config.DesiredAgents, c.Scaling.Target, c.Config.SelfHealing.RecoverBy = 3, new(3), by
 	if restarted > 0 {
 		c.Scaling.Restarted = map[string]time.Time{"a-01": scaleNow.Add(-restarted)}
 	}
 	return c
 }
 
-// TestRecoveriesAreCarriedThrough begins what was decided: nobody is started in the agent's place while it is under way.
+// TestRecoveriesAreCarriedThrough begins what was decided: nobody is started in the agent's place while it is under
+// way.
 func TestRecoveriesAreCarriedThrough(t *testing.T) {
 	t.Parallel()
 	for by, then := range map[AgentRecovery]struct{ during, after string }{
@@ -167,7 +168,7 @@ func TestDecideScaling(t *testing.T) {
 				reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"},
 		},
 		"the target is kept": {
-			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); c.scaling().Target = 2; return c },
+			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); c.scaling().Target = new(2); return c },
 			want:    want{change: ScaleUp, count: 1, target: 2, rule: RuleDesired, reason: "1 agent, and 2 are wanted"},
 		},
 		"the queue is long": {
@@ -194,7 +195,8 @@ func TestDecideScaling(t *testing.T) {
 			},
 			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 10) },
 			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
-				reason: "100 tasks wait, more than 5; but the cluster is full: of its max_agents of 3, some are in maintenance or being drained"},
+				reason: "100 tasks wait, more than 5; but the cluster is full: of its max_agents of 3, some are in " +
+					"maintenance or being drained"},
 		},
 		"the queue is long, in the cooldown": {
 			cluster: func() *Cluster {
@@ -314,7 +316,7 @@ func TestDecideScaling(t *testing.T) {
 		"a lost agent is replaced and then retired": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
-				c.scaling().Target = 2
+				c.scaling().Target = new(2)
 				c.Member("a-01").setStatus(AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
 				return c
 			},
@@ -383,7 +385,7 @@ func TestDecideScaling(t *testing.T) {
 				c := scaledCluster(3, 0, 5)
 				c.BeginScaling(ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle},
 					scaleNow, scaleNow)
-				c.scaling().Target = 3
+				c.scaling().Target = new(3)
 				return c
 			},
 			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleDesired, reason: "2 agents, and 3 are wanted"},
@@ -443,7 +445,7 @@ func TestFailuresOneAfterTheOtherWaitLonger(t *testing.T) {
 func TestReconfigure(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(1, 0, 5)
-	c.scaling().Target = 4
+	c.scaling().Target = new(4)
 	next := c.Config
 	next.MaxAgents = 6
 	c.Reconfigure(next)

@@ -29,8 +29,8 @@ func (r ScalingRule) Retires() bool { return r == RuleRetire || r == RuleRestart
 
 // ScalingState is a cluster's state of scaling.
 type ScalingState struct {
-	// Target is how many agents to keep: the desired number, or what rules have made of it. 0: none was set.
-	Target int `json:"target,omitempty"`
+	// Target is how many agents to keep: the desired number, or what rules have made of it. nil: none was set.
+	Target *int `json:"target,omitempty"`
 	// ByHand: a person set the target, so surplus agents are stopped even if they are not idle.
 	ByHand bool `json:"by_hand,omitempty"`
 	// LastUp and LastDown are when agents were last started or stopped.
@@ -98,7 +98,7 @@ const scalingMargin = 2 * time.Minute
 func (c *Cluster) BeginScaling(d ScalingDecision, created, now time.Time) ScalingAction {
 	s := c.scaling()
 	s.Actions++
-	s.Last, s.Target = &d, d.Target
+	s.Last, s.Target = &d, new(d.Target)
 	action := ScalingAction{Number: s.Actions, Change: d.Change, Agents: d.Agents, Since: now}
 	spawn := c.SpawnBy(d.Rule)
 	if d.Change == ScaleUp {
@@ -187,7 +187,7 @@ func (c *Cluster) SpawnerBack(spawner string) {
 // ScaleTo sets how many agents to keep, for a person.
 func (c *Cluster) ScaleTo(target int) {
 	s := c.scaling()
-	s.Target, s.ByHand, s.Blocked = target, true, nil
+	s.Target, s.ByHand, s.Blocked = &target, true, nil
 }
 
 // Reconfigure applies a new configuration with its defaults. A new desired number becomes the target.
@@ -198,7 +198,7 @@ func (c *Cluster) Reconfigure(next ClusterConfig) {
 	case next.Scaling.On() && next.DesiredAgents != before.DesiredAgents:
 		c.ScaleTo(next.DesiredAgents)
 	case next.Scaling.Mode != before.Scaling.Mode && c.Scaling != nil:
-		c.Scaling.Target, c.Scaling.ByHand, c.Scaling.Blocked, c.Scaling.Stuck = 0, false, nil, nil
+		c.Scaling.Target, c.Scaling.ByHand, c.Scaling.Blocked, c.Scaling.Stuck = nil, false, nil, nil
 	}
 }
 
@@ -212,8 +212,8 @@ func (c *Cluster) Wanted() int {
 
 func (c *Cluster) scalingTarget() int {
 	target := c.Config.DesiredAgents
-	if c.Scaling != nil && c.Scaling.Target > 0 {
-		target = c.Scaling.Target
+	if c.Scaling != nil && c.Scaling.Target != nil {
+		target = *c.Scaling.Target
 	}
 	return min(target, c.Config.MaxAgents)
 }

@@ -1,0 +1,84 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A cluster that may have no agent keeps none while nothing is to be done, and starts one as soon as something waits.
+func TestScalingStaysAtZero(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{Config: ClusterConfig{Name: "c", DesiredAgents: 2, MaxAgents: 5,
+		Scaling: ScalingPolicy{Mode: ScalingAuto}}.WithDefaults()}
+	now, idleSince := scaleNow, map[string]time.Time{}
+	starts, stops := 0, 0
+	look := func(queue int64) {
+		facts := &ScalingFacts{Queue: queue}
+		for i := range c.Members {
+			id := c.Members[i].AgentID
+			facts.Agents = append(facts.Agents, AgentActivity{AgentID: id, IdleSince: idleSince[id]})
+		}
+		d := c.DecideScaling(facts, now)
+		if d.Change == ScaleNone {
+			return
+		}
+		a := c.BeginScaling(d, scaleNow, now)
+		for _, id := range a.Agents {
+			if d.Change == ScaleUp {
+				c.addSpawned(id)
+				idleSince[id] = now
+				starts++
+			} else {
+				c.Member(id).Status = AgentOffline
+				require.True(t, c.Retire(id))
+				stops++
+			}
+		}
+		c.EndScaling(ScalingResult{Number: a.Number}, now)
+	}
+	for end := now.Add(24 * time.Hour); now.Before(end); now = now.Add(15 * time.Second) {
+		look(0)
+	}
+	require.Equal(t, []int{2, 2}, []int{starts, stops})
+	require.Empty(t, c.Members)
+	require.Zero(t, c.Wanted())
+	require.Equal(t, ClusterHealthy, c.Status())
+
+	look(1)
+	require.Equal(t, 3, starts)
+	require.Equal(t, "1 task waits, and there is no agent", c.Scaling.Last.Reason)
+	now = now.Add(time.Hour)
+	c.Config.Scaling.ScaleDown.QueueThreshold = new(3)
+	look(2)
+	require.Equal(t, 2, stops, "the only agent stays while something waits")
+}
+
+// A person's zero is a number too.
+func TestScaledToZeroByHand(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []ScalingMode{ScalingManual, ScalingAuto} {
+		c := scaledCluster(1, 0, 5)
+		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 2
+		c.ScaleTo(0)
+		d := c.DecideScaling(c.idle(0, 0), scaleNow)
+		require.Equal(t, ScaleDown, d.Change, mode)
+		require.Equal(t, "1 agent, and 0 are wanted", d.Reason)
+
+		c = scaledCluster(1, 0, 5)
+		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 1
+		c.BeginScaling(c.TerminateOne("a-00", "ann", "", scaleNow), scaleNow, scaleNow)
+		require.Equal(t, ScaleNone, c.DecideScaling(c.idle(0, 0), scaleNow).Change, "no other is started")
+	}
+}
+
+// What spawned agents can serve is known by those that were spawned; while there is none, one is tried.
+func TestScalingLanesWithoutAnAgent(t *testing.T) {
+	t.Parallel()
+	c := scaledCluster(0, 0, 5)
+	c.Fits = []Fit{{Lane: "lane/c/fit", LaneNeeds: LaneNeeds{Place: Demand{Resources: Amounts{CPU: "100"}}}}}
+	require.Equal(t, []string{DefaultLane, "lane/c/fit"}, c.ScalingLanes())
+	c.addSpawned("a")
+	require.Equal(t, []string{DefaultLane}, c.ScalingLanes())
+}
