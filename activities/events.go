@@ -215,7 +215,8 @@ func (d *Dispatcher) task(
 	ctx context.Context, in *contract.DispatchEvent, id string, spec fleet.TaskSpec,
 ) (*mesh.Dispatch, error) {
 	digest, err := spec.Digest()
-	if err = cmp.Or(err, fleet.ValidateStartAt(spec.StartAt, time.Now()), spec.ValidateExpiresAt(time.Now())); err != nil {
+	now := time.Now()
+	if err = cmp.Or(err, fleet.ValidateStartAt(spec.StartAt, now), spec.ValidateExpiresAt(now)); err != nil {
 		return nil, err
 	}
 	place, problem, err := d.places.Place(ctx, id, spec)

@@ -396,9 +396,8 @@ func (h *Handlers) unhandledTasks(ctx context.Context) (u unhandled, err error) 
 	u = unhandled{byCluster: map[string][]diagnosis.UnhandledTask{}, more: len(next) > 0}
 	for i := range tasks {
 		t := &tasks[i]
-		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities, Safety: t.Safety,
-			Place: t.Place,
-			Since: t.MarkedAt}
+		task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities,
+			Safety: t.Safety, Place: t.Place, Since: t.MarkedAt}
 		u.byCluster[t.Cluster] = append(u.byCluster[t.Cluster], task)
 	}
 	return u, nil

@@ -182,7 +182,8 @@ func (h *hubs) settle(ctx workflow.Context) {
 	h.release = nil
 }
 
-// keep sends a hub the newest directive, again and again, until it has applied that or is gone, or the next run does so.
+// keep sends a hub the newest directive, again and again, until it has applied that or is gone, or the next run does
+// so.
 func (h *hubs) keep(ctx workflow.Context, hub string) {
 	gone := func() bool { return !slices.Contains(h.all(), hub) }
 	for ctx.Err() == nil && !largeEnough(ctx) && !gone() && h.told[hub] != h.directive().Version {
