@@ -80,8 +80,8 @@ func (d *database) start(t *testing.T, settings ...string) {
 	t.Helper()
 	_, port, _ := strings.Cut(d.address, ":")
 	d.server = d.command("postgres", "-p", port)
-	for _, setting := range append(settings, "listen_addresses=127.0.0.1", "unix_socket_directories="+d.dir, "fsync=off",
-		"max_connections=100", "dynamic_shared_memory_type=mmap") {
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1", "unix_socket_directories=" + d.dir, "fsync=off",
+		"max_connections=100", "dynamic_shared_memory_type=mmap"}, settings...) {
 		d.server.Args = append(d.server.Args, "-c", setting)
 	}
 	d.server.Stdout, d.server.Stderr = &d.said, &d.said
@@ -224,10 +224,10 @@ func TestDatabaseFailover(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	primary, standby := initialized(t), newDatabase(t)
-	primary.start(t, "synchronous_standby_names=*") // a commit is answered once the standby has it
+	primary.start(t, "fsync=on", "synchronous_standby_names=*") // a commit is answered once the standby has it on its disk
 	host, port, _ := strings.Cut(primary.address, ":")
 	standby.run(t, "pg_basebackup", "-h", host, "-p", port, "-U", "mainstay", "-R", "-c", "fast", "--no-sync")
-	standby.start(t)
+	standby.start(t, "fsync=on")
 	temporal := temporalOn(t, primary.address+","+standby.address)
 
 	p := start(t, []string{"TEMPORAL_ADDRESS=" + temporal.Address(), tokenKey}, "serve", "--insecure", "--http",
