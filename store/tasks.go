@@ -423,10 +423,18 @@ func (s Tasks) StartAgain(ctx context.Context, t *Task, weight float64) error {
 	if err == nil && !contract.Decode(payload, &in) {
 		err = errors.New("its input cannot be read")
 	}
+	if err == nil {
+		err = s.Complete(ctx, t)
+	}
 	if err != nil {
 		return err
 	}
 	in.Carried = nil
+	if n := len(t.Attempts); n > 0 { // attempts count on: agents run none a second time
+		last := t.Attempts[n-1].Number
+		in.Carried = &contract.TaskCarried{Attempts: t.Attempts, Deliveries: last, RoutesSince: last, Tried: t.Tried,
+			WaitingSince: time.Now().UTC()}
+	}
 	start := contract.StartOf(in.TaskID, &in.Spec, weight)
 	start.Memo[contract.MemoDigest] = t.Digest
 	options := start.Options()
