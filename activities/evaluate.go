@@ -107,7 +107,7 @@ func (a *Evaluator) Evaluate(ctx context.Context, in contract.EvaluateInput) (co
 		}
 		answer.Begin = append(answer.Begin, begun)
 	}
-	answer.Defaults, answer.OwnTypes = e.defaults, e.ownTypes
+	answer.Defaults, answer.Types = e.defaults, e.types
 	return answer, nil
 }
 
@@ -122,7 +122,7 @@ type evaluation struct {
 	elements int
 
 	defaults *fleet.TaskDefaults // of the cluster, once a task was placed in it
-	ownTypes []string            // of the cluster, likewise
+	types    fleet.LaneTypes     // of the cluster, likewise
 }
 
 // readFacts makes what expressions see of the run as it stands.
@@ -430,7 +430,7 @@ func (e *evaluation) tasks(
 	}
 	for i := range tasks {
 		if !places[i].Sharded {
-			e.defaults, e.ownTypes = &places[i].Defaults, places[i].OwnTypes
+			e.defaults, e.types = &places[i].Defaults, places[i].Types
 		}
 		input := places[i].Input(tasks[i].id, *tasks[i].spec)
 		begun.Tasks = append(begun.Tasks, contract.PlacedTask{Spec: input.Spec, Lane: input.Lane})

@@ -69,14 +69,14 @@ func (a *Control) placeIn(
 func (a *Control) openPlace(
 	ctx context.Context, view *contract.ClusterView, spec fleet.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
-	place := contract.PlaceOf(&view.Config, view.OwnTypes, spec, id)
+	place := contract.PlaceOf(&view.Config, view.LaneTypes(), spec, id)
 	if !place.Opens() {
 		return place, nil
 	}
 	for _, needs := range spec.LaneNeeds(place.OwnType()) {
 		if err := a.clusters().OpenLane(ctx, view, needs, spec.Tenant); err != nil {
 			if place.OwnType() && store.KindOf(err) == store.Refused {
-				view.OwnTypes = nil // there is no lane more for a type
+				view.TypeLanes = fleet.TypeLanes{} // there is no lane more for a type
 				return a.openPlace(ctx, view, spec, id)
 			}
 			return place, fmt.Errorf("open a lane in cluster %s: %w", spec.Cluster, err)

@@ -116,13 +116,6 @@ type OpenLaneRequest struct {
 	Tenant string `json:"tenant,omitempty"`
 }
 
-// LaneTypes are the types of a cluster's tasks that have lanes of their own, and those that share the default lane. Of
-// others no member is known that handles them.
-type LaneTypes struct {
-	Own    []string      `json:"own,omitempty"`
-	Shared fleet.TypeSet `json:"shared,omitzero"`
-}
-
 // UsedLanesInput asks which lanes of capabilities a cluster's tasks use, or have used since a time.
 type UsedLanesInput struct {
 	Cluster string    `json:"cluster"`

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -137,19 +136,19 @@ type TaskPlace struct {
 	TenantWeight float64 `json:"tenant_weight,omitempty"`
 	// Defaults are what the cluster's tasks have that leave it out.
 	Defaults fleet.TaskDefaults `json:"defaults,omitzero"`
-	// OwnTypes are the cluster's types with lanes of their own.
-	OwnTypes []string `json:"own_types,omitempty"`
+	// Types are the cluster's.
+	Types fleet.LaneTypes `json:"types,omitzero"`
 	// DeadLetterRetention is the cluster's.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
 }
 
 // PlaceOf is where a task goes in a cluster with these settings, which have their defaults. id is the shard key of a
-// task without one, and ownTypes have lanes of their own.
-func PlaceOf(c *fleet.ClusterConfig, ownTypes []string, spec fleet.TaskSpec, id string) TaskPlace {
+// task without one.
+func PlaceOf(c *fleet.ClusterConfig, types fleet.LaneTypes, spec fleet.TaskSpec, id string) TaskPlace {
 	spec.ShardKey = cmp.Or(spec.ShardKey, id)
 	return TaskPlace{
-		Lane:                Lane(&spec, c.ShardCount(), slices.Contains(ownTypes, spec.Type)),
-		OwnTypes:            ownTypes,
+		Lane:                Lane(&spec, c.ShardCount(), types.Apart(spec.Type)),
+		Types:               types,
 		Sharded:             c.ShardCount() > 0,
 		TenantWeight:        c.TenantWeights[spec.Tenant],
 		Defaults:            c.TaskDefaults,

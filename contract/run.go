@@ -231,8 +231,8 @@ type Evaluated struct {
 	// Defaults are what the tasks of the run's cluster have that leave it out. Absent: they are not known, or the
 	// cluster has shards.
 	Defaults *fleet.TaskDefaults `json:"defaults,omitempty"`
-	// OwnTypes are the cluster's types with lanes of their own, when there are Defaults.
-	OwnTypes []string `json:"own_types,omitempty"`
+	// Types are those of the cluster, when there are Defaults.
+	Types fleet.LaneTypes `json:"types,omitzero"`
 }
 
 // Bytes are those of the outputs and payloads in it.

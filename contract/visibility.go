@@ -135,7 +135,7 @@ func awkward(r rune) bool {
 const (
 	// MemoConfig is a cluster's configuration.
 	MemoConfig = "config"
-	// MemoTypes are a cluster's LaneTypes; absent: all types share a lane.
+	// MemoTypes are a cluster's fleet.LaneTypes; absent: all types share a lane.
 	MemoTypes = "types"
 	// MemoCapabilities are a task's required capabilities: they say why it waits.
 	MemoCapabilities = "required_capabilities"

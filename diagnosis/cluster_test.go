@@ -86,7 +86,8 @@ func TestOfCluster(t *testing.T) {
 		},
 		"none, and scaling cannot help": {
 			cluster: fleet.Cluster{Config: fleet.ClusterConfig{MinAgents: 1,
-				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}}, Scaling: &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no spawner"}}},
+				Scaling: fleet.ScalingPolicy{Mode: fleet.ScalingManual}},
+				Scaling: &fleet.ScalingState{Blocked: &fleet.Blocked{Reason: "no spawner"}}},
 			want: []told{{SeverityCritical, KindAgents, "cluster c has no online agent",
 				"scaling cannot start agents: no spawner", "mainstay agent run --cluster c"}},
 		},
@@ -149,6 +150,7 @@ func TestOfLane(t *testing.T) {
 	for name, c := range map[string]struct {
 		lane     LaneFacts
 		severity Severity // empty: none
+		kind     Kind     // empty: not looked at
 		what     string
 		todo     string
 	}{
@@ -161,6 +163,15 @@ func TestOfLane(t *testing.T) {
 			what: "1 task waits in lane cap/arm+gpu of cluster c, which no online agent serves", todo: "arm, gpu"},
 		"nobody is large enough": {lane: LaneFacts{Lane: "fit/b6c11bc8bd78f8e1", Depth: 1}, severity: SeverityWarning,
 			what: "which no online agent serves", todo: "ask for resources that no online agent has"},
+		"nobody handles its type": {lane: LaneFacts{Lane: "type/sing", Depth: 2, Needs: &fleet.LaneNeeds{Type: "sing"},
+			In: &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"},
+				Members: []fleet.Member{{AgentID: "a", Status: fleet.AgentOnline,
+					AgentProfile: fleet.AgentProfile{TaskTypes: []string{"build"}}}}}},
+			severity: SeverityWarning, kind: KindUnhandled, what: "2 tasks of type sing in cluster c: no agent handles it",
+			todo: "Start an agent that handles it"},
+		"its agents are gone": {lane: LaneFacts{Lane: "type/sing", Depth: 1, Needs: &fleet.LaneNeeds{Type: "sing"},
+			In: &fleet.Cluster{}}, severity: SeverityWarning, kind: KindNotServed, what: "1 task waits in lane type/sing",
+			todo: "Start an agent that handles type sing"},
 		"nobody at all": {lane: LaneFacts{Lane: "default", Depth: 1}, severity: SeverityCritical,
 			what: "no online agent serves", todo: "Start an agent"},
 		"pinned and old": {lane: LaneFacts{Lane: "agent/a", Depth: 9, Oldest: OldWork, Agents: 1, Slots: 2},
@@ -176,10 +187,13 @@ func TestOfLane(t *testing.T) {
 			require.Equal(t, c.severity, got.Severity)
 			require.Contains(t, got.What, c.what)
 			require.Contains(t, got.Do, c.todo)
+			if c.kind != "" {
+				require.Equal(t, c.kind, got.Kind)
+			}
 			if there && c.lane.Agents > 0 {
 				require.Equal(t, now.Add(-c.lane.Oldest), *got.Since)
 			}
-			require.Equal(t, there && c.lane.Agents == 0, got.Since == nil && got.Why != "")
+			require.Equal(t, there && c.lane.Agents == 0 && c.kind != KindUnhandled, got.Since == nil && got.Why != "")
 		})
 	}
 }

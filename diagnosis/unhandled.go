@@ -64,11 +64,14 @@ func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
 		}
 	}
 	for i := range problems {
-		p := &problems[i]
-		p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + c.Config.Name +
-			": " + p.What
+		problems[i].name()
 	}
 	return problems
+}
+
+// name puts before what is wrong which tasks it is about.
+func (p *Problem) name() {
+	p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + p.Cluster + ": " + p.What
 }
 
 // WhyUnhandled says why no agent of the cluster can run a task; "" if one can, or if none may take it at all.
@@ -144,7 +147,8 @@ func takersOf(c *fleet.Cluster, t *UnhandledTask) []*fleet.Member {
 	var takers []*fleet.Member
 	for i := range c.Members {
 		m := &c.Members[i]
-		if m.Serving() && (m.AgentID == t.Agent || t.Agent == "" && (anyone || fleet.HasAll(m.Capabilities, t.Capabilities))) {
+		if m.Serving() && (m.AgentID == t.Agent || t.Agent == "" &&
+			(anyone || fleet.HasAll(m.Capabilities, t.Capabilities))) {
 			takers = append(takers, m)
 		}
 	}

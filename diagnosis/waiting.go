@@ -29,7 +29,8 @@ func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {
 		w.Lane = fleet.AgentLane(w.Spec.Agent)
 	} else if w.Lane == "" && c.Config.ReplicationMode != fleet.Sharded {
-		w.Lane = fleet.LaneOf(w.Spec, 0, slices.Contains(c.OwnTypes, w.Spec.Type))
+		types := c.LaneTypes()
+		w.Lane = fleet.LaneOf(w.Spec, 0, types.Apart(w.Spec.Type))
 	}
 	if p := c.Pauses.Of(w.Lane); p != nil {
 		return whyPaused(c, p)
@@ -126,8 +127,8 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 	}
 	able := only(capable, func(m *fleet.Member) bool { return m.Handles(w.Spec.Type) })
 	if len(able) == 0 {
-		return fmt.Sprintf("no online agent of cluster %s that could take it handles tasks of type %s", name,
-			w.Spec.Type)
+		task := UnhandledTask{Type: w.Spec.Type, Capabilities: w.Spec.RequiredCapabilities}
+		return "no agent handles type " + w.Spec.Type + strings.TrimPrefix(WhyUnhandled(c, &task), "no agent handles it")
 	}
 	able = only(able, func(m *fleet.Member) bool { return m.EndsTree(w.Spec.Type, w.Spec.Safety()) })
 	if len(able) == 0 {

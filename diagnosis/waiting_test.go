@@ -62,7 +62,8 @@ func TestWhyWaiting(t *testing.T) {
 		want    string
 	}{
 		"fits nowhere": {of(online("a", offers("2Gi", "")), online("b", offers("1Gi", "")), online("c")), Waiting{}, asks,
-			"no online agent of cluster c that could take it has what it asks for: it lacks memory 4Gi on 2 agents, resources that it tells of on 1 agent"},
+			"no online agent of cluster c that could take it has what it asks for: it lacks memory 4Gi " +
+				"on 2 agents, resources that it tells of on 1 agent"},
 		"fits, and what is free is not known": {of(online("a", offers("4Gi", ""))), Waiting{}, asks,
 			"waiting for an agent of cluster c to take it"},
 		"fits not now": {of(online("a", offers("4Gi", "")), online("b")), holds("1Gi", nil), asks,
@@ -103,7 +104,9 @@ func TestWhyWaiting(t *testing.T) {
 			"the only agent of cluster c is not answering"},
 		"all suspect, held": {fleet.Cluster{Members: []fleet.Member{online("a", status(fleet.AgentSuspect)),
 			online("b", status(
-				fleet.AgentSuspect))}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Since: since}}}}, Waiting{}, fleet.TaskSpec{}, "none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
+				fleet.AgentSuspect))}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Since: since}}}},
+			Waiting{}, fleet.TaskSpec{},
+			"none of the 2 agents of cluster c is answering; the mass-loss brake holds since " + at},
 		"capable are busy": {of(online("a", can("gpu")), online("b")), Waiting{Running: full}, needs("gpu"),
 			"all 2 slots of the only agent of cluster c that could take it are in use"},
 		"one capability missing": {of(online("a", can("gpu"))), Waiting{}, needs("gpu", "arm"),
@@ -116,10 +119,12 @@ func TestWhyWaiting(t *testing.T) {
 			needs("gpu"),
 			"no online agent of cluster c has the required capability gpu; agent b would, but it is offline since " + at},
 		"nobody handles it": {of(online("a", onlyBuild)), Waiting{}, fleet.TaskSpec{Type: "exec"},
-			"no online agent of cluster c that could take it handles tasks of type exec"},
+			"no agent handles type exec; agent a handles build"},
 		"nobody ends trees": {of(online("a"), online("b")), Waiting{},
 			fleet.TaskSpec{Type: "exec", RetrySafety: fleet.AtMostOnce},
-			"no online agent of cluster c that could take it ends all processes of a command when it is lost, as a task of type exec that is at_most_once needs: start an agent of this release on Linux, or submit such work as idempotent"},
+			"no online agent of cluster c that could take it ends all processes of a command " +
+				"when it is lost, as a task of type exec that is at_most_once needs: start an agent of this release on Linux, " +
+				"or submit such work as idempotent"},
 		"one that does is busy": {of(online("a", endsTrees), online("b")), Waiting{Running: full},
 			fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced},
 			"all 2 slots of the only agent of cluster c that could take it are in use"},
@@ -150,7 +155,8 @@ func TestWhyWaiting(t *testing.T) {
 		"pinned, draining": {of(online("a", status(fleet.AgentDraining))), Waiting{}, pinned,
 			"agent a is draining since " + at + "; the task waits for it"},
 		"pinned, cordoned": {of(online("a", status(fleet.AgentMaintenance),
-			func(m *fleet.Member) { m.StatusReason = "new disks" })), Waiting{}, pinned, "agent a is in maintenance since " + at + " (new disks); the task waits for it"},
+			func(m *fleet.Member) { m.StatusReason = "new disks" })), Waiting{}, pinned,
+			"agent a is in maintenance since " + at + " (new disks); the task waits for it"},
 		"pinned, suspect": {of(online("a", status(fleet.AgentSuspect))), Waiting{}, pinned,
 			"agent a is not answering since " + at + "; the task waits for it"},
 		"pinned, busy": {of(online("a"), online("b")), Waiting{Running: full, Ahead: 3}, pinned,
@@ -167,7 +173,9 @@ func TestWhyWaiting(t *testing.T) {
 
 		"pinned, leaves trees": {of(online("a")), Waiting{},
 			fleet.TaskSpec{Agent: "a", Type: "exec", RetrySafety: fleet.Fenced},
-			"agent a is not one that ends all processes of a command when it is lost, as a task of type exec that is fenced needs: start an agent of this release on Linux, or submit such work as idempotent"},
+			"agent a is not one that ends all processes of a command when it is lost, " +
+				"as a task of type exec that is fenced needs: start an agent of this release on Linux, " +
+				"or submit such work as idempotent"},
 
 		"leader is busy": {led("a", online("a"), online("b")), Waiting{Running: full}, fleet.TaskSpec{},
 			"agent a, the leader of cluster c, is busy: all 2 slots are in use"},
@@ -177,7 +185,8 @@ func TestWhyWaiting(t *testing.T) {
 			"agent a, the leader of cluster c, does not have the required capability gpu"},
 		"no leader": {fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive},
 			Members:      []fleet.Member{online("a")},
-			LeaderFreeAt: since}, Waiting{}, fleet.TaskSpec{}, "cluster c has no leader now; it waits for the next, which the last one's lease allows from " + at},
+			LeaderFreeAt: since}, Waiting{}, fleet.TaskSpec{},
+			"cluster c has no leader now; it waits for the next, which the last one's lease allows from " + at},
 		"leader's successor": {led("a", online("a", func(m *fleet.Member) { m.Epoch = 9 })), Waiting{},
 			fleet.TaskSpec{}, "cluster c has no leader now; it waits for the next"},
 		"leader, nobody": {led("a", online("a", status(fleet.AgentOffline))), Waiting{}, fleet.TaskSpec{},

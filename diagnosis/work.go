@@ -19,6 +19,9 @@ const (
 type LaneFacts struct {
 	Cluster, Lane string
 	Depth         int64
+	// Needs are what its tasks ask for, and In is the cluster as it is; nil: not known.
+	Needs *fleet.LaneNeeds
+	In    *fleet.Cluster
 	// Oldest is how long the first task has waited.
 	Oldest time.Duration
 	// Agents serve it now, with Slots tasks at a time.
@@ -32,6 +35,9 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 		return Problem{}, false
 	}
 	p := Problem{Cluster: l.Cluster, Lane: l.Lane, Count: l.Depth, Since: since(now.Add(-l.Oldest))}
+	if u, there := l.unhandled(p); there {
+		return u, true
+	}
 	waits := fleet.Count(l.Depth, "task") + fleet.Plural(l.Depth, " waits", " wait")
 	where := "lane " + l.Lane + " of cluster " + l.Cluster
 	if l.Agents == 0 { // since when nobody serves it is not known
@@ -75,6 +81,19 @@ func OfLane(l LaneFacts, now time.Time) (Problem, bool) {
 		return Problem{}, false
 	}
 	return p, true
+}
+
+// unhandled is the problem of a lane whose tasks no agent handles, though agents are there.
+func (l *LaneFacts) unhandled(p Problem) (Problem, bool) {
+	if l.Agents > 0 || l.In == nil || l.Needs == nil || l.Needs.Type == "" {
+		return p, false
+	}
+	task := UnhandledTask{Type: l.Needs.Type, Capabilities: l.Needs.Capabilities, Place: l.Needs.Place}
+	u, there := unhandled(l.In, &task)
+	u.Lane, u.Count, u.Since = p.Lane, p.Count, p.Since
+	u.Do = "Start an agent that handles it, or cancel them: they wait until they expire."
+	u.name()
+	return u, there
 }
 
 // OfUndecided is about so many tasks, runs or arrays of a cluster that wait for a person, the first of them since from.

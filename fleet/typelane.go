@@ -48,6 +48,20 @@ func (t TypeSet) And(other TypeSet) TypeSet {
 
 func (t TypeSet) equal(other TypeSet) bool { return t.Covers(other) && other.Covers(t) }
 
+// LaneTypes are the types of a cluster's tasks that have lanes of their own, and those that share the default lane. The
+// zero value: it is not known, so all share it.
+type LaneTypes struct {
+	Own    []string `json:"own,omitempty"`
+	Shared TypeSet  `json:"shared,omitzero"`
+}
+
+// Apart reports whether tasks of a type wait in lanes of their own. So do those of a type that no member is known to
+// handle: nobody takes them from the default lane only to return them, and they wait behind nobody else.
+func (t *LaneTypes) Apart(taskType string) bool {
+	known := len(t.Own) > 0 || !t.Shared.equal(TypeSet{})
+	return slices.Contains(t.Own, taskType) || known && !t.Shared.Has(taskType)
+}
+
 // TypeLanes say which types of tasks of an active_active cluster wait in lanes of their own, and which members serve
 // the default lane: no slot takes a task from it that its agent cannot run.
 type TypeLanes struct {
@@ -56,8 +70,8 @@ type TypeLanes struct {
 	// ServingTypes are what a member must handle to serve the default lane: SharedTypes while members differ in them;
 	// the zero set, and so all members serve it, while none that is online handles all of them, or types lack lanes.
 	ServingTypes TypeSet `json:"serving_types,omitzero"`
-	// OwnTypes have lanes of their own, as others handle them than serve the default lane. At most MaxCapabilitySets,
-	// sorted.
+	// OwnTypes have lanes of their own, as others handle them than serve the default lane; so has every type that is not
+	// in SharedTypes, if these are known. At most MaxCapabilitySets, sorted.
 	OwnTypes []string `json:"own_types,omitempty"`
 	// TypesCrowded: a type's lane was refused, so its tasks wait in the default lane.
 	TypesCrowded bool `json:"types_crowded,omitempty"`
@@ -118,25 +132,26 @@ func (l *TypeLanes) Same(before *TypeLanes) bool {
 		len(l.OwnTypes) == 0 && all(l.SharedTypes) && all(before.SharedTypes))
 }
 
-// ownTypes are the types with lanes of their own: those of which the handlers are not the members that serve the
-// default lane, and those that have such a lane and may not wait in the default lane.
+// ownTypes are the types of which the handlers are not the members that serve the default lane.
 func (c *Cluster) ownTypes(kinds []TypeSet) []string {
 	shared, listed := c.SharedTypes, []string(nil)
 	for _, k := range kinds {
 		listed = append(listed, k.List...)
 	}
-	own := slices.DeleteFunc(SortedSet(listed), func(taskType string) bool {
+	own := SortedSet(slices.DeleteFunc(listed, func(taskType string) bool {
 		return shared.Has(taskType) && !slices.ContainsFunc(kinds, func(k TypeSet) bool {
 			return k.Has(taskType) != k.Covers(shared)
 		})
-	})
-	for i := range c.Fits {
-		if t := c.Fits[i].Type; t != "" && !shared.Has(t) {
-			own = append(own, t) // its agents may come back
-		}
-	}
-	own = SortedSet(own)
+	}))
 	return own[:min(len(own), MaxCapabilitySets)]
+}
+
+// LaneTypes are what submissions need of it.
+func (l *TypeLanes) LaneTypes() LaneTypes { return LaneTypes{l.OwnTypes, l.SharedTypes} }
+
+// CrowdTypes records that a type's lane was refused. If a member handles the type, all serve the default lane then.
+func (c *Cluster) CrowdTypes(taskType string) {
+	c.TypesCrowded = c.TypesCrowded || slices.ContainsFunc(c.Members, func(m Member) bool { return m.Handles(taskType) })
 }
 
 // TypesChangeAt is when the types that share the default lane may change without a change of the members; zero: never.

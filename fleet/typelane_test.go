@@ -92,15 +92,46 @@ func TestATypeKeepsItsLaneWhileItsAgentsAreAway(t *testing.T) {
 	require.True(t, c.OpenLaneFor(LaneNeeds{Type: "y"}, "", now))
 	setTypes(c, "x")
 	c.SettleTypes(now)
-	require.Equal(t, []string{"y"}, c.OwnTypes)
+	require.True(t, apart(c, "y"))
 	require.Empty(t, servers(c, "type/y"))
 	setTypes(c, "x", "y")
 	require.Equal(t, "b", servers(c, "type/y"))
-	c.SettleLanes(nil, now.Add(2*LaneIdle))
-	c.SettleLanes(nil, now.Add(4*LaneIdle))
-	setTypes(c, "x")
-	c.SettleTypes(now)
-	require.Empty(t, c.OwnTypes, "its lane was given back")
+}
+
+func apart(c *Cluster, taskType string) bool {
+	types := c.LaneTypes()
+	return types.Apart(taskType)
+}
+
+// TestATypeThatNobodyHandlesWaitsApart has a task wait for the agents of its type behind no other's backlog.
+func TestATypeThatNobodyHandlesWaitsApart(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]struct {
+		members []string
+		apart   string
+	}{
+		"no members":        {nil, ""},
+		"all handle any":    {[]string{"*"}, ""},
+		"one type":          {[]string{"x"}, "yz"},
+		"others handle it":  {[]string{"x", "y"}, "yz"},
+		"some handle any":   {[]string{"x", "*"}, "yz"},
+		"nothing in common": {[]string{"x,y", "x", "y"}, "xyz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, got := typed(), ""
+			for i := range w.members { // they join one by one
+				setTypes(c, w.members[:i+1]...)
+				c.SettleTypes(time.Time{})
+			}
+			for _, taskType := range []string{"x", "y", "z"} {
+				if apart(c, taskType) {
+					got += taskType
+				}
+			}
+			require.Equal(t, w.apart, got)
+		})
+	}
 }
 
 func TestTypesBeyondTheLanesShareTheDefaultLane(t *testing.T) {
@@ -109,7 +140,10 @@ func TestTypesBeyondTheLanesShareTheDefaultLane(t *testing.T) {
 	c := typed("x")
 	c.SettleTypes(now)
 	setTypes(c, "x", "y")
-	c.TypesCrowded = true
+	c.CrowdTypes("z")
+	c.SettleTypes(now)
+	require.Equal(t, "a", servers(c, DefaultLane), "z waits there, which nobody handles")
+	c.CrowdTypes("y")
 	c.SettleTypes(now)
 	require.Equal(t, "ab", servers(c, DefaultLane), "y waits there")
 	setTypes(c, "x", "x")

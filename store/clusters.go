@@ -54,15 +54,13 @@ func (s Clusters) ViewEach(
 // started by other means than Create.
 func (s Clusters) Config(
 	ctx context.Context, name string,
-) (config fleet.ClusterConfig, types contract.LaneTypes, err error) {
+) (config fleet.ClusterConfig, types fleet.LaneTypes, err error) {
 	id, err := clusterID(name)
 	if err != nil {
 		return config, types, err
 	}
 	info, err := s.Describe(ctx, id)
-	if !contract.Decode(info.GetMemo().GetFields()[contract.MemoTypes], &types) {
-		types.Shared.Any = true
-	}
+	contract.Decode(info.GetMemo().GetFields()[contract.MemoTypes], &types)
 	switch {
 	case err != nil:
 		return config, types, err

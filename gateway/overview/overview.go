@@ -141,7 +141,8 @@ func (h *Handlers) read(ctx context.Context) (api.Overview, error) {
 	var unread error
 	parts.Go(func() { nobodys, unread = h.unhandledTasks(ctx) })
 	views, live := h.overviewClusters(ctx, listed, &b)
-	b.lanes(h.lanes(ctx, views, live))
+	lanes, err := h.lanes(ctx, views, live)
+	b.lanes(views, lanes, err)
 	parts.Wait()
 	b.selfCare(views, live, runs)
 	b.unhandled(views, nobodys, unread)
@@ -282,7 +283,7 @@ func (b *overviewBuilder) unanswered(c store.ListedCluster) {
 	b.Problems = append(b.Problems, diagnosis.Unanswered(c.Name))
 }
 
-func (b *overviewBuilder) lanes(lanes []api.Lane, err error) {
+func (b *overviewBuilder) lanes(views []contract.ClusterView, lanes []api.Lane, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -296,10 +297,14 @@ func (b *overviewBuilder) lanes(lanes []api.Lane, err error) {
 			Cluster: l.Cluster,
 			Lane:    l.Lane,
 			Depth:   l.Depth,
+			Needs:   l.Needs,
 			Oldest:  l.OldestAge.Std(),
 			Agents:  l.Agents,
 			Slots:   l.Slots,
 			Paused:  l.Paused != nil,
+		}
+		if at := slices.IndexFunc(views, func(v contract.ClusterView) bool { return v.Config.Name == l.Cluster }); at >= 0 {
+			facts.In = &views[at].Cluster
 		}
 		if p, there := diagnosis.OfLane(facts, b.At); there {
 			b.Problems = append(b.Problems, p)

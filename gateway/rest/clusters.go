@@ -76,13 +76,13 @@ func (c *Core) PlaceOf(
 	ctx context.Context, cluster *fleet.ClusterConfig, spec fleet.TaskSpec, id string,
 ) (contract.TaskPlace, error) {
 	types, known := c.types.get(cluster.Name)
-	if !known || !types.Shared.Has(spec.Type) && !slices.Contains(types.Own, spec.Type) { // an agent may just have come
+	if !known {
 		if _, err := c.ClusterConfig(ctx, cluster.Name); err != nil {
 			return contract.TaskPlace{}, err
 		}
 		types, _ = c.types.get(cluster.Name)
 	}
-	return contract.PlaceOf(cluster, types.Own, spec, id), nil
+	return contract.PlaceOf(cluster, types, spec, id), nil
 }
 
 // OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/store"
 )
@@ -34,7 +34,7 @@ type Core struct {
 	Logger     *zap.Logger
 	PageTokens PageTokens
 	clusters   cache[knownCluster]
-	types      cache[contract.LaneTypes]    // of clusters
+	types      cache[fleet.LaneTypes]       // of clusters
 	runs       cache[diagnosis.ScheduleRun] // of healing and scaling
 	opening    sync.Map                     // by cluster and tenant, an opener of lanes
 	ends       endPolls
@@ -47,7 +47,7 @@ type Core struct {
 func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 	return &Core{
 		Store: s, Logger: logger, PageTokens: key,
-		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[contract.LaneTypes]{fresh: typesKnown},
+		clusters: cache[knownCluster]{fresh: knownFor}, types: cache[fleet.LaneTypes]{fresh: typesKnown},
 		runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}

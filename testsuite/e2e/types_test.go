@@ -15,8 +15,22 @@ import (
 	"mainstay.dev/mainstay/testsuite/plane"
 )
 
-// TestTypesDoNotBlockEachOther has agents of another type join while many tasks of one type wait: theirs begin, and
-// nothing that waits is taken and returned.
+// waiting is a lane of the cluster; nil: there is none.
+func (b *bench) waiting(t *testing.T, lane string) *api.Lane {
+	t.Helper()
+	var q struct{ Lanes []api.Lane }
+	status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/queue", nil, &q)
+	require.Equal(t, http.StatusOK, status, "%+v", problem)
+	for i := range q.Lanes {
+		if q.Lanes[i].Lane == lane {
+			return &q.Lanes[i]
+		}
+	}
+	return nil
+}
+
+// TestTypesDoNotBlockEachOther has agents of another type join while many tasks of one type wait: theirs begin, also
+// what waited before they came, and nothing that waits is taken and returned.
 func TestTypesDoNotBlockEachOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{})
@@ -26,30 +40,44 @@ func TestTypesDoNotBlockEachOther(t *testing.T) {
 	for range backlog {
 		ids = append(ids, b.submit(t, map[string]any{"type": "hold"}))
 	}
-	other := plane.UniqueID("b")
-	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: other, Slots: 4},
+	var early string
+	require.Eventually(t, func() bool { // the gateway may have read the types before the agent came
+		early = b.submit(t, map[string]any{"type": "draw"})
+		return b.waiting(t, "type/draw") != nil
+	}, patience, 50*time.Millisecond)
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: plane.UniqueID("b"), Slots: 4},
 		map[string]agent.Handler{"draw": func(context.Context, *agent.Task) (any, error) { return "drawn", nil }})
-	require.Eventually(t, func() bool {
-		status, _ := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/"+other, nil, nil)
-		return status == http.StatusOK
-	}, patience, 50*time.Millisecond)
-	require.Eventually(t, func() bool {
-		id := b.submit(t, map[string]any{"type": "draw"})
-		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
-		var q struct{ Lanes []api.Lane }
-		status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/clusters/"+b.cluster+"/queue", nil, &q)
-		require.Equal(t, http.StatusOK, status, "%+v", problem)
-		for _, l := range q.Lanes {
-			if l.Lane == "type/draw" {
-				return l.Needs != nil && l.Needs.Type == "draw"
-			}
-		}
-		return false
-	}, patience, 50*time.Millisecond)
+	for _, id := range []string{early, b.submit(t, map[string]any{"type": "draw"})} {
+		task := getTask(t, b.node.URL, id, "20s")
+		require.Equal(t, fleet.TaskCompleted, task.Status)
+		require.Len(t, task.Attempts, 1, "nobody else was offered it")
+	}
+	require.Equal(t, "draw", b.waiting(t, "type/draw").Needs.Type)
 	for _, id := range ids {
 		task := getTask(t, b.node.URL, id, "0s")
 		for _, a := range task.Attempts {
 			require.NotEqual(t, fleet.AttemptReturned, a.Outcome, "%s: %s", id, strings.TrimSpace(a.Reason))
 		}
+	}
+}
+
+// TestTasksOfBeforeAnyAgentReachTheirs wait in the default lane, as nothing is known of the types. Those that the first
+// agents do not handle go to the lane of their type.
+func TestTasksOfBeforeAnyAgentReachTheirs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{})
+	var ids []string
+	for range 20 {
+		ids = append(ids, b.submit(t, map[string]any{"type": "draw"}))
+	}
+	b.agent(t, plane.UniqueID("a"))
+	require.Eventually(t, func() bool {
+		lane := b.waiting(t, "type/draw")
+		return lane != nil && lane.Depth == int64(len(ids))
+	}, patience, 50*time.Millisecond)
+	startAgent(t, agent.Options{HubURLs: []string{b.node.URL}, Cluster: b.cluster, ID: plane.UniqueID("b"), Slots: 4},
+		map[string]agent.Handler{"draw": func(context.Context, *agent.Task) (any, error) { return "drawn", nil }})
+	for _, id := range ids {
+		require.Equal(t, fleet.TaskCompleted, getTask(t, b.node.URL, id, "20s").Status)
 	}
 }

@@ -51,7 +51,7 @@ func TestTasksThatNobodyHandlesAreAProblem(t *testing.T) {
 		status, problem := call(t, http.MethodGet, b.node.URL+"/api/v1/agents/tasks/queue?cluster="+b.cluster, nil,
 			&page)
 		require.Equal(t, http.StatusOK, status, "%+v", problem)
-		return len(page.Tasks) == 2 && page.Tasks[0].Why == "no agent handles it; agent "+first+" handles hold"
+		return len(page.Tasks) == 2 && page.Tasks[0].Why == "no agent handles type resize; agent "+first+" handles hold"
 	}, patience, 50*time.Millisecond, "%+v", page.Tasks)
 
 	second, release := plane.UniqueID("b"), make(chan struct{})

@@ -73,7 +73,9 @@ func TestRecord(t *testing.T) {
 		ExpiresIn: fleet.Duration(time.Second)})
 	start(t, c, "timed-out", fleet.TaskSpec{Type: "hang", Cluster: cluster, BeaconTimeout: fleet.Duration(time.Second),
 		Retry: quick})
-	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster,
+	start(t, c, "unhandled", fleet.TaskSpec{Type: "nobodys", Cluster: cluster, Agent: "a-1",
+		ExpiresIn: fleet.Duration(3 * time.Second)})
+	start(t, c, "placed-again", fleet.TaskSpec{Type: "nobodys", Cluster: cluster,
 		ExpiresIn: fleet.Duration(3 * time.Second)})
 	await(t, c, "dead-letter", fleet.TaskDeadLetter)
 	update(t, c, contract.TaskWorkflowID("dead-letter"), contract.RetryUpdate.Name, contract.RetryRequest{})
@@ -112,7 +114,7 @@ func TestRecord(t *testing.T) {
 		contract.RevokeJoinTokenRequest{ID: "0123456789ab", EndSessions: true})
 
 	for _, id := range []string{"completed", "retried", "failed", "dead-letter", "cancelled", "expired", "timed-out",
-		"unhandled", "moved", "reviewed"} {
+		"unhandled", "placed-again", "moved", "reviewed"} {
 		if id != "dead-letter" {
 			closed(t, c, contract.TaskWorkflowID(id))
 		}
@@ -201,7 +203,8 @@ func recordFailovers(t *testing.T, c client.Client, node *plane.Node) {
 		stop()
 	}
 	for name, id := range map[string]string{"manual": contract.FailoverWorkflowID(contract.FailoverID(led, "l-1", 1)),
-		"not-in-cluster": contract.FailoverWorkflowID(contract.FailoverID(led, "nobody", 0)), "leader-lost": contract.FailoverWorkflowID(contract.FailoverID(led,
+		"not-in-cluster": contract.FailoverWorkflowID(contract.FailoverID(led, "nobody", 0)),
+		"leader-lost": contract.FailoverWorkflowID(contract.FailoverID(led,
 			"l-2", epoch))} {
 		save(t, c, contract.FailoverWorkflow, name, id)
 	}

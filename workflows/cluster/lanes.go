@@ -55,7 +55,8 @@ func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) err
 		_, ok = s.OpenLane(req.Capabilities)
 	}
 	if !ok && req.Type != "" {
-		s.TypesCrowded, l.run.touched = true, true
+		s.CrowdTypes(req.Type)
+		l.run.touched = true
 	}
 	if !ok {
 		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities and resources, and so no"+
@@ -115,8 +116,7 @@ func (l *lanes) settleTypes(ctx workflow.Context) {
 	if s.SettleTypes(workflow.Now(ctx)); s.TypeLanes.Same(&before) {
 		return
 	}
-	types := contract.LaneTypes{Own: s.OwnTypes, Shared: s.SharedTypes}
-	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoTypes: types}); err != nil {
+	if err := workflow.UpsertMemo(ctx, map[string]any{contract.MemoTypes: s.LaneTypes()}); err != nil {
 		workflow.GetLogger(ctx).Warn("The memo was not set", "error", err)
 	}
 }

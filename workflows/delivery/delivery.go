@@ -84,10 +84,25 @@ func (d *Delivery) whyExpired() string {
 		why += "; last: " + d.why
 	case spec.Agent != "":
 		why += ": only agent " + spec.Agent + " may"
-	case len(spec.RequiredCapabilities) > 0:
-		why += ": it needs one with " + strings.Join(spec.RequiredCapabilities, ", ")
+	default:
+		why += neededBy(spec, (&contract.TaskPlace{Lane: d.task.Lane}).OwnType())
 	}
 	return why
+}
+
+// neededBy says what an agent needs for a task, and a handler of its type if that has lanes of its own.
+func neededBy(spec *fleet.TaskSpec, ownType bool) string {
+	var needs []string
+	if ownType {
+		needs = append(needs, "that handles type "+spec.Type)
+	}
+	if len(spec.RequiredCapabilities) > 0 {
+		needs = append(needs, "with "+strings.Join(spec.RequiredCapabilities, ", "))
+	}
+	if len(needs) == 0 {
+		return ""
+	}
+	return ": it needs one " + strings.Join(needs, " and ")
 }
 
 // Run delivers attempts to the task's lane until one completes or fleet.Redeliver decides to stop. State then says how
@@ -140,11 +155,15 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		if next.Status == fleet.TaskFailed {
 			return d.end(fleet.TaskFailed, next.Why)
 		}
+		if end.Unhandled && d.cancel == nil {
+			lane := d.task.Lane
+			if d.task.Lane = workflows.PlaceAgain(ctx, &d.task.Spec, lane); d.task.Lane != lane {
+				d.carrier.Mark(ctx, "")
+				continue
+			}
+		}
 		if final, why := d.pause(ctx, next, end.Kind()); final != "" {
 			return d.end(final, why)
-		}
-		if end.Unhandled && d.cancel == nil {
-			d.task.Lane = workflows.PlaceAgain(ctx, &d.task.Spec, d.task.Lane)
 		}
 	}
 }

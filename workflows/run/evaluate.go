@@ -27,7 +27,7 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	answer, err := r.plain(ctx, in), error(nil)
 	if answer == nil {
 		if answer, err = evaluation(ctx, in); answer.Defaults != nil {
-			r.defaults, r.ownTypes = answer.Defaults, answer.OwnTypes
+			r.defaults, r.types = answer.Defaults, answer.Types
 			r.defaultsUntil = workflow.Now(ctx).Add(defaultsKept)
 		}
 		r.turn += answer.Bytes()
@@ -96,7 +96,7 @@ func (r *run) plainStep(
 				return begun, false
 			}
 		}
-		place := contract.TaskPlace{Lane: contract.Lane(spec, 0, slices.Contains(r.ownTypes, spec.Type))}
+		place := contract.TaskPlace{Lane: contract.Lane(spec, 0, r.types.Apart(spec.Type))}
 		if place.Opens() || r.defaults == nil || !workflow.Now(ctx).Before(r.defaultsUntil) {
 			return begun, false
 		}

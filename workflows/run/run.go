@@ -60,7 +60,7 @@ type run struct {
 	changes workflows.Changes // of this run, and of the priorities of its tasks
 
 	defaults      *fleet.TaskDefaults // of the cluster, as the last evaluation knew them; nil: see contract.Evaluated
-	ownTypes      []string            // of the cluster, likewise
+	types         fleet.LaneTypes     // of the cluster, likewise
 	defaultsUntil time.Time
 
 	admissions contract.Inbox[contract.Admission]
