@@ -137,7 +137,7 @@ func (k *demoKill) await(ctx context.Context, c *client.Client) (*fleet.Failover
 
 // take is what the record tells.
 func (k *demoKill) take(record *fleet.FailoverRecord) {
-	k.Reason, k.Noticed, k.Lost = record.Reason, k.after(record.NoticedAt), len(record.Transfers)
+	k.Reason, k.Noticed, k.Lost = record.Reason, k.after(record.NoticedAt), record.Tasks
 	if record.CompletedAt != nil {
 		k.Moved = k.after(*record.CompletedAt)
 	}

@@ -50,7 +50,7 @@ func TestDemoKillTimeline(t *testing.T) {
 			t.Parallel()
 			k := &demoKill{Agent: "agent-1", PID: 7, At: killed, Done: 4}
 			k.take(&fleet.FailoverRecord{Reason: "its connection closed", NoticedAt: killed.Add(1010 * time.Millisecond),
-				CompletedAt: &moved, Transfers: make([]fleet.Transfer, c.bundles)})
+				CompletedAt: &moved, Tasks: c.bundles})
 			var out bytes.Buffer
 			require.NoError(t, k.write(&out, 10))
 			require.Equal(t, c.wants[1:], out.String())

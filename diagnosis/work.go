@@ -134,7 +134,7 @@ func OfFailover(r *fleet.FailoverRecord, now time.Time) (Problem, bool) {
 		Agents:   []string{r.FailedAgentID},
 		Failover: r.ID,
 		Since:    since(r.NoticedAt),
-		Count:    int64(len(r.Transfers)),
+		Count:    int64(r.Tasks),
 	}
 	switch {
 	case r.Status == fleet.FailoverRunning:

@@ -284,8 +284,9 @@ type Transition struct {
 	// Evidence is what the agent was given up on, and NoticedAfter how long after its last sign of life.
 	Evidence     Evidence `json:"evidence,omitempty"`
 	NoticedAfter Duration `json:"noticed_after,omitempty"`
-	// Attempts were under way on the agent, at most MaxTransfers of them.
+	// Attempts were under way on the agent, at most MaxTransfers of them; Unlisted counts the others.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
+	Unlisted int           `json:"unlisted,omitempty"`
 	// AwaitedUntil is until when instances of jobs wait for the agent although it is lost; zero: none does.
 	AwaitedUntil time.Time `json:"awaited_until,omitzero"`
 	// Health is the new health; nil: unchanged.

@@ -66,8 +66,10 @@ type FailoverRecord struct {
 	Reason  string          `json:"reason,omitempty"`
 	Status  FailoverStatus  `json:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed"`
 	Error   string          `json:"error,omitempty"`
-	// TasksTransferred counts the transfers that another agent has begun or finished.
-	TasksTransferred int         `json:"tasks_transferred"`
+	// Tasks counts those under way, of which Transfers lists at most MaxTransfers.
+	Tasks int `json:"tasks,omitempty" doc:"How many tasks were under way. The transfers list at most 500 of them."`
+	// TasksTransferred counts the tasks that another agent has begun or finished.
+	TasksTransferred int         `json:"tasks_transferred" doc:"How many of them another agent has begun or finished. Those that are not listed count as the listed ones do, in proportion."`
 	Transfers        []Transfer  `json:"transfers,omitempty"`
 	Promoted         string      `json:"promoted,omitempty"`
 	LeaderEpoch      int64       `json:"leader_epoch,omitempty"`
@@ -89,13 +91,32 @@ type FailoverRecord struct {
 }
 
 // Moved tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
-func (r *FailoverRecord) Moved() string { return movedOf(r.TasksTransferred, len(r.Transfers)) }
+func (r *FailoverRecord) Moved() string { return movedOf(r.TasksTransferred, r.Tasks) }
+
+// Take puts in how its listed tasks stand, besides which so many others were under way. It returns how many of the
+// listed ones the failed agent has again.
+func (r *FailoverRecord) Take(listed []Transfer, unlisted int) (back int) {
+	r.Transfers, r.Tasks, r.TasksTransferred = listed, len(listed)+unlisted, 0
+	for i := range listed {
+		switch listed[i].To {
+		case "":
+		case r.FailedAgentID:
+			back++
+		default:
+			r.TasksTransferred++
+		}
+	}
+	if len(listed) > 0 {
+		r.TasksTransferred += unlisted * r.TasksTransferred / len(listed)
+	}
+	return back
+}
 
 // End is the event of its end.
 func (r *FailoverRecord) End() Event {
 	return Event{Type: EventFailoverEnded, EventData: EventData{
 		Cluster: r.Cluster, AgentID: r.FailedAgentID, Epoch: r.Epoch, TargetAgentID: r.TargetAgentID, ID: r.ID,
-		Count: r.TasksTransferred, Of: len(r.Transfers), Outcome: string(r.Status), Reason: r.Error,
+		Count: r.TasksTransferred, Of: r.Tasks, Outcome: string(r.Status), Reason: r.Error,
 	}}
 }
 
@@ -106,7 +127,7 @@ func movedOf(moved, of int) string {
 	return fmt.Sprintf("%d of %s", moved, Count(of, "task"))
 }
 
-// MaxTransfers bounds the attempts that one failover records; others move without a record.
+// MaxTransfers bounds the attempts that one failover lists and watches; others are counted.
 const MaxTransfers = 500
 
 // FailoverNeed has the requirements for the target of a failover, and its preferred place.

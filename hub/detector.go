@@ -169,6 +169,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	lease := fleet.Duration(e.lease)
 	var held []fleet.HeldAttempt
+	unlisted := 0
 	var awaited time.Time
 	for _, a := range s.attempts {
 		if until := h.awaitLocked(a, &e); !until.IsZero() {
@@ -177,6 +178,8 @@ func (h *Hub) endLocked(s *session, e ending) {
 		}
 		if len(held) < fleet.MaxTransfers {
 			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
+		} else {
+			unlisted++
 		}
 		if a.mayHaveBegun() {
 			a.contested = e.living
@@ -202,7 +205,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	if !e.fenced {
 		t := s.transition(fleet.AgentOffline, e.reason, e.at)
-		t.Left, t.LeaseRemaining, t.Attempts = e.left, &lease, held
+		t.Left, t.LeaseRemaining, t.Attempts, t.Unlisted = e.left, &lease, held, unlisted
 		t.Evidence, t.NoticedAfter, t.AwaitedUntil = e.evidence, fleet.Duration(e.after), awaited.UTC()
 		h.notices.Notify(s.cluster, t)
 	}

@@ -890,7 +890,7 @@ func TestRegistrationsThatEndHalfWay(t *testing.T) {
 	})
 }
 
-// TestASilentClusterDelaysNoOther has agents go after they were admitted, one in a cluster that does not answer at first.
+// Agents go after they were admitted, one in a cluster that does not answer at first.
 func TestASilentClusterDelaysNoOther(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {
 		b.start(b.unanswered)
@@ -1006,5 +1006,26 @@ func TestASupervisorsProofEndsTheSession(t *testing.T) {
 		require.Zero(t, *gone.LeaseRemaining)
 		b.endProven(a.claims, "again")
 		require.Len(t, b.reported(), 1)
+	})
+}
+
+// What an agent ran beyond what its failover lists is counted.
+func TestLostAttemptsAreCounted(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", fleet.MaxTransfers+2)
+		a.give(task("t1"))
+		b.mu.Lock()
+		s := b.sessions["a"]
+		for n := range fleet.MaxTransfers + 1 {
+			at := &attempt{attemptKey: attemptKey{"t", n}, session: s, lane: "lane/c", accepted: true}
+			s.attempts[at.attemptKey] = at
+		}
+		b.mu.Unlock()
+		a.hangUp()
+		b.pass(5 * time.Second)
+		lost := b.changed()[len(b.changed())-1]
+		require.Equal(t, fleet.AgentOffline, lost.Status)
+		require.Len(t, lost.Attempts, fleet.MaxTransfers)
+		require.Equal(t, 2, lost.Unlisted)
 	})
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +29,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 		Reason:        in.Reason,
 		Status:        fleet.FailoverRunning,
 		Targets:       in.Targets,
+		Tasks:         len(in.Attempts) + in.Unlisted,
 		Evidence:      in.Evidence,
 		NoticedAfter:  in.NoticedAfter,
 		NoticedAt:     in.NoticedAt, StartedAt: workflow.Now(ctx),
@@ -43,7 +45,35 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	if in.Announces {
 		announce(ctx, in.Cluster, record.End())
 	}
+	if record.Status == fleet.FailoverNoTarget && len(in.Attempts) > 0 {
+		followLeft(ctx, in, &record)
+	}
 	return record, nil
+}
+
+// followLeft keeps in the record of a failover without a target what became of the tasks. Nobody who is notified of
+// its end waits for that.
+func followLeft(ctx workflow.Context, in contract.FailoverInput, record *fleet.FailoverRecord) {
+	in.WasLeader, in.Shards = false, nil
+	moved, err := awaitTransfers(ctx, in)
+	if moved.Transfers != nil {
+		record.Take(moved.Transfers, in.Unlisted)
+	}
+	record.ResumedAt = moved.ResumedAt
+	record.Error = "no other agent could take over at first; by now all tasks have gone on, ended, or wait for a person"
+	if err != nil {
+		record.Error = "no other agent could take over, and not all tasks were seen to go on since: " + err.Error()
+	}
+	record.CompletedAt = new(workflow.Now(ctx))
+}
+
+// left are the tasks of a failover without a target, at its beginning.
+func left(in *contract.FailoverInput) (listed []fleet.Transfer) {
+	for _, held := range in.Attempts {
+		listed = append(listed, fleet.Transfer{TaskID: held.TaskID, From: in.FailedAgent, RetryCount: held.Attempt,
+			Status: fleet.TaskQueued, Why: in.Reason})
+	}
+	return listed
 }
 
 // publish counts the failover in the worker's metrics. Losing the count changes nothing.
@@ -67,6 +97,7 @@ func failOver(
 		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
 	if in.Target == "" && !in.AnyTarget {
+		record.Take(left(&in), in.Unlisted)
 		return fleet.FailoverNoTarget, noTarget
 	}
 	if in.Trigger == fleet.TriggerManual {
@@ -74,21 +105,13 @@ func failOver(
 		if err != nil {
 			return fleet.FailoverFailed, "the agent's work could not be taken off it: " + err.Error()
 		}
-		in.Attempts = evacuated.Attempts
+		in.Attempts = evacuated.Attempts[:min(len(evacuated.Attempts), fleet.MaxTransfers)]
+		in.Unlisted = len(evacuated.Attempts) - len(in.Attempts)
 	}
 	moved, err := awaitTransfers(ctx, in)
-	record.Transfers, record.Promoted = moved.Transfers, moved.Promoted
-	record.LeaderEpoch, record.Shards, record.ResumedAt = moved.Epoch, moved.Shards, moved.ResumedAt
-	back := 0
-	for _, t := range moved.Transfers {
-		switch t.To {
-		case "":
-		case in.FailedAgent:
-			back++
-		default:
-			record.TasksTransferred++
-		}
-	}
+	record.Promoted, record.LeaderEpoch, record.Shards = moved.Promoted, moved.Epoch, moved.Shards
+	record.ResumedAt = moved.ResumedAt
+	back := record.Take(moved.Transfers, in.Unlisted)
 	if err != nil {
 		return fleet.FailoverFailed, "not all work was seen to move in time: " + err.Error()
 	}
@@ -137,7 +160,7 @@ func awaitTransfers(ctx workflow.Context, in contract.FailoverInput) (contract.A
 		Attempts: in.Attempts, Reason: in.Reason, Timeout: in.Timeout,
 	}).Get(ctx)
 	if err == nil && moved.Incomplete != "" {
-		return moved, temporal.NewApplicationError(moved.Incomplete, "Incomplete")
+		return moved, errors.New(moved.Incomplete)
 	}
 	return moved, err
 }

@@ -30,12 +30,14 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 			fleet.EventData{Outcome: "succeeded", Count: 1, Of: 2}},
 		"late": {contract.FailoverInput{AnyTarget: true, Attempts: held}, "1 of 2 tasks wait for an agent",
 			fleet.EventData{Outcome: "failed", Count: 1, Of: 2, Reason: "not all work was seen to move in time: " +
-				"1 of 2 tasks wait for an agent (type: Incomplete, retryable: true)"}},
+				"1 of 2 tasks wait for an agent"}},
 		"back at the agent": {contract.FailoverInput{AnyTarget: true, Attempts: held, Trigger: fleet.TriggerManual}, "",
 			fleet.EventData{Outcome: "failed", Count: 1, Of: 2,
 				Reason: "no other agent took 1 of 2 tasks in time: a has them again"}},
+		"many": {contract.FailoverInput{AnyTarget: true, Attempts: held, Unlisted: 10}, "",
+			fleet.EventData{Outcome: "succeeded", Count: 6, Of: 12}},
 		"no agent": {contract.FailoverInput{Attempts: held}, "",
-			fleet.EventData{Outcome: "no_target_available",
+			fleet.EventData{Outcome: "no_target_available", Of: 2,
 				Reason: "no other agent can take over; the work waits in its lanes"}},
 		"no agent any more": {contract.FailoverInput{AnyTarget: true, Shards: []int{3}}, "",
 			fleet.EventData{Outcome: "no_target_available",
@@ -85,6 +87,10 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 			require.NoError(t, env.GetWorkflowResult(&record))
 			if tc.in.AnyTarget {
 				require.Equal(t, &resumed, record.ResumedAt)
+			}
+			if name == "no agent" {
+				require.Equal(t, []string{"b", ""}, []string{record.Transfers[0].To, record.Transfers[1].To})
+				require.Contains(t, record.Error, "by now all tasks have gone on")
 			}
 		})
 	}

@@ -48,8 +48,7 @@ func newHealingRun(t *testing.T) *healingRun {
 	r := &healingRun{
 		TestWorkflowEnvironment: workflowtest.NewEnvironment(), errs: map[string]error{},
 		moved: fleet.FailoverRecord{ID: "c:a-1:7",
-			Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", TasksTransferred: 2,
-			Transfers: make([]fleet.Transfer, 2)},
+			Status: fleet.FailoverSucceeded, TargetAgentID: "b-1", Tasks: 2, TasksTransferred: 2},
 		drained: fleet.DrainRecord{Status: fleet.DrainCompleted,
 			Agents: []fleet.AgentDrain{{AgentID: "a-1", Finished: 3, Moved: 1}}},
 		spread: fleet.Rebalance{Moves: make([]fleet.RebalanceMove, 4)},

@@ -237,7 +237,7 @@ func failoverQuery(in *listFailoversInput) string {
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	var status string
 	switch in.Status {
-	case "":
+	case "", fleet.FailoverNoTarget: // which may still follow its tasks
 	case fleet.FailoverRunning:
 		status = contract.ExecutionIs(running)
 	case fleet.FailoverFailed: // also of a workflow that failed itself

@@ -153,9 +153,9 @@ export const after = (f, at) => at && "after " + span(Date.parse(at) - Date.pars
 
 /** movedTasks tells how many of a failover's tasks moved, and to whom. */
 export function movedTasks(f) {
-  if (!f.transfers?.length) return "no tasks";
-  const to = [...new Set(f.transfers.map((t) => t.to).filter(Boolean))].sort();
-  return `${f.tasks_transferred} of ${count(f.transfers.length, "task")} moved` + (to.length ? ` → ${to.slice(0, 5).join(", ")}${to.length > 5 ? " …" : ""}` : "");
+  if (!f.tasks) return "no tasks";
+  const to = [...new Set((f.transfers ?? []).map((t) => t.to).filter(Boolean))].sort();
+  return `${f.tasks_transferred} of ${count(f.tasks, "task")} moved` + (to.length ? ` → ${to.slice(0, 5).join(", ")}${to.length > 5 ? " …" : ""}` : "");
 }
 
 /** failoverItem is one failover in a list. */

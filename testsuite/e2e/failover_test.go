@@ -130,7 +130,8 @@ func (b *bench) failover(t *testing.T, agentID string, epoch int64) fleet.Failov
 	c := plane.Temporal(t)
 	var record fleet.FailoverRecord
 	require.Eventually(t, func() bool {
-		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(contract.FailoverID(b.cluster, agentID, epoch)), "",
+		id := contract.FailoverID(b.cluster, agentID, epoch)
+		value, err := c.QueryWorkflow(t.Context(), contract.FailoverWorkflowID(id), "",
 			contract.FailoverQuery.Name)
 		return err == nil && value.Get(&record) == nil && record.Status != fleet.FailoverRunning
 	}, patience, 20*time.Millisecond, "failover of %s", agentID)
@@ -183,6 +184,10 @@ func TestNoTargetAvailable(t *testing.T) {
 	require.Equal(t, fleet.FailoverNoTarget, b.failover(t, only, 1).Status)
 	b.agent(t, later)
 	require.Equal(t, later, b.waitBegins(t, id, 2)[1].agent, "the work waited in its lane")
+	require.Eventually(t, func() bool {
+		record := b.failover(t, only, 1)
+		return record.TasksTransferred == 1 && record.Transfers[0].To == later && record.ResumedAt != nil
+	}, patience, 100*time.Millisecond, "the record tells of it")
 }
 
 func TestFencedWorkNeverRunsTwiceAtOnce(t *testing.T) {

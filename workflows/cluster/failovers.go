@@ -278,7 +278,7 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		TargetAgentID: in.Target,
 		Shards:        in.Shards,
 		ID:            id,
-		Of:            len(in.Attempts),
+		Of:            len(in.Attempts) + in.Unlisted,
 		Reason:        in.Reason,
 	})
 	idle := number(in.Idle())

@@ -151,7 +151,8 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 		}
 		if len(t.Attempts) > 0 || !t.Left && was.Status != fleet.AgentMaintenance {
 			r.failovers.add(was, held, contract.FailoverInput{Trigger: fleet.TriggerLost, Reason: t.Reason,
-				Attempts: t.Attempts, NoticedAt: t.At, Evidence: t.Evidence, NoticedAfter: t.NoticedAfter})
+				Attempts: t.Attempts, Unlisted: t.Unlisted, NoticedAt: t.At, Evidence: t.Evidence,
+				NoticedAfter: t.NoticedAfter})
 		}
 	}
 }
