@@ -101,7 +101,7 @@ func (r *run) poll(retry *backoff.Backoff) error {
 			if !newest {
 				continue
 			}
-			r.confirmed(answer.poll, answer.polled.LeaseHeld)
+			r.confirmed(answer.poll, &answer.polled.Polled)
 			if answer.polled.LeaseHeld {
 				r.lookElsewhere(answer.poll.session.hub)
 			} else {
@@ -173,6 +173,7 @@ func (r *run) nextPoll() sentPoll {
 		Returned:   r.returned,
 		Providers:  providers,
 		State:      state,
+		Lease:      fleet.Duration(r.session.lease),
 	}}
 	budget := checkpointBudget
 	for _, at := range r.attempts {
@@ -210,7 +211,7 @@ func (r *run) isNewest(p sentPoll) bool {
 
 // confirmed records that the hub has taken the newest poll. It renews the lease unless the hub withholds it, as when
 // the hub has lost touch with Temporal.
-func (r *run) confirmed(p sentPoll, leaseHeld bool) {
+func (r *run) confirmed(p sentPoll, answer *protocol.Polled) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.returned = r.returned[len(p.body.Returned):]
@@ -223,9 +224,9 @@ func (r *run) confirmed(p sentPoll, leaseHeld bool) {
 			l.attempt.checkpointSent = l.checkpoint
 		}
 	}
-	r.beat = beat{at: time.Now(), failureThreshold: r.beat.failureThreshold, answered: true, storeAway: leaseHeld}
-	if !leaseHeld {
-		r.renewLease(p.sentAt)
+	r.beat = beat{at: time.Now(), failureThreshold: r.beat.failureThreshold, answered: true, storeAway: answer.LeaseHeld}
+	if !answer.LeaseHeld {
+		r.renewLease(p.sentAt, answer.Lease.Std())
 	}
 }
 
@@ -252,7 +253,7 @@ func (r *run) earlyPoll() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if !r.stopping && r.hasFenced() && !r.leaseFrom.IsZero() {
-		last := r.leaseFrom.Add(r.session.lease*4/5 - r.session.interval)
+		last := r.leaseFrom.Add(r.lease*4/5 - r.session.interval)
 		if r.pollAt.After(last) || time.Now().After(last) {
 			return time.Time{}, false
 		}

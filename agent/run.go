@@ -55,7 +55,8 @@ type run struct {
 	stopTimer *time.Timer
 
 	beat       beat
-	leaseFrom  time.Time // when the newest answered poll was sent
+	leaseFrom  time.Time     // when the newest answered poll was sent
+	lease      time.Duration // of that time; a session that was opened since does not make it longer
 	leaseTimer *time.Timer
 	renewed    chan struct{} // closed when the lease is renewed
 	giveUp     *time.Timer
@@ -239,7 +240,7 @@ func (r *run) anyRunning() (*attempt, int) {
 func (r *run) currentRole() fleet.Role {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leaseFrom.IsZero() || time.Since(r.leaseFrom) > r.session.lease {
+	if r.leaseFrom.IsZero() || time.Since(r.leaseFrom) > r.lease {
 		return ""
 	}
 	return r.role.Role

@@ -127,6 +127,10 @@ func (r *run) opened(hub int, answer protocol.Registered) {
 		hub: hub, token: answer.SessionToken, epoch: answer.Epoch, interval: answer.HeartbeatInterval.Std(),
 		lease: answer.Lease.Std(), generation: r.session.generation + 1,
 	}
+	if r.lease > r.session.lease { // the hub counts with the new one as soon as it hears from the session
+		r.lease = r.session.lease
+		r.leaseChanged()
+	}
 	r.beat = beat{at: time.Now(), failureThreshold: answer.FailureThreshold.Std(), answered: true}
 	for _, at := range r.attempts {
 		at.acknowledged = false
@@ -194,33 +198,41 @@ func (r *run) goodbye() {
 	}
 }
 
-// renewLease starts the lease anew from when an answered poll was sent. The mutex is held.
-func (r *run) renewLease(sentAt time.Time) {
-	if sentAt.After(r.leaseFrom) {
-		r.leaseFrom = sentAt
-		close(r.renewed)
-		r.renewed = make(chan struct{})
+// renewLease starts the lease anew from when an answered poll was sent. length is its new one; 0: as before. The mutex
+// is held.
+func (r *run) renewLease(sentAt time.Time, length time.Duration) {
+	if length > 0 {
+		r.session.lease = length
 	}
+	if sentAt.After(r.leaseFrom) {
+		r.leaseFrom, r.lease = sentAt, r.session.lease
+		r.leaseChanged()
+	}
+}
+
+// leaseChanged has those who wait for the lease's end look again. The mutex is held.
+func (r *run) leaseChanged() {
+	close(r.renewed)
+	r.renewed = make(chan struct{})
 	r.watchLease()
 }
 
-// leaseEnd returns the present end of the lease, zero for never, and a channel that is closed when the lease is
-// renewed.
+// leaseEnd returns the present end of the lease, zero for never, and a channel that is closed when that changes.
 func (r *run) leaseEnd() (time.Time, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
+	if r.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}, r.renewed
 	}
-	return r.leaseFrom.Add(r.session.lease), r.renewed
+	return r.leaseFrom.Add(r.lease), r.renewed
 }
 
 // watchLease sets the timer to the lease's end. The mutex is held.
 func (r *run) watchLease() {
-	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
+	if r.lease <= 0 || r.leaseFrom.IsZero() {
 		return
 	}
-	left := time.Until(r.leaseFrom.Add(r.session.lease))
+	left := time.Until(r.leaseFrom.Add(r.lease))
 	if r.leaseTimer == nil {
 		r.leaseTimer = time.AfterFunc(left, r.checkLease)
 		return
@@ -252,7 +264,7 @@ func (r *run) checkLease() {
 
 // leaseOver reports whether the lease has run out. The mutex is held.
 func (r *run) leaseOver() bool {
-	return r.session.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.session.lease
+	return r.lease > 0 && !r.leaseFrom.IsZero() && time.Since(r.leaseFrom) >= r.lease
 }
 
 // inTime returns the assignments of an answer that may begin, and hands the others back: all when the answer took
@@ -261,7 +273,7 @@ func (r *run) leaseOver() bool {
 func (r *run) inTime(answer pollAnswer) []protocol.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	late, over := r.session.lease > 0 && time.Since(answer.poll.sentAt) >= r.session.lease, r.leaseOver()
+	late, over := r.lease > 0 && time.Since(answer.poll.sentAt) >= r.lease, r.leaseOver()
 	return slices.DeleteFunc(answer.polled.Assignments, func(a protocol.Assignment) bool {
 		no := late || over && a.RetrySafety == fleet.Fenced
 		if no {

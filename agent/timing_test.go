@@ -56,6 +56,47 @@ func TestLeaseStopsFencedWork(t *testing.T) {
 	})
 }
 
+// TestLeaseOfAnotherLength has the hub tell another lease at 12 s, in an answer or to a new registration, and renew
+// none from 16 s on. A new registration renews nothing, whatever it tells; and the hub counts with what it told.
+func TestLeaseOfAnotherLength(t *testing.T) {
+	const shorter, longer = 9500 * time.Millisecond, 28500 * time.Millisecond // than 14.25 s
+	for name, tt := range map[string]struct {
+		lease     time.Duration
+		registers bool
+		ends      time.Duration
+	}{
+		"shorter, by the answer at 15 s to the poll of 10 s": {shorter, false, 10*time.Second + shorter},
+		"longer, by the answer at 15 s to the poll of 10 s":  {longer, false, 10*time.Second + longer},
+		"shorter, by a registration":                         {shorter, true, 5*time.Second + shorter},
+		"longer, by a registration":                          {longer, true, 19250 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub := agenttest.NewHub(t, agenttest.Options{InMemory: true})
+				fenced := newGate()
+				start(t, hub, inMemory(hub), map[string]agent.Handler{"fenced": fenced.handle})
+				hub.WaitRegistered(1)
+				began := time.Now()
+				work := assign("t1", "fenced")
+				work.RetrySafety = fleet.Fenced
+				hub.Assign(work)
+				<-fenced.started
+				pass(12 * time.Second)
+				require.Equal(t, 14250*time.Millisecond, newest(hub.Polls()).Lease.Std())
+				hub.ChangeLease(tt.lease)
+				if tt.registers {
+					hub.WithholdLease(true)
+					hub.ForgetSession()
+				}
+				time.AfterFunc(4*time.Second, func() { hub.WithholdLease(true) })
+				require.ErrorIs(t, <-fenced.cause, agent.ErrLeaseExpired)
+				require.InDelta(t, tt.ends, time.Since(began), float64(50*time.Millisecond))
+				require.Equal(t, tt.lease, newest(hub.Polls()).Lease.Std(), "its polls name the new one")
+			})
+		})
+	}
+}
+
 // A hub that has lost touch with Temporal answers, and renews no lease: fenced work stops as if it did not answer.
 func TestLeaseThatTheHubWithholdsStopsFencedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,9 +148,10 @@ func TestAgentMovesToAHubThatRenewsLeases(t *testing.T) {
 		after  func(two *agenttest.Hub)
 		moves  bool // before the lease ends
 	}{
-		"the other is in touch":     {moves: true},
-		"one name for both":         {moves: true, urls: []string{"http://both"}},
-		"the other is not, either":  {second: func(h *agenttest.Hub) { h.WithholdLease(true) }, after: func(h *agenttest.Hub) { h.WithholdLease(false) }},
+		"the other is in touch": {moves: true},
+		"one name for both":     {moves: true, urls: []string{"http://both"}},
+		"the other is not, either": {second: func(h *agenttest.Hub) { h.WithholdLease(true) },
+			after: func(h *agenttest.Hub) { h.WithholdLease(false) }},
 		"the other does not answer": {second: (*agenttest.Hub).Stop, after: (*agenttest.Hub).Start},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,6 +78,7 @@ func (h *Hub) answerLocked(s *session, now time.Time) protocol.Polled {
 	s.outbox, s.commands, s.answerNow = nil, nil, false
 	if !answer.LeaseHeld {
 		s.answeredAt = now
+		h.offerLeaseLocked(s, &answer, now)
 	}
 	return answer
 }
@@ -91,6 +92,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 		s.repeat()
 	}
 	s.sequence, s.lastContact, s.told = poll.Sequence, now, nil
+	h.readLeaseLocked(s, poll.Lease.Std())
 	s.attach(conn)
 	h.unholdLocked(s, now)
 	s.metrics, s.counters, s.ownHealth = poll.Metrics, poll.Counters, poll.Health

@@ -95,7 +95,7 @@ func (e endpoints) openSession(
 		HubID:             e.hub.id,
 		HeartbeatInterval: fleet.Duration(s.timing.HeartbeatInterval),
 		FailureThreshold:  fleet.Duration(s.timing.FailureThreshold),
-		Lease:             fleet.Duration(fleet.AgentLease(e.hub.leaseOfLocked(s))),
+		Lease:             fleet.Duration(fleet.AgentLease(s.lease)),
 	}, nil
 }
 
@@ -254,6 +254,7 @@ func (h *Hub) admitLocked(
 		s.repeat()
 	}
 	s.token, s.mistakes = token, joined.Mistakes
+	s.lease, s.offered = h.newLeaseLocked(s), 0
 	h.moveLocked(s, from)
 	h.states.Rejoined(s.cluster, s.state != nil)
 	listed := map[attemptKey]bool{}

@@ -32,10 +32,13 @@ type session struct {
 	roundTrip time.Duration // from an answer to the next poll, smoothed; 0: not measured yet
 	repliedAt time.Time     // of the answer to the poll toldIn
 
-	lastContact    time.Time // the newest poll's arrival
-	answeredAt     time.Time // the newest answer; the agent's lease counts from here at the latest
-	disconnectedAt time.Time // zero while its connection is open
-	unreachable    bool      // the kernel closed it: its host does not answer
+	lastContact    time.Time     // the newest poll's arrival
+	answeredAt     time.Time     // the newest answer; the agent's lease counts from here at the latest
+	lease          time.Duration // the newest that the agent has certainly read; it counts with that, or with offered
+	offered        time.Duration // what an answer has told that no poll has named yet; 0: none
+	namesLease     bool          // its polls name its lease, so it can be told another
+	disconnectedAt time.Time     // zero while its connection is open
+	unreachable    bool          // the kernel closed it: its host does not answer
 	conn           *connection
 	judged         fleet.Liveness
 	judgedAt       time.Time // when that changed

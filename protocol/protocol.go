@@ -18,7 +18,7 @@ const (
 	ResultPath   = "/api/v1/agents/{id}/tasks/{task_id}/result" // POST Result → ResultAccepted
 	LogPath      = "/api/v1/agents/{id}/tasks/{task_id}/log"    // POST Log → LogTaken
 	SessionPath  = "/api/v1/agents/{id}/session"                // POST Register → Registered: go on; DELETE: goodbye
-	ReadyPath    = "/readyz"                                    // GET, without a token: 200 when the hub is in touch with Temporal
+	ReadyPath    = "/readyz"                                    // GET: 200 while the hub is in touch with Temporal
 )
 
 // Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
@@ -130,6 +130,8 @@ type Poll struct {
 	State *fleet.StateSummary `json:"state,omitempty" doc:"Of the state that it shares with its cluster; absent: as before."`
 	// Returned lists attempts the agent hands back without having begun them.
 	Returned []RunningAttempt `json:"returned,omitempty" maxItems:"10000"`
+	// Lease is the length that the agent counts with: the newest that it was told.
+	Lease fleet.Duration `json:"lease,omitempty" doc:"The lease that the agent counts with, the newest that it read. Absent: that of its registration for good; then no answer has another."`
 }
 
 // Polled is the hub's answer: at once when there is something to say, else empty after the heartbeat interval.
@@ -138,6 +140,8 @@ type Polled struct {
 	Commands    []Command    `json:"commands,omitempty"`
 	// LeaseHeld is true when this answer does not renew the agent's lease: the hub itself has lost touch with Temporal.
 	LeaseHeld bool `json:"lease_held,omitempty" doc:"This answer does not renew the lease; fenced work must stop when it runs out."`
+	// Lease is the new length of the lease: the cluster's settings have changed.
+	Lease fleet.Duration `json:"lease,omitempty" doc:"The lease has another length from the renewal by this answer on. Absent: as before. Only for agents whose polls name their lease."`
 }
 
 // Assignment gives one attempt to the agent. It counts as accepted when the agent's next poll lists it as running.

@@ -248,6 +248,13 @@ func (h *Hub) WithholdLease(withhold bool) {
 	h.withhold = withhold
 }
 
+// ChangeLease has registrations and answers to polls tell another lease from now on.
+func (h *Hub) ChangeLease(lease time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.options.Lease = lease
+}
+
 // ForgetSession loses the session and all attempts, like a restart of the hub. The agent's next request gets
 // unknown_session.
 func (h *Hub) ForgetSession() {

@@ -201,6 +201,9 @@ func (h *Hub) take(poll protocol.Poll) string {
 // say answers a poll with all assignments and commands. The mutex is held.
 func (h *Hub) say(w http.ResponseWriter, poll protocol.Poll) {
 	polled := protocol.Polled{Commands: h.commands, LeaseHeld: h.withhold}
+	if lease := fleet.Duration(h.options.Lease); poll.Lease != 0 && poll.Lease != lease {
+		polled.Lease = lease
+	}
 	h.commands = nil
 	if !poll.Stopping {
 		polled.Assignments, h.outbox = h.outbox, nil

@@ -15,7 +15,7 @@ const { HUB, CLUSTER, ID, MAINSTAY_JOIN_TOKEN: join = "" } = process.env;
 const me = { agent_id: ID, instance_id: randomUUID(), cluster: CLUSTER, max_tasks: 4, task_types: Object.keys(handlers) };
 const running = new Map(); // by task and attempt
 const stop = new AbortController();
-let session = "", registered = false, sequence = 0, answered = 0, lease = 0, leaseEnds = 0;
+let session = "", registered = false, sequence = 0, answered = 0, lease = "", renewed = 0, leaseEnds = Infinity;
 
 const list = () => [...running.values()].map((a) => a.listed);
 const units = { h: 3.6e6, m: 6e4, s: 1e3, ms: 1, us: 1e-3, "µs": 1e-3, ns: 1e-6 };
@@ -96,17 +96,20 @@ setInterval(() => {
 
 async function poll(signal, more) {
   const sent = performance.now(), number = ++sequence;
-  const [status, answer] = await ask(`${ID}/poll`, { sequence: number, answered, running: list(), ...more }, { signal });
+  const [status, answer] = await ask(`${ID}/poll`, { sequence: number, answered, running: list(), lease, ...more }, { signal });
   if (status === 200) answered = number;
-  if (status === 200 && !answer.lease_held) leaseEnds = sent + lease;
+  if (status === 200 && !answer.lease_held) {
+    [lease, renewed] = [answer.lease ?? lease, sent];
+    leaseEnds = renewed + milliseconds(lease);
+  }
   return [status, answer];
 }
 
 async function register() {
   const sent = performance.now(), [status, answer] = await ask("register", { ...me, running: list() }, { token: join });
   if (status === 200) {
-    [registered, session, lease] = [true, answer.session_token, milliseconds(answer.lease)];
-    leaseEnds ||= sent + lease; // registering again renews nothing
+    [registered, session, lease] = [true, answer.session_token, answer.lease];
+    leaseEnds = Math.min(leaseEnds, (renewed ||= sent) + milliseconds(lease)); // registering again renews nothing
   }
   return [status, answer];
 }

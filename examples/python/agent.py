@@ -5,7 +5,7 @@ HUB=http://127.0.0.1:8080 CLUSTER=default ID=py-1 python3 agent.py     (docs/AGE
 mainstay task submit --type sleep --payload '{"seconds": 60}'               gives it something to do
 MAINSTAY_JOIN_TOKEN has the token to register with, where the hub wants one.
 """
-import http.client, json, os, re, signal, sys, threading, time, urllib.parse, uuid
+import http.client, json, math, os, re, signal, sys, threading, time, urllib.parse, uuid
 from datetime import datetime, timezone
 
 
@@ -24,7 +24,7 @@ HANDLERS = {"echo": lambda payload, stop: payload, "sleep": sleep}
 me = {"agent_id": AGENT, "instance_id": uuid.uuid4().hex, "cluster": os.environ["CLUSTER"], "max_tasks": SLOTS, "task_types": list(HANDLERS),
       "bundles": True}
 running = {}  # (task, attempt) → Attempt
-session, sequence, answered, lease, lease_ends = "", 0, 0, 0.0, 0.0
+session, sequence, answered, lease, renewed, lease_ends = "", 0, 0, "", 0.0, math.inf
 
 
 class Number(float):
@@ -168,19 +168,20 @@ def watch():
         for attempt in list(running.values()):
             if now > attempt.deadline:
                 attempt.end("timeout")
-            if attempt.task.get("retry_safety") == "fenced" and lease and now > lease_ends:
+            if attempt.task.get("retry_safety") == "fenced" and now > lease_ends:
                 attempt.end("lease")
 
 
 def poll(connection, **more):
-    global sequence, answered, lease_ends
+    global sequence, answered, lease, renewed, lease_ends
     sequence, sent = sequence + 1, time.monotonic()
-    body = {"sequence": sequence, "answered": answered, "running": [a.listed for a in list(running.values())], **more}
+    body = {"sequence": sequence, "answered": answered, "running": [a.listed for a in list(running.values())], "lease": lease, **more}
     status, answer = ask(connection, AGENT + "/poll", body)
     if status == 200:
         answered = sequence
         if not answer.get("lease_held"):
-            lease_ends = sent + lease
+            lease, renewed = answer.get("lease", lease), sent
+            lease_ends = renewed + seconds(lease)
     return status, answer
 
 
@@ -197,7 +198,7 @@ def obey(answer):
 
 
 def serve():
-    global session, lease, lease_ends
+    global session, lease, renewed, lease_ends
     polls = connect()  # one connection, kept open: when this process dies the hub sees it close
     while True:
         if not session:
@@ -205,8 +206,8 @@ def serve():
             status, answer = ask(polls, "register", dict(me, running=[a.listed for a in list(running.values())]))
             session = answer.get("session_token", "")
             if session:
-                lease = seconds(answer.get("lease", ""))
-                lease_ends = lease_ends or sent + lease  # registering again renews nothing
+                lease, renewed = answer["lease"], renewed or sent  # registering again renews nothing
+                lease_ends = min(lease_ends, renewed + seconds(lease))
         else:
             status, answer = poll(polls)
             obey(answer)
