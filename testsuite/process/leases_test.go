@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +72,8 @@ func (a *rawAgent) poll() []protocol.Command {
 }
 
 // TestAMovedAttemptIsNotFailed moves an agent with its work from one hub to another while both are in touch with
-// Temporal (01_fenced_twice). The hub that it left must not end the attempt, whatever its retry safety: nobody else gets
-// it, and its result counts.
+// Temporal (01_fenced_twice). The hub that it left must not end the attempt, whatever its retry safety: nobody else
+// gets it, and its result counts.
 func TestAMovedAttemptIsNotFailed(t *testing.T) {
 	t.Parallel()
 	left, from := serve(t, "hub-left")
@@ -111,6 +115,49 @@ func TestAMovedAttemptIsNotFailed(t *testing.T) {
 			require.Empty(t, other.held)
 		})
 	}
+}
+
+// TestALeaseHoldsThroughAChange changes the mode and the lease of a cluster under an agent that runs a fenced command,
+// and then cuts the agent off (02_lease_after_patch). The next agent must not begin the command while the first runs
+// it.
+func TestALeaseHoldsThroughAChange(t *testing.T) {
+	t.Parallel()
+	_, at := serve(t, "hub-lease")
+	c := cluster(t, at, "lease")
+	hub, err := url.Parse(at)
+	require.NoError(t, err)
+	line := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(hub) }})
+	t.Cleanup(line.Close)
+	runAgent(t, line.URL, c, "lease-1")
+	online(t, at, "lease-1")
+	dir := t.TempDir()
+	fenced := execTask(c, `while :; do date +%s%N >> "$0/$MAINSTAY_ATTEMPT"; sleep 0.05; done`, dir)
+	fenced["retry_safety"] = fleet.Fenced
+	submit(t, at, fenced)
+	require.Eventually(t, func() bool { return len(lines(dir+"/1")) > 0 }, patience, tick)
+	runAgent(t, at, c, "lease-2")
+	online(t, at, "lease-2")
+	call(t, http.StatusOK, http.MethodPatch, at+"/api/v1/agents/clusters/"+c,
+		map[string]any{"replication_mode": fleet.ActivePassive, "role_lease": "1s"}, nil)
+	require.Eventually(t, func() bool {
+		var view struct{ Leader string }
+		call(t, http.StatusOK, http.MethodGet, at+"/api/v1/agents/clusters/"+c, nil, &view)
+		return view.Leader != ""
+	}, patience, tick)
+
+	line.CloseClientConnections()
+	line.Close()
+	var first []string
+	require.Eventually(t, func() bool { // the first copy has ended, and the second begun
+		before := len(first)
+		first = lines(dir + "/1")
+		return len(first) == before && len(lines(dir+"/2")) > 0
+	}, patience, time.Second)
+	ended, err := strconv.ParseInt(first[len(first)-1], 10, 64)
+	require.NoError(t, err)
+	begun, err := strconv.ParseInt(lines(dir + "/2")[0], 10, 64)
+	require.NoError(t, err)
+	require.Less(t, ended, begun, "two agents ran it for %s", time.Duration(ended-begun))
 }
 
 // saysOf reports whether a hub has written a message about a task.
