@@ -210,7 +210,7 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 		case !keep[i.Name]:
 			i.Stopping = j.whyStopped(d)
 		case j.held():
-			if !j.outdated(i) && j.hasOther(i) {
+			if !j.outdated(i) && j.runs(i.Name, true) {
 				i.Stopping = "the deployment of its version has failed"
 			}
 		case j.outdated(i) && j.rolling() == nil:
@@ -236,7 +236,7 @@ func (j *Job) Plan(agents *Agents, now time.Time) (change Change) {
 }
 
 // dropReplaced forgets instances that have ended and whose place another has. While a deployment is under way, one that
-// was not stopped keeps its place beside the other.
+// was not stopped keeps its place beside one of another version.
 func (j *Job) dropReplaced() {
 	best, rolling := map[string]int{}, j.rolling() != nil
 	rank := func(i *Instance) (rank int) {
@@ -256,7 +256,7 @@ func (j *Job) dropReplaced() {
 	}
 	kept := j.Instances[:0]
 	for n, i := range j.Instances {
-		if i.Open() || best[i.Name] == n || rolling && i.Stopping == "" {
+		if i.Open() || best[i.Name] == n || rolling && i.Stopping == "" && !j.runs(i.Name, j.outdated(&i)) {
 			kept = append(kept, i)
 		}
 	}
@@ -266,37 +266,40 @@ func (j *Job) dropReplaced() {
 // relieve starts a successor of each instance of a service whose agent is being drained, and stops the one that is not
 // needed any more: the old one when the new one passes, or the new one when the drain was cancelled.
 func (j *Job) relieve(d *Definition, now time.Time) {
-	if d.Type != Service || j.waits() || j.Stopped != nil || j.rolling() != nil {
+	if d.Type != Service || j.waits() || j.Stopped != nil {
 		return
 	}
-	newest := map[string]int{}
+	type place struct {
+		name    string
+		version int
+	}
+	at := func(i *Instance) place { return place{i.Name, j.generation(i)} }
+	newest := map[place]int{}
 	for n := range j.Instances {
 		if i := &j.Instances[n]; i.Stopping == "" {
-			newest[i.Name] = n
+			newest[at(i)] = n
 		}
 	}
 	for n := range j.Instances {
 		i := &j.Instances[n]
-		last, any := newest[i.Name]
-		if !i.Open() || i.Stopping != "" || !any || j.outdated(i) != j.outdated(&j.Instances[last]) {
-			continue
-		}
+		last := newest[at(i)]
 		switch {
+		case !i.Open() || i.Stopping != "":
 		case last == n && i.Leaving:
 			j.Instances = append(j.Instances, j.next(Instance{Name: i.Name}, i.Version, now))
 		case last == n:
 		case !i.Leaving:
 			j.Instances[last].Stopping = "its agent is not drained any more"
-		case j.Instances[last].Health == fleet.InstancePassing:
+		case j.Instances[last].Open() && j.Instances[last].Health == fleet.InstancePassing:
 			i.Stopping = "its agent is drained, and another has taken its place"
 		}
 	}
 }
 
-// hasOther reports whether an older instance of the same name runs.
-func (j *Job) hasOther(i *Instance) bool {
-	return slices.ContainsFunc(j.Instances, func(other Instance) bool {
-		return other.Name == i.Name && other.Open() && other.Stopping == "" && j.outdated(&other)
+// runs reports whether an instance of a name runs and is not to be stopped: one that is outdated, or one that is not.
+func (j *Job) runs(name string, outdated bool) bool {
+	return slices.ContainsFunc(j.Instances, func(i Instance) bool {
+		return i.Name == name && i.Open() && i.Stopping == "" && j.outdated(&i) == outdated
 	})
 }
 

@@ -37,6 +37,17 @@ func (j *Job) deploy(before, d *Definition, template int, by string, revert bool
 // outdated reports whether an instance has not the version in force, nor one that is the same to it.
 func (j *Job) outdated(i *Instance) bool { return i.Version < j.Template && !j.Same.has(i.Version) }
 
+// generation is the version that stands for all that are the same to an instance's.
+func (j *Job) generation(i *Instance) int {
+	switch {
+	case !j.outdated(i):
+		return j.Version
+	case j.Stable.has(i.Version):
+		return j.Stable.Last
+	}
+	return i.Version
+}
+
 // well reports whether an instance does its work: a new one only when it has passed for long enough.
 func (j *Job) well(i *Instance) bool {
 	return i.Open() && i.Stopping == "" && i.Health == fleet.InstancePassing && (i.Proven || j.outdated(i))
@@ -67,7 +78,7 @@ func (j *Job) versionFor(i *Instance, nth int) int {
 	return j.Version
 }
 
-// pair are the instances of one name that are not being stopped.
+// pair are the instances of one name that are not being stopped. What relieves one of them is not among them.
 type pair struct {
 	old, new *Instance
 	ended    *Instance // of the new version, which is started again later
@@ -171,11 +182,11 @@ func (j *Job) pairs(wanted []string) map[string]*pair {
 		switch {
 		case i.Stopping != "":
 		case !j.outdated(i) && i.Open():
-			p.new = i
+			p.new = cmp.Or(p.new, i)
 		case !j.outdated(i):
 			p.ended = i
 		case i.Open():
-			p.old = i
+			p.old = cmp.Or(p.old, i)
 		}
 	}
 	return pairs
@@ -208,7 +219,11 @@ func (j *Job) expect(wanted []string, now time.Time) {
 	u := j.Definition().Updating()
 	for n := range j.Instances {
 		i := &j.Instances[n]
-		if awaited[i.Name] && i.Stopping == "" && !i.Proven && i.Due.IsZero() && !j.outdated(i) {
+		if !awaited[i.Name] || i.Stopping != "" || j.outdated(i) {
+			continue
+		}
+		awaited[i.Name] = false // what relieves it is not awaited yet
+		if !i.Proven && i.Due.IsZero() {
 			i.Due = now.Add(u.HealthyWithin.Std())
 		}
 	}

@@ -568,7 +568,8 @@ func TestAServiceIsMovedOffAnAgentThatIsDrained(t *testing.T) {
 	r := newRollout(t, Service, 2, soon)
 	leave := func(leaving bool) {
 		i := r.Instances[0]
-		r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: fleet.InstancePassing, Hub: "h", Leaving: leaving}, r.now)
+		r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: fleet.InstancePassing, Hub: "h",
+			Leaving: leaving}, r.now)
 	}
 	leave(true)
 	r.steps(3)
@@ -587,6 +588,67 @@ func TestAServiceIsMovedOffAnAgentThatIsDrained(t *testing.T) {
 	require.Equal(t, "+1@1 -1@1", r.told())
 	require.Equal(t, "0@1 1@1", r.versions())
 	require.Equal(t, 2, r.least)
+}
+
+func TestADrainMovesAServiceDuringADeployment(t *testing.T) {
+	t.Parallel()
+	leave := func(r *rollout, name string, version int) {
+		n := slices.IndexFunc(r.Instances, func(i Instance) bool {
+			return i.Name == name && i.Version == version && i.Open()
+		})
+		r.TakeHealth(HealthReport{Task: r.Instances[n].TaskID, Attempt: 1, Health: fleet.InstancePassing, Hub: "h",
+			Leaving: true}, r.now)
+	}
+	canary := with(func(u *Update) { u.Canary = 1 })
+	for name, c := range map[string]struct {
+		drained string
+		version int
+		story   string
+		all     string // with promotion
+	}{
+		"an old instance":               {"1", 1, "+1@1 -1@1", "-0@1 +1@2 -1@1"},
+		"an old one beside its canary":  {"0", 1, "+0@1 -0@1", "-0@1 +1@2 -1@1"},
+		"the canary of the new version": {"0", 2, "+0@2 -0@2", "-0@1 +1@2 -1@1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRollout(t, Service, 2, soon)
+			r.deploy(Service, 2, "2", canary)
+			r.until(DeploymentWaiting)
+			require.Equal(t, "+0@2", r.told())
+			leave(r, c.drained, c.version)
+			r.steps(600)
+			require.Equal(t, c.story, r.told(), "the other begins before it is stopped, and once")
+			require.Equal(t, "0@1 0@2 1@1", r.versions())
+			require.Equal(t, DeploymentWaiting, r.Deployment().Status)
+			r.PromoteCanaries("ada", r.now)
+			r.until(DeploymentSuccessful)
+			require.Equal(t, c.all, r.told())
+			require.Equal(t, 2, r.least)
+		})
+	}
+
+	t.Log("no agent has room for another canary: the one that is drained stays, and the deployment does not fail")
+	r := newRollout(t, Service, 2, soon)
+	r.deploy(Service, 2, "2", canary)
+	r.until(DeploymentWaiting)
+	r.bad[2] = true
+	leave(r, "0", 2)
+	r.steps(600)
+	require.Equal(t, DeploymentWaiting, r.Deployment().Status)
+	require.Equal(t, "0@1 0@2 0@2 1@1", r.versions())
+
+	t.Log("two instances of one agent, in the middle of a rollout")
+	r = newRollout(t, Service, 4, soon)
+	r.deploy(Service, 4, "2", soon)
+	for r.FindInstance("1").Version != 2 {
+		r.step()
+	}
+	leave(r, "0", 2)
+	leave(r, "3", 1)
+	r.until(DeploymentSuccessful)
+	require.Equal(t, "0@2 1@2 2@2 3@2", r.versions())
+	require.Equal(t, 4, r.least)
 }
 
 func TestADeploymentIsOverdueWhenNobodyEndsIt(t *testing.T) {

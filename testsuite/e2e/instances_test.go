@@ -160,7 +160,8 @@ func (c *crew) deployed(t *testing.T, name string, version int, want job.Deploym
 		last = all.Deployment
 		return last != nil && last.Version == version && last.Status == want
 	}) {
-		require.Failf(t, "not in time", "the deployment of job %s is %+v, not that of version %d, %s", name, last, version, want)
+		require.Failf(t, "not in time", "the deployment of job %s is %+v, not that of version %d, %s", name, last, version,
+			want)
 	}
 	return last
 }
@@ -369,16 +370,16 @@ func TestExamplesOfInstances(t *testing.T) {
 
 // rolling is a service of three instances whose new versions take their place one after the other.
 func rolling(service, tag, more, update string) string {
-	return ", count: 3, service: {name: " + service + ", tags: [" + tag + "]}" + more + "}\nupdate: {healthy_after: 200ms" +
-		update
+	return ", count: 3, service: {name: " + service + ", tags: [" + tag + "]}" + more +
+		"}\nupdate: {healthy_after: 200ms" + update
 }
 
 func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	for range 2 {
-		c.agent(t, plane.UniqueID("a"))
-	}
+	a := plane.UniqueID("a")
+	c.agent(t, a)
+	c.agent(t, plane.UniqueID("b"))
 	service := plane.UniqueID("s")
 	name := c.apply(t, job.Service, rolling(service, "v1", "", ""))
 	found := func(q client.ServiceQuery) []api.ServiceInstance { return c.found(t, service, q) }
@@ -391,9 +392,19 @@ func TestARollingUpdateNeverHasFewerHealthyInstances(t *testing.T) {
 	require.Eventually(t, func() bool { return len(found(client.ServiceQuery{Role: job.RoleCanary})) == 1 }, patience,
 		50*time.Millisecond)
 	require.Len(t, found(client.ServiceQuery{Role: job.RoleStable}), 3)
-	_, err := c.Jobs.Promote(t.Context(), name, "")
+	drain, err := c.Agents.Drain(t.Context(), a, api.DrainRequest{})
 	require.NoError(t, err)
 	least := 3
+	require.Eventually(t, func() bool {
+		least = min(least, len(found(client.ServiceQuery{})))
+		drain, err = c.Drains.Get(t.Context(), drain.ID)
+		return err == nil && drain.CompletedAt != nil
+	}, patience, 50*time.Millisecond)
+	require.Zero(t, drain.Agents[0].Moved)
+	require.Positive(t, drain.Agents[0].Replaced)
+	c.deployed(t, name, 2, job.DeploymentWaiting)
+	_, err = c.Jobs.Promote(t.Context(), name, "")
+	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		least = min(least, len(found(client.ServiceQuery{})))
 		return len(found(client.ServiceQuery{Tag: "v2", Role: job.RoleStable})) == 3
