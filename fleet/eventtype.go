@@ -1,0 +1,157 @@
+package fleet
+
+// EventType is the type of an event, in the form dev.mainstay.<subject>.<what>, as in CloudEvents.
+type EventType string
+
+// EventPrefix begins every type. Filters may leave it out.
+const EventPrefix = "dev.mainstay."
+
+// The types of events. EventTypes has their meanings.
+const (
+	EventAgentJoined      EventType = EventPrefix + "agent.joined"
+	EventAgentReplaced    EventType = EventPrefix + "agent.replaced"
+	EventAgentMoved       EventType = EventPrefix + "agent.moved"
+	EventAgentSuspect     EventType = EventPrefix + "agent.suspect"
+	EventAgentRecovered   EventType = EventPrefix + "agent.recovered"
+	EventAgentLost        EventType = EventPrefix + "agent.lost"
+	EventAgentLeft        EventType = EventPrefix + "agent.left"
+	EventAgentDraining    EventType = EventPrefix + "agent.draining"
+	EventAgentMaintenance EventType = EventPrefix + "agent.maintenance"
+	EventAgentInService   EventType = EventPrefix + "agent.in_service"
+	EventAgentHealth      EventType = EventPrefix + "agent.health"
+	EventAgentEnded       EventType = EventPrefix + "agent.ended"
+	EventProofRefuted     EventType = EventPrefix + "agent.proof_refuted"
+	EventLoadReduced      EventType = EventPrefix + "agent.load_reduced"
+	EventLoadRestored     EventType = EventPrefix + "agent.load_restored"
+
+	EventLeaderElected EventType = EventPrefix + "leader.elected"
+	EventLeaderVacated EventType = EventPrefix + "leader.vacated"
+	EventShardAssigned EventType = EventPrefix + "shard.assigned"
+	EventShardVacated  EventType = EventPrefix + "shard.vacated"
+	EventTargetMoved   EventType = EventPrefix + "target.moved"
+
+	EventFailoverStarted EventType = EventPrefix + "failover.started"
+	EventFailoverEnded   EventType = EventPrefix + "failover.ended"
+	EventDrainStarted    EventType = EventPrefix + "drain.started"
+	EventDrainEnded      EventType = EventPrefix + "drain.ended"
+	EventHealing         EventType = EventPrefix + "healing.action"
+	EventScaling         EventType = EventPrefix + "scaling.action"
+	EventStateSync       EventType = EventPrefix + "state_sync.ended"
+	EventScheduleFailed  EventType = EventPrefix + "schedule.failed"
+	EventQuarantined     EventType = EventPrefix + "inbound.quarantined"
+
+	EventRolloutStarted   EventType = EventPrefix + "rollout.started"
+	EventRolloutWaiting   EventType = EventPrefix + "rollout.waiting"
+	EventRolloutPromoted  EventType = EventPrefix + "rollout.promoted"
+	EventRolloutSucceeded EventType = EventPrefix + "rollout.succeeded"
+	EventRolloutFailed    EventType = EventPrefix + "rollout.failed"
+	EventRolloutReverted  EventType = EventPrefix + "rollout.reverted"
+	EventRolloutCancelled EventType = EventPrefix + "rollout.cancelled"
+
+	EventStepCorrected EventType = EventPrefix + "step.corrected"
+	EventStepEscalated EventType = EventPrefix + "step.escalated"
+	EventDeployment    EventType = EventPrefix + "job.deployment"
+
+	EventClusterCreated    EventType = EventPrefix + "cluster.created"
+	EventClusterConfigured EventType = EventPrefix + "cluster.configured"
+	EventClusterDeleted    EventType = EventPrefix + "cluster.deleted"
+	EventLanePaused        EventType = EventPrefix + "lane.paused"
+	EventLaneResumed       EventType = EventPrefix + "lane.resumed"
+	EventBrakeEngaged      EventType = EventPrefix + "brake.engaged"
+	EventBrakeReleased     EventType = EventPrefix + "brake.released"
+
+	EventTaskQueued     EventType = EventPrefix + "task.queued"
+	EventTaskRunning    EventType = EventPrefix + "task.running"
+	EventTaskProgress   EventType = EventPrefix + "task.progress"
+	EventTaskRetryWait  EventType = EventPrefix + "task.retry_wait"
+	EventTaskReview     EventType = EventPrefix + "task.review"
+	EventTaskDeadLetter EventType = EventPrefix + "task.dead_letter"
+	EventTaskCompleted  EventType = EventPrefix + "task.completed"
+	EventTaskFailed     EventType = EventPrefix + "task.failed"
+	EventTaskCancelled  EventType = EventPrefix + "task.cancelled"
+	EventTaskExpired    EventType = EventPrefix + "task.expired"
+
+	EventGap EventType = EventPrefix + "gap"
+)
+
+// EventMeaning is a line of the table of event types.
+type EventMeaning struct {
+	Type    EventType
+	Meaning string
+}
+
+// EventTypes lists every type with its meaning.
+var EventTypes = []EventMeaning{
+	{EventAgentJoined, "an agent is a member now: a new one, or a new process of one that was away"},
+	{EventAgentReplaced, "a new process took the id of an agent that was still connected; the older one is fenced"},
+	{EventAgentMoved, "an agent is connected to another hub; it goes on with what it runs"},
+	{EventAgentSuspect, "an agent's connection closed, or it is silent; it is not yet given up"},
+	{EventAgentRecovered, "an agent that was suspect or lost is there again, as the same process"},
+	{EventAgentLost, "an agent was given up; its work moves"},
+	{EventAgentLeft, "an agent said goodbye, or was forgotten: it is no member any more"},
+	{EventAgentDraining, "an agent is given nothing new and finishes what it has"},
+	{EventAgentMaintenance, "an agent is out of service on purpose"},
+	{EventAgentInService, "an agent is given work again after a drain or maintenance"},
+	{EventAgentHealth, "an agent's health level changed and stayed so for a while; level is the new one"},
+	{EventAgentEnded, "an agent that a spawner started has ended by itself; reason says how, such as its exit code"},
+	{EventProofRefuted, "an agent lives although a proof said that it had ended; reason is the proof"},
+	{EventLoadReduced, "an agent may use only count slots"},
+	{EventLoadRestored, "an agent may use all its slots again"},
+	{EventLeaderElected, "an agent leads its cluster, under a new epoch"},
+	{EventLeaderVacated, "an agent no longer leads; another is elected when its lease has run out"},
+	{EventShardAssigned, "an agent owns these shards now"},
+	{EventShardVacated, "an agent no longer owns these shards; others get them when its lease has run out"},
+	{EventTargetMoved, "an agent got a target (id), or several (count)"},
+	{EventFailoverStarted, "the work and roles of an agent are being moved"},
+	{EventFailoverEnded, "a failover has ended; outcome says how"},
+	{EventDrainStarted, "agents are being taken out of service"},
+	{EventDrainEnded, "a drain has ended; outcome says how"},
+	{EventHealing, "a healing action began or has ended; outcome says which, reason what and why"},
+	{EventScaling, "the number of agents is being changed to count, or has been; outcome says which"},
+	{EventRolloutStarted, "agents that a spawner started begin to be replaced (id) because their settings have changed"},
+	{EventRolloutWaiting, "the canaries of a rollout are healthy, and a person is to promote them"},
+	{EventRolloutPromoted, "the other agents follow the canaries of a rollout; reason says who wanted it and why"},
+	{EventRolloutSucceeded, "all agents have the settings of a rollout"},
+	{EventRolloutFailed, "a rollout has failed; reason says why"},
+	{EventRolloutReverted, "a rollout to the former settings began; reason says which failure or who wanted it, and why"},
+	{EventRolloutCancelled, "a rollout gave way to another, or to settings without rollouts; reason says which"},
+	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
+	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
+	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
+	{EventStepCorrected, "the result of a run's step (task_id) was not valid, and it runs again; count says " +
+		"how often so far, reason what is wrong"},
+	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
+	{EventDeployment, "a version of a job (id) takes the place of the one before; outcome says where that stands"},
+	{EventClusterCreated, "a cluster was created"},
+	{EventClusterConfigured, "a cluster's configuration was changed"},
+	{EventClusterDeleted, "a cluster was deleted"},
+	{EventLanePaused, "nothing is taken from a lane any more, or, without a lane, from any of the cluster"},
+	{EventLaneResumed, "a pause was taken back"},
+	{EventBrakeEngaged, "so many agents vanished that the network is the likelier culprit: failovers wait"},
+	{EventBrakeReleased, "failovers no longer wait"},
+	{EventTaskQueued, "a task waits in its lane: it was submitted, or is delivered again"},
+	{EventTaskRunning, "an agent has begun an attempt of a task"},
+	{EventTaskProgress, "a running task reported progress; at most once a second, and only while somebody listens"},
+	{EventTaskRetryWait, "a task waits before its next attempt"},
+	{EventTaskReview, "a person must decide about a task"},
+	{EventTaskDeadLetter, "a task's attempts are used up; it is kept for a retry"},
+	{EventTaskCompleted, "a task was completed"},
+	{EventTaskFailed, "a task has failed for good"},
+	{EventTaskCancelled, "a task was cancelled"},
+	{EventTaskExpired, "no agent took a task in time"},
+	{EventGap, "events may be missing here; reason says which: look at the lists again"},
+}
+
+// EventAliases are other names by which filters may ask for events: the types without their prefix, and after "@" the
+// type of the task that they are about.
+var EventAliases = map[string][]string{
+	"AgentExecutionStarted": {"task.running"},
+	"AgentTaskFailed":       {"task.failed", "task.dead_letter"},
+	"AgentHealthChanged":    {"agent.health"},
+	"CorrectionAttempted":   {"step.corrected"},
+	"ModelInvoked":          {"task.completed@model"},
+	"ToolInvoked":           {"task.completed@mcp-tool"},
+}
+
+// TaskEvent is the type of the event for a task's new status.
+func TaskEvent(s TaskStatus) EventType { return EventPrefix + "task." + EventType(s) }
