@@ -28,6 +28,7 @@ type EventData struct {
 	TargetAgentID   string `json:"target_agent_id,omitempty" doc:"Who takes over."`
 	Shards          []int  `json:"shards,omitempty"`
 
+	Job           string         `json:"job,omitempty" doc:"Of a run and its steps."`
 	TaskID        string         `json:"task_id,omitempty"`
 	TaskType      string         `json:"task_type,omitempty"`
 	Attempt       int            `json:"attempt,omitempty" doc:"The attempt's number."`
@@ -37,7 +38,7 @@ type EventData struct {
 	Progress      *Progress      `json:"progress,omitempty"`
 
 	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
-	ID string `json:"id,omitempty" doc:"The failover, drain, action or rollout that it is part of, or the target, or the schedule."`
+	ID string `json:"id,omitempty" doc:"The failover, drain, action, rollout or run that it is part of, or the target, or the schedule."`
 	// Lane is the lane that was paused or resumed; empty: the whole cluster.
 	Lane    string `json:"lane,omitempty"`
 	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`

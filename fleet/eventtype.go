@@ -1,5 +1,7 @@
 package fleet
 
+import "strings"
+
 // EventType is the type of an event, in the form dev.mainstay.<subject>.<what>, as in CloudEvents.
 type EventType string
 
@@ -48,6 +50,20 @@ const (
 	EventRolloutReverted  EventType = EventPrefix + "rollout.reverted"
 	EventRolloutCancelled EventType = EventPrefix + "rollout.cancelled"
 
+	EventRunStarted   EventType = EventPrefix + "run.started"
+	EventRunBlocked   EventType = EventPrefix + "run.blocked"
+	EventRunPaused    EventType = EventPrefix + "run.paused"
+	EventRunCompleted EventType = EventPrefix + "run.completed"
+	EventRunPartial   EventType = EventPrefix + "run.partial"
+	EventRunFailed    EventType = EventPrefix + "run.failed"
+	EventRunCancelled EventType = EventPrefix + "run.cancelled"
+
+	EventStepBlocked   EventType = EventPrefix + "step.blocked"
+	EventStepCompleted EventType = EventPrefix + "step.completed"
+	EventStepPartial   EventType = EventPrefix + "step.partial"
+	EventStepSkipped   EventType = EventPrefix + "step.skipped"
+	EventStepFailed    EventType = EventPrefix + "step.failed"
+
 	EventStepCorrected EventType = EventPrefix + "step.corrected"
 	EventStepEscalated EventType = EventPrefix + "step.escalated"
 	EventDeployment    EventType = EventPrefix + "job.deployment"
@@ -64,6 +80,7 @@ const (
 	EventTaskRunning    EventType = EventPrefix + "task.running"
 	EventTaskProgress   EventType = EventPrefix + "task.progress"
 	EventTaskRetryWait  EventType = EventPrefix + "task.retry_wait"
+	EventAttemptFailed  EventType = EventPrefix + "task.attempt_failed"
 	EventTaskReview     EventType = EventPrefix + "task.review"
 	EventTaskDeadLetter EventType = EventPrefix + "task.dead_letter"
 	EventTaskCompleted  EventType = EventPrefix + "task.completed"
@@ -117,7 +134,22 @@ var EventTypes = []EventMeaning{
 	{EventRolloutCancelled, "a rollout gave way to another, or to settings without rollouts; reason says which"},
 	{EventStateSync, "a state sync has ended; outcome says whether the agents' states are equal"},
 	{EventScheduleFailed, "a schedule could not make a task because another task has its id; id names the schedule"},
-	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; it waits for a person; reason says why"},
+	{EventQuarantined, "an event from outside (id) could not be dispatched, or what it started died; " +
+		"it waits for a person; reason says why"},
+	{EventRunStarted, "a run (id) of a job was submitted"},
+	{EventRunBlocked, "a run cannot go on until a person decides; reason says about what"},
+	{EventRunPaused, "a run is paused, and none of its tasks is under way; reason says why"},
+	{EventRunCompleted, "a run was completed"},
+	{EventRunPartial, "a run was completed, but a step of it only in part"},
+	{EventRunFailed, "a run has failed; reason says why"},
+	{EventRunCancelled, "a run was cancelled"},
+	{EventStepBlocked, "a step of a run (task_id), or an element of its for_each, waits for a person: a review, an " +
+		"approval, a failure that is held; reason says for what"},
+	{EventStepCompleted, "a step of a run was completed, and its result was accepted"},
+	{EventStepPartial, "a step of a run was completed only in part"},
+	{EventStepSkipped, "a step of a run is skipped; reason says why"},
+	{EventStepFailed, "a step of a run, or an element of its for_each, has failed for good, also because no agent took " +
+		"it in time; reason says why"},
 	{EventStepCorrected, "the result of a run's step (task_id) was not valid, and it runs again; count says " +
 		"how often so far, reason what is wrong"},
 	{EventStepEscalated, "the result of a run's step (task_id) is not valid after count tries, and a person decides"},
@@ -133,6 +165,8 @@ var EventTypes = []EventMeaning{
 	{EventTaskRunning, "an agent has begun an attempt of a task"},
 	{EventTaskProgress, "a running task reported progress; at most once a second, and only while somebody listens"},
 	{EventTaskRetryWait, "a task waits before its next attempt"},
+	{EventAttemptFailed, "an attempt of a task has failed, and none follows by itself; attempt_outcome says how " +
+		"it ended, and another event what becomes of the task or its step"},
 	{EventTaskReview, "a person must decide about a task"},
 	{EventTaskDeadLetter, "a task's attempts are used up; it is kept for a retry"},
 	{EventTaskCompleted, "a task was completed"},
@@ -146,7 +180,7 @@ var EventTypes = []EventMeaning{
 // type of the task that they are about.
 var EventAliases = map[string][]string{
 	"AgentExecutionStarted": {"task.running"},
-	"AgentTaskFailed":       {"task.failed", "task.dead_letter"},
+	"AgentTaskFailed":       {"task.failed", "task.dead_letter", "task.expired", "step.failed", "step.escalated"},
 	"AgentHealthChanged":    {"agent.health"},
 	"CorrectionAttempted":   {"step.corrected"},
 	"ModelInvoked":          {"task.completed@model"},
@@ -155,3 +189,12 @@ var EventAliases = map[string][]string{
 
 // TaskEvent is the type of the event for a task's new status.
 func TaskEvent(s TaskStatus) EventType { return EventPrefix + "task." + EventType(s) }
+
+// RunEvent is the type of the event for a run's new status.
+func RunEvent(status string) EventType { return EventPrefix + "run." + EventType(status) }
+
+// StepEvent is the type of the event for a new status of a run's step.
+func StepEvent(status string) EventType { return EventPrefix + "step." + EventType(status) }
+
+// OfRun reports whether an event is about a run itself.
+func OfRun(t EventType) bool { return strings.HasPrefix(string(t), EventPrefix+"run.") }

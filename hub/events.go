@@ -43,7 +43,7 @@ func (h *Hub) publishProgressLocked(a *attempt, now time.Time) {
 }
 
 // publishEndedLocked publishes the end of an attempt. If it brought no result, the event also has what follows, by the
-// rule that the task itself applies. Gateways find reviews and ends of tasks in visibility.
+// rule that the task itself applies. Gateways find reviews and ends of tasks in visibility, and of steps in their runs.
 func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	now := time.Now()
 	if report.Outcome == fleet.AttemptCompleted {
@@ -65,7 +65,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 	case fleet.TaskRetryWait:
 		e.NextAttemptAt = new(now.Add(next.Wait).UTC())
 	default:
-		return
+		e.Type = fleet.EventAttemptFailed
 	}
 	h.events.Publish(e)
 }

@@ -66,7 +66,7 @@ func TestHubTellsOfTasks(t *testing.T) {
 		require.NoError(t, a.report(three, fleet.AttemptFailed))
 		lines, read = b.events(contract.ReadEventsInput{After: at})
 		require.Equal(t, []string{"task.completed t1 a completed", "task.running t2 a", "task.retry_wait t2 a failed",
-			"task.running t3 a"}, lines,
+			"task.running t3 a", "task.attempt_failed t3 a failed"}, lines,
 			"that t3 is a dead letter, visibility tells")
 		require.Contains(t, read.Events[2].Reason, "no disk")
 		require.True(t, read.Events[2].NextAttemptAt.After(time.Now()))

@@ -31,11 +31,12 @@ func Command(a *app.App) *cobra.Command {
 	command := a.Call(&cobra.Command{
 		Use:   "events [-f]",
 		Short: "Show what happens in the fleet",
-		Long: `Show what happens in the fleet: agents that join, are suspect, lost or back, leaders, failovers, drains, and what
-becomes of tasks. Without --follow, what happened lately; with it, what happens from now on, until Ctrl-C.
+		Long: `Show what happens in the fleet: agents that join, are suspect, lost or back, leaders, failovers, drains,
+and what becomes of tasks and runs. Without --follow, what happened lately; with it, what happens from now on, until
+Ctrl-C.
 
-A line begins with the time in UTC. With -o json each line is a CloudEvent. When the control plane is away, following goes
-on after what was seen once it is back; a line of type gap says where events are missing.`,
+A line begins with the time in UTC. With -o json each line is a CloudEvent. When the control plane is away, following
+goes on after what was seen once it is back; a line of type gap says where events are missing.`,
 		Example: `  mainstay events -f
   mainstay events -f --type agent,failover,leader
   mainstay events --since 1h --task t-06…`,

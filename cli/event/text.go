@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,6 +53,10 @@ func eventText(e *api.CloudEvent) string {
 		add("%s", fleet.BrakeHold{Hub: d.Hub}.Where())
 		if d.Count > 0 {
 			add(", %d agents vanished", d.Count)
+		}
+	case "run", "step":
+		if add("%s", cmp.Or(d.TaskID, d.ID)); d.Job != "" {
+			add(" of %s", d.Job)
 		}
 	default:
 		if d.AgentID != "" {

@@ -44,6 +44,8 @@ func (t *told) encode(s seal) {
 func subjectOf(e *fleet.Event) string {
 	what, _, _ := strings.Cut(strings.TrimPrefix(string(e.Type), fleet.EventPrefix), ".")
 	switch {
+	case what == "run", what == "step":
+		return "runs/" + e.ID
 	case what == "task", what == "healing" && e.TaskID != "":
 		return "tasks/" + e.TaskID
 	case (what == "lane" || what == "healing") && e.Lane != "":

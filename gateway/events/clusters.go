@@ -234,6 +234,7 @@ func (r *feedRun) followHub(ctx context.Context, h *hubSource) {
 			events = append(events, gap(time.Now(), "", "hub "+h.id+" did not answer for a while", 0))
 		}
 		silent = false
+		r.touch(events)
 		mark := hubMark{process: read.Process, seq: read.Seq, at: time.Now()}
 		if len(events) > 0 || len(read.Changed) > 0 {
 			r.publishWith(ctx, read.Changed, events, func(p *position) { p.hubs[h.id] = mark })

@@ -72,7 +72,8 @@ func TestParseTypes(t *testing.T) {
 		{[]string{"dev.mainstay.agent.lost"}, []string{"agent.lost"}, true},
 		{[]string{"agent.*"}, []string{"agent."}, true},
 		{[]string{"*"}, nil, true},
-		{[]string{"AgentTaskFailed, agent"}, []string{"task.failed", "task.dead_letter", "agent"}, true},
+		{[]string{"AgentTaskFailed, agent"}, []string{"task.failed", "task.dead_letter",
+			"task.expired", "step.failed", "step.escalated", "agent"}, true},
 		{[]string{"ModelInvoked"}, []string{"task.completed@model"}, true},
 		{[]string{"task.completed@model"}, nil, false},
 		{[]string{"agents"}, nil, false},
@@ -128,7 +129,8 @@ func TestEventIDsAreSealed(t *testing.T) {
 	require.NotEqual(t, ours.name("hub-1.7"), other.name("hub-1.7"))
 	require.NotContains(t, ours.name("hub-1.7"), "hub")
 	for name, text := range map[string]string{"another key": other.open(id), "no key": none.open(id),
-		"changed": ours.open(id[:20] + map[bool]string{true: "B", false: "A"}[id[20] == 'A'] + id[21:]), "cut": ours.open(id[:8]), "no base64": ours.open("2.*")} {
+		"changed": ours.open(id[:20] + map[bool]string{true: "B", false: "A"}[id[20] == 'A'] + id[21:]),
+		"cut":     ours.open(id[:8]), "no base64": ours.open("2.*")} {
 		_, err := parsePosition(text)
 		require.Error(t, err, name)
 	}
@@ -237,7 +239,8 @@ func TestFirstRunOfATaskTellsThatItWasQueued(t *testing.T) {
 		return ofHub("h", &contract.ReadEventsResult{Process: "p", Seq: 5,
 			Events: []fleet.Event{{Seq: 5, Type: fleet.EventTaskRunning, Time: at.Add(time.Second),
 				EventData: fleet.EventData{
-					Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}}, contract.ReadEventsInput{})
+					Cluster: "c", Tenant: "film", TaskID: "t-1", TaskType: "x", AgentID: "a-1", Attempt: attempt, QueuedAt: &at}}}},
+			contract.ReadEventsInput{})
 	}
 	first := run(1)
 	require.Len(t, first, 2)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	updatepb "go.temporal.io/api/update/v1"
@@ -36,6 +37,7 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/events"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/job"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -50,6 +52,7 @@ type fakeFleet struct {
 	tasks    []*workflowpb.WorkflowExecutionInfo
 	calls    map[string]int
 	marks    map[string][]*historypb.HistoryEvent // the histories of tasks, by workflow id
+	ledgers  map[string]*job.Ledger               // of runs, by workflow id
 	down     bool                                 // nothing answers
 	noAsk    error                                // the error of starting a question to a hub
 }
@@ -71,7 +74,8 @@ type fakeEventHub struct {
 }
 
 func newFakeFleet() *fakeFleet {
-	return &fakeFleet{clusters: map[string]*fakeCluster{}, hubs: map[string]*fakeEventHub{}, calls: map[string]int{}}
+	return &fakeFleet{clusters: map[string]*fakeCluster{}, hubs: map[string]*fakeEventHub{}, calls: map[string]int{},
+		ledgers: map[string]*job.Ledger{}}
 }
 
 func (f *fakeFleet) count(call string) error {
@@ -196,7 +200,8 @@ func (f *fakeFleet) ListWorkflow(
 		}
 		var at time.Time
 		has := contract.Decode(info.GetSearchAttributes().GetIndexedFields()[contract.AttrStatusAt.GetName()], &at)
-		if marked && has && between(r.GetQuery(), at) || !marked && strings.Contains(r.GetQuery(), "'"+info.GetStatus().String()+"'") {
+		if marked && has && between(r.GetQuery(), at) ||
+			!marked && strings.Contains(r.GetQuery(), "'"+info.GetStatus().String()+"'") {
 			answer.Executions = append(answer.Executions, info)
 		}
 	}
@@ -270,6 +275,11 @@ func (f *fakeFleet) DescribeWorkflowExecution(
 	if err := f.count("describe"); err != nil {
 		return nil, err
 	}
+	for _, info := range f.tasks {
+		if f.ledgers[id] != nil && info.GetExecution().GetWorkflowId() == id {
+			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
+		}
+	}
 	name, _ := contract.ClusterOfWorkflowID(id)
 	c := f.clusters[name]
 	if c == nil {
@@ -285,6 +295,11 @@ func (f *fakeFleet) QueryWorkflow(_ context.Context, id, _, query string, args .
 	defer f.mu.Unlock()
 	if err := f.count("query"); err != nil {
 		return nil, err
+	}
+	if l := f.ledgers[id]; l != nil && query == contract.LedgerQuery.Name {
+		f.calls["ledger"]++
+		left := payload(contract.RunLedger{Ledger: *l})
+		return client.NewValue(&commonpb.Payloads{Payloads: []*commonpb.Payload{left}}), nil
 	}
 	name, _ := contract.ClusterOfWorkflowID(id)
 	c := f.clusters[name]
@@ -936,4 +951,131 @@ func TestEventsRefuseBadRequests(t *testing.T) {
 		cancel()
 		problem(t, w, http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
 	}
+}
+
+// run adds a run as visibility shows it, and its ledger.
+func (f *fakeFleet) run(
+	id string, status enumspb.WorkflowExecutionStatus, l *job.Ledger, change ...func(*workflowpb.WorkflowExecutionInfo),
+) {
+	as := func(info *workflowpb.WorkflowExecutionInfo) {
+		info.Execution.WorkflowId = contract.RunWorkflowID(id)
+		info.SearchAttributes.IndexedFields[contract.AttrJob.GetName()] = payload("j")
+		info.SearchAttributes.IndexedFields[contract.AttrCluster.GetName()] = payload("c")
+	}
+	f.task(id, status, append([]func(*workflowpb.WorkflowExecutionInfo){as}, change...)...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ledgers[contract.RunWorkflowID(id)] = l
+}
+
+// GetWorkflowHistory has what a run that failed left.
+func (f *fakeFleet) GetWorkflowHistory(
+	_ context.Context, id, _ string, _ bool, _ enumspb.HistoryEventFilterType,
+) client.HistoryEventIterator {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left := &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(contract.RunLedger{Ledger: *f.ledgers[id]})}}
+	return &lastEvent{event: &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{
+				Failure: &failurepb.Failure{FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Details: left}}}}}}}
+}
+
+type lastEvent struct{ event *historypb.HistoryEvent }
+
+func (l *lastEvent) HasNext() bool { return l.event != nil }
+
+func (l *lastEvent) Next() (*historypb.HistoryEvent, error) {
+	e := l.event
+	l.event = nil
+	return e, nil
+}
+
+func TestRunsAndStepsAreTold(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		const running, failed = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED
+		l := follow(t, h, "type=run,step", "")
+		defer l.leave()
+		begun := time.Now()
+		step := func(id string, status job.StepStatus, why string) job.Entry {
+			return job.Entry{Step: id, Begun: true, Work: job.Work{Status: status, Why: why, StartedAt: &begun}}
+		}
+		ledger := &job.Ledger{Job: "j", Status: job.RunRunning, StartedAt: begun, Steps: []job.Entry{
+			step("a", job.StepQueued, ""), step("b", job.StepPending, "")}}
+		f.run("r-1", running, ledger)
+		pass(2 * time.Second)
+		require.Equal(t, []string{"run.started runs/r-1"}, l.told())
+
+		done := fleet.Event{Type: fleet.EventTaskCompleted, EventData: fleet.EventData{Cluster: "c", TaskID: "r-1~a"}}
+		f.sees("hub-1", done)
+		f.mu.Lock()
+		ended := time.Now()
+		ledger.Steps[0].End(job.StepCompleted, "", ended)
+		f.mu.Unlock()
+		pass(3 * time.Second)
+		require.Equal(t, []string{"step.completed runs/r-1"}, l.told(), "the run goes on")
+
+		f.mu.Lock()
+		ledger.Steps[1].Status, ledger.Steps[1].Why = job.StepBlocked, "decide"
+		at := time.Now()
+		ledger.Steps[1].Attempts = []fleet.Attempt{{Number: 1, EndedAt: &at}}
+		ledger.Status, ledger.Why = job.RunBlocked, "step b: decide"
+		f.tasks[0].SearchAttributes.IndexedFields[contract.AttrStatus.GetName()] = payload("blocked")
+		f.tasks[0].SearchAttributes.IndexedFields[contract.AttrStatusAt.GetName()] = payload(at)
+		f.mu.Unlock()
+		pass(2 * time.Second)
+		require.Equal(t, []string{"run.blocked runs/r-1", "step.blocked runs/r-1"}, sorted(l.told()))
+		require.Contains(t, reasons(l), "run.blocked: step b: decide")
+
+		f.mu.Lock()
+		f.tasks = nil
+		f.mu.Unlock()
+		ledger.Steps[1].End(job.StepFailed, "given up", time.Now())
+		ledger.Steps[1].Elements = []job.Work{{Status: job.StepFailed, Why: "no agent took its task in time",
+			EndedAt: ledger.Steps[1].EndedAt}, {Status: job.StepCompleted, EndedAt: ledger.Steps[1].EndedAt}}
+		ledger.Close(job.RunFailed, "step b failed: given up", time.Now())
+		f.run("r-1", failed, ledger)
+		pass(11 * time.Second)
+		require.Equal(t, []string{"run.failed runs/r-1", "step.failed runs/r-1", "step.failed runs/r-1"},
+			sorted(l.told()), "what no hub told, within ten seconds")
+		want := []string{"run.failed: step b failed: given up", "step.failed: given up",
+			"step.failed: no agent took its task in time"}
+		require.Subset(t, reasons(l), want)
+		pass(time.Minute)
+		require.Empty(t, l.told(), "each is told once")
+
+		f.run("r-2", running, &job.Ledger{})
+		past := follow(t, h, "type=AgentTaskFailed,run.failed&since=15m&follow=false", "")
+		<-past.ended
+		require.Equal(t, want, sorted(reasons(past)), "the past knows it too")
+		require.Equal(t, "r-1~b.0", past.events[0].Data.TaskID)
+	})
+}
+
+func TestLedgersAreReadOnlyForThoseWhoWantThem(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fakeFleet, h http.Handler) {
+		l := follow(t, h, "type=task,agent", "")
+		f.run("r-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, &job.Ledger{})
+		f.sees("hub-1", running("r-1~a"))
+		pass(20 * time.Second)
+		require.Equal(t, []string{"task.running tasks/r-1~a"}, l.told())
+		l.leave()
+		require.Zero(t, f.calls["ledger"])
+	})
+}
+
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
+}
+
+// reasons are the types of all events of a listener, with why.
+func reasons(l *follower) (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		all = append(all, strings.TrimPrefix(string(e.Type), fleet.EventPrefix)+": "+e.Data.Reason)
+	}
+	return all
 }

@@ -81,11 +81,12 @@ type feedRun struct {
 	mu       sync.Mutex // guards the rest
 	clusters map[string]*clusterSource
 	hubs     map[string]*hubSource
-	deaf     bool      // this Temporal cannot ask hubs
-	looks    int64     // rounds of looks at clusters
-	rounds   int       // of looks at tasks
-	read     time.Time // when tasks were looked at last
-	readFar  time.Time // and, as far back as changes may come late
+	deaf     bool                 // this Temporal cannot ask hubs
+	touched  map[string]time.Time // runs of which a task has changed, and when
+	looks    int64                // rounds of looks at clusters
+	rounds   int                  // of looks at tasks
+	read     time.Time            // when tasks were looked at last
+	readFar  time.Time            // and, as far back as changes may come late
 }
 
 // New makes a feed. It asks for nothing until somebody listens.
@@ -177,7 +178,7 @@ func (f *Feed) Close() {
 
 // start begins a run. The mutex is held.
 func (f *Feed) start() *feedRun {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the run belongs to all listeners, and to no request
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the run is of all listeners
 	now := time.Now()
 	r := &feedRun{
 		feed: f, cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{}), begun: now,
@@ -188,6 +189,7 @@ func (f *Feed) start() *feedRun {
 		readFar:  now,
 		clusters: map[string]*clusterSource{},
 		hubs:     map[string]*hubSource{},
+		touched:  map[string]time.Time{},
 	}
 	go func() {
 		defer close(r.ended)

@@ -21,9 +21,9 @@ const (
 	pastLimit = 15 * time.Second
 )
 
-// past reads what happened after a position from all sources, oldest first; of tasks only those of a tenant, unless
-// that is empty. What cannot be told is a gap.
-func (f *Feed) past(ctx context.Context, p position, tenant string, now time.Time) []told {
+// past reads what happened after a position from all sources, oldest first; of tasks and runs only those that the
+// listener may know of. What cannot be told is a gap.
+func (f *Feed) past(ctx context.Context, p position, filter *eventFilter, now time.Time) []told {
 	var events []told
 	if p.at.After(now) {
 		p.at = now
@@ -61,11 +61,11 @@ func (f *Feed) past(ctx context.Context, p position, tenant string, now time.Tim
 		case i < len(clusters)+len(hubs):
 			parts[i] = f.pastOfHub(ctx, hubs[i-len(clusters)], &p)
 		default:
-			parts[i] = f.pastOfTasks(ctx, p.tasks, tenant)
+			parts[i] = f.pastOfTasks(ctx, p.tasks, filter.tenant)
 		}
 	})
 	seen := map[string]bool{}
-	for _, e := range slices.Concat(parts...) {
+	for _, e := range f.pastOfSteps(ctx, slices.Concat(parts...), filter, p.tasks) {
 		if !seen[e.id] {
 			seen[e.id] = true
 			events = append(events, e)
@@ -164,7 +164,8 @@ func (f *Feed) earlierMarks(ctx context.Context, since time.Time, tenant string)
 			var found []told
 			var tasks int
 			var failed error
-			found, tasks, page, failed = f.pageOfMarks(ctx, look.query, since, page, maxMarked-read)
+			found, tasks, page, failed = f.pageOfMarks(ctx, look.query+
+				" AND "+contract.Equals("WorkflowType", contract.TaskWorkflow), since, page, maxMarked-read)
 			read += tasks
 			marks, err = append(marks, found...), errors.Join(err, failed)
 			if errors.Is(err, errTooManyMarked) {

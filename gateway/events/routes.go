@@ -45,8 +45,9 @@ func (f *Feed) Register(routes huma.API) {
 	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
 		OperationID: "watch-events", Method: http.MethodGet, Path: path, Tags: []string{"Events"},
 		Summary: "Watch what happens in the fleet",
-		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. A browser's EventSource reconnects by itself and goes on " +
-			"after the newest id; an event may then come twice, with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
+		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. " +
+			"A browser's EventSource reconnects by itself and goes on after the newest id; an event may then come twice, " +
+			"with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The stream.",
 			Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString,
@@ -146,7 +147,7 @@ func (f *Feed) stream(ctx context.Context, s *streamWriter, l *listener, run *fe
 		if err != nil {
 			return err
 		}
-		events := f.past(ctx, *r.from, r.filter.tenant, time.Now())
+		events := f.past(ctx, *r.from, &r.filter, time.Now())
 		done()
 		if !r.since.IsZero() {
 			events = notBefore(events, r.since)

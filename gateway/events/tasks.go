@@ -45,9 +45,13 @@ type taskLook struct {
 	before *taskLook                                         // what goes on where this ends; nil: nothing
 }
 
-// statusLook finds tasks by their workflow's status, which visibility sorts by the end, or else by the start.
+// tasksAndRuns are the workflows that are looked at.
+var tasksAndRuns = "(" + contract.Equals("WorkflowType", contract.TaskWorkflow) + " OR " +
+	contract.Equals("WorkflowType", contract.RunWorkflow) + ")"
+
+// statusLook finds tasks and runs by their workflow's status, which visibility sorts by the end, or else by the start.
 func statusLook(status enumspb.WorkflowExecutionStatus) taskLook {
-	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) +
+	look := taskLook{query: tasksAndRuns +
 		" AND " + contract.ExecutionIs(status)}
 	look.at = func(info *workflowpb.WorkflowExecutionInfo) time.Time {
 		if info.GetCloseTime() != nil {
@@ -76,7 +80,7 @@ func markedBetween(since, now, to time.Time, window time.Duration) taskLook {
 	set := func(than string, at time.Time) string {
 		return " AND " + contract.AttrStatusAt.GetName() + than + contract.Quoted(at.UTC().Format(time.RFC3339Nano))
 	}
-	look := taskLook{query: contract.Equals("WorkflowType", contract.TaskWorkflow) + set(" >= ", from)}
+	look := taskLook{query: tasksAndRuns + set(" >= ", from)}
 	if !to.IsZero() {
 		look.query += set(" < ", to)
 	}
@@ -164,6 +168,14 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 		}
 	}
 	r.explainMarks(ctx, kept)
+	tasks, runs := kept[:0:0], kept[:0:0]
+	for _, c := range kept {
+		if fleet.OfRun(c.Type) {
+			runs = append(runs, c)
+		} else {
+			tasks = append(tasks, c)
+		}
+	}
 	r.mu.Lock()
 	r.read = now
 	if far {
@@ -171,7 +183,8 @@ func (r *feedRun) lookAtTasks(ctx context.Context) {
 	}
 	known := r.readFar.Add(-taskOverlap)
 	r.mu.Unlock()
-	r.publish(kept, func(p *position) { p.tasks = known })
+	r.publish(tasks, func(p *position) { p.tasks = known })
+	r.lookAtRuns(ctx, runs)
 }
 
 // taskChanges are the changes since a time that the looks find. more says that there are more than they may read.
@@ -216,12 +229,12 @@ func (f *Feed) lookForTasks(
 	return changes, true, nil
 }
 
-// changesOf are the changes of one task since a time, as far as visibility knows them.
+// changesOf are the changes of one task or run since a time, as far as visibility knows them.
 func changesOf(info *workflowpb.WorkflowExecutionInfo, since time.Time) []told {
-	task := store.OfInfo(info)
-	if task.ID == "" {
-		return nil
+	if _, is := contract.TaskOfWorkflowID(info.GetExecution().GetWorkflowId()); !is {
+		return changesOfRun(info, since)
 	}
+	task := store.OfInfo(info)
 	status := task.Status
 	base := fleet.EventData{Cluster: task.Cluster, Tenant: task.Tenant, TaskID: task.ID, TaskType: task.Type}
 	var changes []told

@@ -284,11 +284,12 @@ func TestOtherNamesOfEvents(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"AgentExecutionStarted": {"task.running" + subject["echo"], "task.running" + subject["dies"]},
-		"AgentTaskFailed":       {"task.failed" + subject["fails"], "task.dead_letter" + subject["dies"]},
-		"CorrectionAttempted":   {"step.corrected "},
-		"ModelInvoked":          {"task.completed" + subject["model"]},
-		"ToolInvoked":           {"task.completed" + subject["mcp-tool"]},
-		"AgentHealthChanged":    {"agent.health agents/" + id},
+		"AgentTaskFailed": {"task.failed" + subject["fails"], "task.dead_letter" + subject["dies"],
+			"step.failed runs/" + run.ID},
+		"CorrectionAttempted": {"step.corrected runs/" + run.ID},
+		"ModelInvoked":        {"task.completed" + subject["model"]},
+		"ToolInvoked":         {"task.completed" + subject["mcp-tool"]},
+		"AgentHealthChanged":  {"agent.health agents/" + id},
 	} {
 		var heard *listening
 		told := func() bool {
@@ -298,7 +299,7 @@ func TestOtherNamesOfEvents(t *testing.T) {
 		}
 		// Where many hubs are gone, as of other tests, or the machine is busy, one read takes a while.
 		require.True(t, waitsEvery(t, time.Second, told), "%s: %q", name, want)
-		for _, e := range heard.all("step.corrected ") {
+		for _, e := range heard.all("step.corrected runs/" + run.ID) {
 			require.Equal(t, run.ID+"~a", e.Data.TaskID)
 		}
 		others := slices.DeleteFunc(heard.lines(), func(line string) bool {
