@@ -143,6 +143,8 @@ type Directive struct {
 	CreatedAt time.Time             `json:"created_at,omitzero"`
 	Version   int64                 `json:"version"`
 	Mode      fleet.ReplicationMode `json:"mode"`
+	// Selection is how the cluster picks who takes over.
+	Selection fleet.SelectionStrategy `json:"selection,omitempty"`
 	// Tenants are those whose work begins here; none: all.
 	Tenants        []string   `json:"tenants,omitempty"`
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`

@@ -57,6 +57,8 @@ type TaskCarried struct {
 	GoesOnUntil time.Time `json:"goes_on_until,omitzero"`
 	// Target is the agent that a failover by hand chose for the next attempt.
 	Target string `json:"target,omitempty"`
+	// Prefer is the agent that the cluster's strategy chose for it, after a loss.
+	Prefer string `json:"prefer,omitempty"`
 	// RoutesSince is the last attempt before a person had the task run again: since then its routes are free again.
 	RoutesSince int `json:"routes_since,omitempty"`
 	// Told says that the event that started the task knows that it died.
@@ -178,7 +180,7 @@ type RunTaskInput struct {
 	Exclude []string `json:"exclude,omitempty"`
 	// LostAt is when a hub noticed the loss of the agent that had the attempt before; absent if there was none.
 	LostAt *time.Time `json:"lost_at,omitempty"`
-	// PreferAgent gets this attempt if it can: the target of a failover by hand.
+	// PreferAgent gets this attempt if it can: the target of a failover by hand, or whom the cluster's strategy chose.
 	PreferAgent string `json:"prefer_agent,omitempty"`
 	// Tally is the task's so far: with it, hubs can tell listeners what comes after the attempt.
 	Tally fleet.Tally `json:"tally,omitzero"`
@@ -230,6 +232,8 @@ type AttemptReport struct {
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
 	// Target is who should get the next attempt, by a failover by hand.
 	Target string `json:"target,omitempty"`
+	// Prefer is who should rather get it, by the cluster's strategy, after the loss of the agent.
+	Prefer string `json:"prefer,omitempty"`
 	// Planned says that a person, a drain or the graceful stop of its agent took the attempt off its agent.
 	Planned bool `json:"planned,omitempty"`
 	// NoticedAt is when a hub noticed that the agent, or the attempt on it, is lost; absent if it was planned.

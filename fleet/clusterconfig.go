@@ -51,7 +51,7 @@ type ClusterConfig struct {
 	MaxAgents       int               `json:"max_agents,omitempty" minimum:"1" maximum:"5000" doc:"More agents are refused. Default 1000."`
 	ReplicationMode ReplicationMode   `json:"replication_mode,omitempty" enum:"active_active,active_passive,sharded" doc:"Who serves: every member (the default), only the leader, or each shard's owner. Whether it is sharded is fixed at creation."`
 	Shards          int               `json:"shards,omitempty" minimum:"1" maximum:"1024" doc:"Number of shards of a sharded cluster, fixed at creation. Default 16."`
-	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone."`
+	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone. In active_active, the last two pick who rather gets what a lost agent ran."`
 	// RoleLease is how long a leader or shard owner may go on without an answer of its hub, and so the longest time
 	// without one. Default 3 s.
 	RoleLease Duration `json:"role_lease,omitempty" least:"1s" most:"1h" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 3s."`

@@ -169,7 +169,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 	}
 	lease := fleet.Duration(e.lease)
 	var held []fleet.HeldAttempt
-	unlisted := 0
+	unlisted, successor := 0, h.successorsLocked(s)
 	var awaited time.Time
 	for _, a := range s.attempts {
 		if until := h.awaitLocked(a, &e); !until.IsZero() {
@@ -182,7 +182,7 @@ func (h *Hub) endLocked(s *session, e ending) {
 			unlisted++
 		}
 		if a.mayHaveBegun() {
-			a.contested = e.living
+			a.contested, a.successor = e.living, successor(a)
 			h.loseLocked(a, e.reason, e.lease)
 		} else {
 			h.giveBackLocked(a, e.reason)

@@ -110,6 +110,7 @@ type Hub struct {
 	judgedAt   time.Time             // when the detector looked last
 	lanes      map[string]*lane      // by name
 	directives map[string]contract.Directive
+	turns      map[string]int64 // that the strategy round_robin has taken here, by cluster
 	// registering counts, by agent, registrations under way: the cluster may count the agent on this hub before it has
 	// a session.
 	registering map[string]int
@@ -168,6 +169,7 @@ func New(o Options) (*Hub, error) {
 		offers:        ratelimit.New(float64(offersPerSecond()), offersAtOnce),
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
+		turns:         map[string]int64{},
 		awaited:       map[attemptKey]*awaited{},
 		brakes:        map[string]*brake{},
 		hosts:         map[string]*host{},

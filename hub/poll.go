@@ -261,6 +261,7 @@ func (h *Hub) loseLocked(a *attempt, why string, lease time.Duration) {
 	report := a.report(h.id)
 	report.Outcome, report.Reason, report.Begun = fleet.AttemptLost, why, true
 	report.EndedAt, report.LeaseRemaining, report.NoticedAt = &now, &remaining, &now
+	report.Prefer = a.successor
 	report.Planned = a.contested // says nothing against the task
 	if a.evacuation != nil {
 		report.NoticedAt, report.Outcome = nil, fleet.AttemptMoved

@@ -128,6 +128,7 @@ type attempt struct {
 	checkpoint       json.RawMessage
 	checkpointDigest string
 	cancelling       bool
+	successor        string        // who should rather have the next attempt, when this one is lost with its agent
 	contested        bool          // a newer process took the agent id from its living agent
 	beacon           time.Duration // the task's beacon timeout; 0: none
 	stopGrace        time.Duration // how long its work has to end once it was asked to

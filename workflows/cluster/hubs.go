@@ -112,6 +112,7 @@ func (r *run) rules() contract.Directive {
 		Cluster:          s.Config.Name,
 		CreatedAt:        r.created,
 		Mode:             s.Config.ReplicationMode,
+		Selection:        s.Config.Selection,
 		Tenants:          s.Config.Tenants,
 		CapabilitySets:   s.CapabilitySets,
 		AgentLanes:       s.LanesOpened,

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +86,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		input.Exclude = policy.Excluded
 	}
 	if last := d.lastLost(); last != nil {
-		input.TransferredFrom, input.PreferAgent = last.AgentID, d.carried.Target
+		input.TransferredFrom, input.PreferAgent = last.AgentID, cmp.Or(d.carried.Target, d.carried.Prefer)
 	}
 	if p := d.deliveryPriority(); p != d.task.Spec.Priority {
 		// Fairness key and weight are left out: the activity inherits the workflow's.
@@ -135,7 +136,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 	d.record(number, report, route)
 	d.carried.Target = report.Target
 	if report.Outcome != fleet.AttemptReturned { // a delivery that no agent took does not end a failover
-		d.carried.LostAt = report.NoticedAt
+		d.carried.LostAt, d.carried.Prefer = report.NoticedAt, report.Prefer
 	}
 	return report, how
 }

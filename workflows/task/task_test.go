@@ -173,6 +173,14 @@ func TestTaskTellsTheNextAgent(t *testing.T) {
 	require.Equal(t, "a-1", second.TransferredFrom)
 	require.Equal(t, "a-9", second.PreferAgent)
 
+	t.Log("whom the cluster's strategy chose is preferred, in the task's own lane")
+	run = newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Prefer: "a-8"}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, AgentID: "a-2"}), completed(`1`)})
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, "a-8", run.deliveries[2].PreferAgent)
+	require.Equal(t, []string{"lane/default", "lane/default", "lane/default"}, run.queues)
+
 	t.Log("a delivery that no agent began changes nothing, and the next that one began does")
 	run = newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true}),
 		ended(contract.AttemptReport{Outcome: fleet.AttemptReturned, AgentID: "a-2"}),

@@ -1,0 +1,49 @@
+package hub
+
+import "mainstay.dev/mainstay/fleet"
+
+// successorsAmong bounds the agents that successorsLocked chooses among: so many of the lost agent's group or zone, and
+// so many others. The hub's lock is held meanwhile, and many may be lost at once.
+const successorsAmong = 100
+
+// successorsLocked chooses, for one attempt after another that is lost with a session, who should rather have the next:
+// in an active_active cluster whose strategy does not go by the load alone, which placement does in any case. It knows
+// the agents of this hub.
+func (h *Hub) successorsLocked(lost *session) func(*attempt) string {
+	d := h.directives[lost.cluster]
+	if d.Mode != fleet.ActiveActive || d.Selection != fleet.SelectAffinity && d.Selection != fleet.SelectRoundRobin ||
+		len(lost.attempts) == 0 {
+		return func(*attempt) string { return "" }
+	}
+	member := func(s *session, status fleet.AgentStatus) fleet.Member {
+		live := s.live()
+		return fleet.Member{AgentID: s.agent, Status: status, Health: &fleet.MemberHealth{Level: live.Health},
+			AgentProfile: fleet.AgentProfile{MaxTasks: live.MaxTasks, Capabilities: live.Capabilities,
+				TaskTypes: live.TaskTypes, Group: s.registration.Group, Zone: s.registration.Zone}}
+	}
+	c := fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: d.Mode}, RoundRobin: h.turns[lost.cluster],
+		Members: []fleet.Member{member(lost, fleet.AgentOffline)}}
+	loads, chosen := map[string]int{}, map[bool]int{}
+	for agent, s := range h.sessions {
+		if s == lost || s.cluster != lost.cluster || s.free <= 0 {
+			continue
+		}
+		if near := s.nearTo(lost); chosen[near] < successorsAmong {
+			chosen[near]++
+			c.Members = append(c.Members, member(s, fleet.AgentOnline))
+			loads[agent] = len(s.attempts)
+		}
+	}
+	return func(a *attempt) string {
+		next, _ := c.SelectTarget(d.Selection, fleet.FailoverNeed{FailedAgent: lost.agent,
+			RequiredCapabilities: a.input.Spec.RequiredCapabilities, TaskTypes: []string{a.taskType}}, loads)
+		loads[next]++
+		h.turns[lost.cluster] = c.RoundRobin
+		return next
+	}
+}
+
+func (s *session) nearTo(o *session) bool {
+	a, b := &s.registration, &o.registration
+	return a.Group != "" && a.Group == b.Group || a.Zone != "" && a.Zone == b.Zone
+}

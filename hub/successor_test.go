@@ -1,0 +1,42 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
+)
+
+// The strategy of an active_active cluster says who should rather have what was lost with an agent, and placement goes
+// by the load where it is least_loaded, or standby: there are none.
+func TestStrategyChoosesWhoHasWhatWasLost(t *testing.T) {
+	t.Parallel()
+	for strategy, want := range map[fleet.SelectionStrategy]string{
+		fleet.SelectAffinity: "d", fleet.SelectRoundRobin: "c", fleet.SelectLeastLoaded: "", fleet.SelectStandby: "",
+	} {
+		t.Run(string(strategy), func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive, Selection: strategy}
+				in := func(zone string) func(*protocol.Register) { return func(r *protocol.Register) { r.Zone = zone } }
+				a := b.register("a", 2, in("north"))
+				a.give(task("t1"))
+				b.register("b", 2)
+				b.register("c", 2)
+				b.register("d", 2, in("north"))
+				b.mu.Lock()
+				b.turns["c"] = 1
+				b.mu.Unlock()
+				a.hangUp()
+				b.pass(5 * time.Second)
+				lost := b.reported()
+				require.Len(t, lost, 1)
+				require.Equal(t, fleet.AttemptLost, lost[0].Outcome)
+				require.Equal(t, want, lost[0].Prefer)
+			})
+		})
+	}
+}
