@@ -176,15 +176,20 @@ var EventTypes = []EventMeaning{
 	{EventGap, "events may be missing here; reason says which: look at the lists again"},
 }
 
-// EventAliases are other names by which filters may ask for events: the types without their prefix, and after "@" the
-// type of the task that they are about.
+// EventAliases are other names by which filters may ask for events: the types without their prefix; with "@" and a type
+// of tasks, only where they tell the end of an attempt that an agent had.
 var EventAliases = map[string][]string{
 	"AgentExecutionStarted": {"task.running"},
 	"AgentTaskFailed":       {"task.failed", "task.dead_letter", "task.expired", "step.failed", "step.escalated"},
 	"AgentHealthChanged":    {"agent.health"},
 	"CorrectionAttempted":   {"step.corrected"},
-	"ModelInvoked":          {"task.completed@model"},
-	"ToolInvoked":           {"task.completed@mcp-tool"},
+	"ModelInvoked":          endsOf("model"),
+	"ToolInvoked":           endsOf("mcp-tool"),
+}
+
+func endsOf(taskType string) []string {
+	return []string{"task.completed@" + taskType, "task.queued@" + taskType, "task.retry_wait@" + taskType,
+		"task.attempt_failed@" + taskType}
 }
 
 // TaskEvent is the type of the event for a task's new status.

@@ -23,6 +23,13 @@ func TestEventFilter(t *testing.T) {
 		Tenant: "film"}
 	running := fleet.Event{Type: fleet.EventTaskRunning, EventData: data}
 	lost := fleet.Event{Type: fleet.EventAgentLost, EventData: fleet.EventData{Cluster: "c", AgentID: "a-1"}}
+	calls := eventFilter{types: []string{"task.queued@model"}}
+	for end, isCall := range map[fleet.AttemptOutcome]bool{fleet.AttemptFailed: true, fleet.AttemptReturned: false,
+		"": false} {
+		queued := running
+		queued.Type, queued.AttemptEnd = fleet.EventTaskQueued, end
+		require.Equal(t, isCall, calls.allows(&queued), "%q", end)
+	}
 	missing := fleet.Event{Type: fleet.EventGap}
 	elsewhere := fleet.Event{Type: fleet.EventGap, EventData: fleet.EventData{Cluster: "other"}}
 	for _, c := range []struct {
@@ -34,7 +41,7 @@ func TestEventFilter(t *testing.T) {
 		{eventFilter{types: []string{"task.run"}}, "0011"},
 		{eventFilter{types: []string{"task."}}, "1011"},
 		{eventFilter{types: []string{"agent.lost", "task.running"}}, "1111"},
-		{eventFilter{types: []string{"task.running@model"}}, "1011"},
+		{eventFilter{types: []string{"task.running@model"}}, "0011"}, // no attempt has ended
 		{eventFilter{types: []string{"task.running@exec"}}, "0011"},
 		{eventFilter{types: []string{"agent"}}, "0111"},
 		{eventFilter{clusters: []string{"x", "c"}}, "1110"},
@@ -74,7 +81,8 @@ func TestParseTypes(t *testing.T) {
 		{[]string{"*"}, nil, true},
 		{[]string{"AgentTaskFailed, agent"}, []string{"task.failed", "task.dead_letter",
 			"task.expired", "step.failed", "step.escalated", "agent"}, true},
-		{[]string{"ModelInvoked"}, []string{"task.completed@model"}, true},
+		{[]string{"ModelInvoked"}, []string{"task.completed@model", "task.queued@model",
+			"task.retry_wait@model", "task.attempt_failed@model"}, true},
 		{[]string{"task.completed@model"}, nil, false},
 		{[]string{"agents"}, nil, false},
 		{[]string{"agent,"}, nil, false},

@@ -107,8 +107,13 @@ func (f *eventFilter) allows(e *fleet.Event) bool {
 	}
 	return len(f.types) == 0 || slices.ContainsFunc(f.types, func(wanted string) bool {
 		prefix, task, only := strings.Cut(wanted, "@")
-		return ofType(e.Type, prefix) && (!only || e.TaskType == task)
+		return ofType(e.Type, prefix) && (!only || e.TaskType == task && endsAttempt(e))
 	})
+}
+
+// endsAttempt reports whether an event tells the end of an attempt that an agent had.
+func endsAttempt(e *fleet.Event) bool {
+	return e.Type == fleet.EventTaskCompleted || e.AttemptEnd != "" && e.AttemptEnd != fleet.AttemptReturned
 }
 
 // shown is an event as the listener may see it: a gap tells one tenant neither which hubs and clusters there are, nor

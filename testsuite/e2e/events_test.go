@@ -261,7 +261,13 @@ func TestOtherNamesOfEvents(t *testing.T) {
 	c, err := client.New(client.Options{URL: node.URL})
 	require.NoError(t, err)
 	a := startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: id, Slots: 8},
-		map[string]agent.Handler{"echo": echo, "model": echo, "mcp-tool": echo,
+		map[string]agent.Handler{"echo": echo, "model": echo,
+			"mcp-tool": func(ctx context.Context, task *agent.Task) (any, error) {
+				if strings.Contains(string(task.Payload), "bad") {
+					return nil, errors.New("no such tool")
+				}
+				return echo(ctx, task)
+			},
 			"fails": func(context.Context, *agent.Task) (any, error) {
 				return nil, agent.NonRetryable(errors.New("disk full"))
 			},
@@ -275,6 +281,10 @@ func TestOtherNamesOfEvents(t *testing.T) {
 		require.NoError(t, err)
 		subject[kind] = " tasks/" + task.ID
 	}
+	bad, err := c.Tasks.Submit(t.Context(), &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: "mcp-tool", Cluster: cluster,
+		Payload: json.RawMessage(`{"server":"s","tool":"bad"}`), Retry: fleet.RetryPolicy{MaxAttempts: 1}}})
+	require.NoError(t, err)
+	subject["bad"] = " tasks/" + bad.ID
 	run := (&runsOf{Client: c, cluster: cluster}).start(t, "", "  a: {task: {type: echo, payload: {}}, "+
 		"check: {schema: {required: [text]}, correct: {attempts: 1}, exhausted: fail}}")
 	a.own.ReportHealth(0, "the disk is full")
@@ -285,10 +295,10 @@ func TestOtherNamesOfEvents(t *testing.T) {
 	for name, want := range map[string][]string{
 		"AgentExecutionStarted": {"task.running" + subject["echo"], "task.running" + subject["dies"]},
 		"AgentTaskFailed": {"task.failed" + subject["fails"], "task.dead_letter" + subject["dies"],
-			"step.failed runs/" + run.ID},
+			"task.dead_letter" + subject["bad"], "step.failed runs/" + run.ID},
 		"CorrectionAttempted": {"step.corrected runs/" + run.ID},
 		"ModelInvoked":        {"task.completed" + subject["model"]},
-		"ToolInvoked":         {"task.completed" + subject["mcp-tool"]},
+		"ToolInvoked":         {"task.completed" + subject["mcp-tool"], "task.attempt_failed" + subject["bad"]},
 		"AgentHealthChanged":  {"agent.health agents/" + id},
 	} {
 		var heard *listening
