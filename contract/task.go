@@ -226,7 +226,7 @@ type AttemptReport struct {
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// CheckpointDigest is what the agent said of it.
+	// CheckpointDigest is what the agent said of it. Without a checkpoint it is that of one that was too large to be kept.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`
@@ -286,6 +286,7 @@ func (r *AttemptReport) End() fleet.AttemptEnd {
 		Outcome: r.Outcome, Begun: r.Begun, Final: r.Final, LeaseRemaining: r.LeaseRemaining, Reason: r.Reason,
 		ErrorType: r.ErrorType, Planned: r.Planned, Unhandled: r.Unhandled, RetryAfter: r.RetryAfter,
 		NotReceived: r.NotReceived, AgentID: r.AgentID,
+		CheckpointLost: r.Checkpoint == nil && r.CheckpointDigest != "",
 	}
 }
 

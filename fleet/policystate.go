@@ -143,7 +143,7 @@ func (r *recovering) ended() Redelivery {
 	*s = PolicyState{Restarts: r.Restart.Active(s.Restarts, r.end.At),
 		Reschedules: r.Reschedule.Active(s.Reschedules, r.end.At), LastFailure: s.LastFailure,
 		Agent: cmp.Or(r.end.AgentID, s.Agent)}
-	planned, lost := r.end.Planned || r.end.Outcome == AttemptMoved, r.end.Outcome.Gone()
+	planned, lost := r.end.planned(), r.end.Outcome.Gone()
 	switch {
 	case !planned && lost:
 		r.tally.Losses = len(s.Reschedules) + 1 // those that still count
@@ -163,8 +163,6 @@ func (r *recovering) ended() Redelivery {
 		return r.wait("", r.end.At, r.end.Reason)
 	case planned:
 		return r.wait(ActionAwaitAgent, r.end.At, r.end.Reason)
-	case lost && r.end.Paused:
-		return r.review("its work was paused when its agent was lost: decide whether it goes on (" + r.end.Reason + ")")
 	case r.Mode == ManualRecover:
 		return r.review("recovery is manual: decide how it goes on (" + r.end.Reason + ")")
 	case s.Agent == "" && r.Mode == LocalRestart:

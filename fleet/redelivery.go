@@ -61,12 +61,17 @@ type AttemptEnd struct {
 	At      time.Time
 	AgentID string
 	Paused  bool // a person had paused the work before the attempt ended
+	// CheckpointLost: the attempt had a newer checkpoint than the next one would begin with.
+	CheckpointLost bool
 	// AtOnce: the first reschedule after a loss does not wait. Only deliveries of before that are without it.
 	AtOnce bool
 }
 
 // mayGoOn reports whether the handler may still run.
 func (e *AttemptEnd) mayGoOn() bool { return e.Outcome.Gone() || e.Outcome == AttemptTimedOut }
+
+// planned reports whether the attempt was taken off its agent on purpose.
+func (e *AttemptEnd) planned() bool { return e.Planned || e.Outcome == AttemptMoved }
 
 // GoesOnUntil is when the agent has certainly stopped fenced work; the zero time: it has already.
 func (e *AttemptEnd) GoesOnUntil(spec *TaskSpec) (until time.Time) {
@@ -176,10 +181,14 @@ func gate(spec *TaskSpec, tally Tally, end AttemptEnd) (next Redelivery, stops b
 			safety, end.Reason)
 	case !failed && safety.NeedsPerson():
 		gone := "the agent was lost"
-		if end.Planned || end.Outcome == AttemptMoved {
+		if end.planned() {
 			gone = "the task was taken off its agent"
 		}
 		why = fmt.Sprintf("%s and may have begun this %s task: decide whether it was done (%s)", gone, safety, end.Reason)
+	case end.CheckpointLost:
+		why = "its newest checkpoint was lost with its agent and its hub: decide whether it runs again from an earlier one"
+	case end.Paused && end.Outcome.Gone() && !end.planned():
+		why = "its work was paused when its agent was lost: decide whether it goes on (" + end.Reason + ")"
 	case !failed && end.Outcome != AttemptTimedOut:
 		return next, false
 	case end.ErrorType == ErrorTypeCheckpoint:

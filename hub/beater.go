@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -99,7 +100,7 @@ func (b beater) beat(a *attempt, now time.Time) dueBeat {
 }
 
 // heartbeat is the report that Temporal keeps while the attempt runs. Of a workflow with many attempts it lacks what is
-// too large, and all of one that is cancelled, which may never end: the next begins beside it. Its hub has the rest.
+// too large, and most of one that is cancelled, which may never end: the next begins beside it. Its hub has the rest.
 func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 	r := a.report(hub)
 	if a.accepted {
@@ -117,8 +118,9 @@ func (a *attempt) heartbeat(hub string) contract.AttemptReport {
 	if a.cancelling {
 		r.Progress, r.Marks = nil, nil
 	}
-	if a.cancelling || len(r.Checkpoint) > beatCheckpointBytes {
-		r.Checkpoint, r.CheckpointDigest = nil, ""
+	if r.Checkpoint != nil && (a.cancelling || len(r.Checkpoint) > beatCheckpointBytes) {
+		r.CheckpointDigest = cmp.Or(r.CheckpointDigest, fleet.JSONDigest(r.Checkpoint)) // so that its loss is noticed
+		r.Checkpoint = nil
 	}
 	return r
 }

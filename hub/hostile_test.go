@@ -101,6 +101,7 @@ func TestHeartbeatsOfManyAttemptsFit(t *testing.T) {
 
 		a.checkpoint = append(a.checkpoint, ' ')
 		require.Nil(t, a.heartbeat("h").Checkpoint, "it is too large")
+		require.True(t, new(a.heartbeat("h")).End().CheckpointLost)
 		require.NotNil(t, a.report("h").Checkpoint, "the hub reports it at the end")
 		a.checkpoint, a.cancelling = a.checkpoint[:2], true
 		details, err := payloads(a.heartbeat("h"), nil)

@@ -73,10 +73,12 @@ func TestLostOnItsWayToItsOwnAgent(t *testing.T) {
 	require.Equal(t, "lane/default/agent/a-1", run.queues[1])
 }
 
-// TestCancelledInstanceMayGoOn: a job learns until when fenced work may go on that was cancelled after its agent was lost.
+// TestCancelledInstanceMayGoOn: a job learns until when fenced work may go on that was cancelled after its agent was
+// lost.
 func TestCancelledInstanceMayGoOn(t *testing.T) {
 	t.Parallel()
-	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Reason: "its hub died"})})
+	run := newTask(t, script{ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true,
+		Reason: "its hub died"})})
 	begun := run.Now()
 	var told contract.InstanceEnded
 	run.OnSignalExternalWorkflow(mock.Anything, contract.JobWorkflowID("j"), "", contract.InstanceEndedSignal.Name,
@@ -98,7 +100,8 @@ func TestServiceBeginsAgain(t *testing.T) {
 	run.start(fleet.TaskSpec{KeepRunning: true})
 	state := run.outcome(t)
 	require.Equal(t, fleet.TaskFailed, state.Status, "a final failure ends it")
-	require.Equal(t, []string{"lane/default", "lane/default/agent/a-2", "lane/default/agent/a-2", "lane/default/agent/a-2"}, run.queues)
+	require.Equal(t, []string{"lane/default", "lane/default/agent/a-2", "lane/default/agent/a-2",
+		"lane/default/agent/a-2"}, run.queues)
 	require.Len(t, state.PolicyState.Restarts, 3)
 	require.Empty(t, state.Result)
 }
@@ -135,4 +138,25 @@ func TestDamagedCheckpoint(t *testing.T) {
 	require.Equal(t, "other", run.deliveries[1].CheckpointDigest)
 	require.Empty(t, run.deliveries[2].Checkpoint)
 	require.Empty(t, run.deliveries[2].CheckpointDigest)
+}
+
+// TestLostCheckpoint waits for a person; when it runs again, it begins with the one that is left.
+func TestLostCheckpoint(t *testing.T) {
+	t.Parallel()
+	run := newTask(t, script{
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, Checkpoint: json.RawMessage("7"),
+			CheckpointDigest: "seven"}),
+		ended(contract.AttemptReport{Outcome: fleet.AttemptLost, Begun: true, CheckpointDigest: "large"}),
+		completed("1"),
+	})
+	run.RegisterDelayedCallback(func() {
+		state := run.query(t)
+		require.Equal(t, fleet.TaskReview, state.Status)
+		require.Contains(t, state.Why, "its newest checkpoint was lost")
+		run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewRerun})
+	}, time.Hour)
+	run.start(fleet.TaskSpec{})
+	require.Equal(t, fleet.TaskCompleted, run.outcome(t).Status)
+	require.Equal(t, "7", string(run.deliveries[2].Checkpoint))
+	require.Equal(t, "seven", run.deliveries[2].CheckpointDigest)
 }
