@@ -17,31 +17,40 @@ import (
 // can have.
 var everySetting = map[string]struct{ collection, name, body string }{
 	"/api/v1/agents/clusters/{id}": {clustersPath, "full", `{
-		"name": "full", "target_group": "g", "min_agents": 1, "desired_agents": 2, "max_agents": 3, "replication_mode": "sharded",
+		"name": "full", "target_group": "g", "min_agents": 1, "desired_agents": 2, "max_agents": 3,
+			"replication_mode": "sharded",
 		"shards": 4, "selection_strategy": "affinity", "role_lease": "3s", "manual_election": true, "election_interval": "1s",
-		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked", "stop_grace": "20s"}, "task_transfer_timeout": "4m0s",
+		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked",
+			"stop_grace": "20s"}, "task_transfer_timeout": "4m0s",
 		"dead_letter_retention": "5h0m0s", "brake": {"share": 0.25, "min_lost": 7, "window": "30s"},
-		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s", "damping": "11m0s",
+		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s",
+			"damping": "11m0s",
 			"restore_after": "6m0s", "replace_after": "17m0s", "recover_by": "restart", "stuck_after": "16m0s",
 			"max_actions": 4},
 		"tenant_weights": {"acme": 5}, "tenants": ["acme"],
 		"scaling": {"mode": "auto", "queue_measure": "per_agent",
 			"scale_up": {"queue_threshold": 6, "cpu_threshold": 70, "cooldown": "2m0s", "increment": 2},
 			"scale_down": {"queue_threshold": 2, "idle_timeout": "6m0s", "cooldown": "6m0s", "decrement": 2},
-			"rollout": {"max_unavailable": 2, "healthy_time": "11s", "deadline": "1h0m0s", "canary": 2, "auto_promote": true, "auto_revert": true},
+			"rollout": {"max_unavailable": 2, "healthy_time": "11s", "deadline": "1h0m0s", "canary": 2, "auto_promote": true,
+				"auto_revert": true},
 			"spawn": {"spawner": "s", "platform": "docker", "fallback_platforms": ["kubernetes", "ec2"], "image": "agent:1",
 				"docker": {"pull": "never", "pids_limit": 50, "writable_root": true},
 				"ec2": {"instance_type": "c7g.large", "spot": true},
-				"kubernetes": {"pull": "never", "priority_class": "high", "writable_root": true}, "slots": 2, "capabilities": ["gpu"], "environment": {"A": "b"},
+				"kubernetes": {"pull": "never", "priority_class": "high", "writable_root": true}, "slots": 2,
+					"capabilities": ["gpu"], "environment": {"A": "b"},
 				"resources": {"cpu": "2", "memory": "4Gi", "storage": "10Gi"}, "join_timeout": "2m0s", "drain_timeout": "6m0s",
 				"backoff": {"strategy": "constant", "delay": "11s", "max_delay": "6m0s"}}}}`},
 	"/api/v1/agents/schedules/{name}": {schedulesPath, "acme:full", `{
-		"name": "full", "interval": "6h0m0s", "offset": "1h0m0s", "overlap": "buffer_one", "catchup_window": "10m0s", "jitter": "30s",
-		"cron": "", "time_zone": "", "start_at": "2027-01-01T00:00:00Z", "end_at": "2099-01-01T00:00:00Z", "paused": true, "note": "backup",
+		"name": "full", "interval": "6h0m0s", "offset": "1h0m0s", "overlap": "buffer_one", "catchup_window": "10m0s",
+			"jitter": "30s",
+		"cron": "", "time_zone": "", "start_at": "2027-01-01T00:00:00Z", "end_at": "2099-01-01T00:00:00Z", "paused": true,
+			"note": "backup",
 		"task": {"type": "exec", "cluster": "default", "payload": {"command": ["true"]}, "priority": 2, "agent": "a-1",
 			"shard_key": "k", "required_capabilities": ["gpu"], "preferred_capabilities": ["fast"], "affinity": "a-2",
-			"retry": {"max_attempts": 5, "max_transfers": 4, "initial_interval": "3s", "max_interval": "4m0s", "non_retryable": ["exit_2"]},
-			"retry_safety": "fenced", "timeout": "30s", "stop_grace": "20s", "expires_in": "2h0m0s", "beacon_timeout": "45s", "provider": "openai",
+			"retry": {"max_attempts": 5, "max_transfers": 4, "initial_interval": "3s", "max_interval": "4m0s",
+				"non_retryable": ["exit_2"]},
+			"retry_safety": "fenced", "timeout": "30s", "stop_grace": "20s", "expires_in": "2h0m0s", "beacon_timeout": "45s",
+				"provider": "openai",
 			"routes": [{"provider": "openai", "model": "small", "window": 9000}],
 			"place": {"resources": {"cpu": "2", "memory": "4Gi", "disk": "1Gi"}, "devices": [{"kind": "gpu", "memory": "8Gi"}],
 				"volumes": [{"name": "models"}], "ports": {"http": {}}},
@@ -52,7 +61,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 var notStored = []string{".task.id", ".task.idempotency_key", ".task.start_at"}
 
 // instead are settings that others of the sample exclude: of a task with a retry policy, a timeout and an expiry.
-var instead = []string{".task.recovery", ".task.keep_running"}
+var instead = []string{".task.recovery", ".task.keep_running", ".task.expires_at"}
 
 type objectSchema struct {
 	Ref        string `json:"$ref"`

@@ -205,7 +205,7 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 		switch view := views[t.Cluster]; {
 		case view == nil || !explained(t):
 		case t.Status == fleet.TaskRetryWait:
-			t.Why = cmp.Or(whyUnhandled(t, &view.Cluster), t.Why)
+			t.Why = cmp.Or(whyUnhandled(t, &view.Cluster), whyBackoff(&t.Task))
 		default:
 			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], held[t.Cluster])
 		}
