@@ -90,7 +90,7 @@ e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chro
 bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 tasks (needs Chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 20m ./testsuite/browser -run '^$$' -bench '^BenchmarkPage$$' -benchtime 20x
 
-bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, services, failover, drain, the queue, attacks and a large fleet (about 70 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, services, failover, drain, the queue, types, attacks and a large fleet (about 75 minutes, on a quiet machine)
 	bin/mainstay bench throughput
 	bin/mainstay bench events
 	bin/mainstay bench arrays
@@ -101,6 +101,7 @@ bench: build ## measure throughput and the gateway beside bare Temporal, an idle
 	bin/mainstay bench services
 	bin/mainstay bench failover
 	bin/mainstay bench queue
+	bin/mainstay bench types
 	bin/mainstay bench attack
 	bin/mainstay bench fleet
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ import (
 func agentCommand(a *app.App) *cobra.Command {
 	var o agent.Options
 	var ledger string
+	var types []string
 	var count, clusters int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: app.Exactly(),
@@ -38,7 +40,7 @@ func agentCommand(a *app.App) *cobra.Command {
 				o,
 				clusters,
 				count,
-				func(o agent.Options) error { return runAgent(c.Context(), o, ledger) },
+				func(o agent.Options) error { return runAgent(c.Context(), o, ledger, types) },
 			)
 		},
 	}
@@ -48,6 +50,7 @@ func agentCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
 	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
+	flags.StringArrayVar(&types, "type", nil, "type of tasks that it handles (repeatable; default: all of the benchmarks)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
@@ -75,8 +78,8 @@ func eachAgent(o agent.Options, clusters, count int, run func(agent.Options) err
 	return errors.Join(errs...)
 }
 
-// runAgent runs one agent until ctx ends.
-func runAgent(ctx context.Context, o agent.Options, ledgerFile string) (err error) {
+// runAgent runs one agent until ctx ends. types are those that it handles; empty: all.
+func runAgent(ctx context.Context, o agent.Options, ledgerFile string, types []string) (err error) {
 	handlers := map[string]agent.Handler{taskType: handle, napType: nap, agent.ExecType: agent.ExecHandler()}
 	if ledgerFile != "" {
 		ledger, failed := openLedger(ledgerFile, o.ID)
@@ -92,7 +95,9 @@ func runAgent(ctx context.Context, o agent.Options, ledgerFile string) (err erro
 		return app.WithExit(app.ExitUsage, err)
 	}
 	for taskType, handler := range handlers {
-		runner.Handle(taskType, handler)
+		if len(types) == 0 || slices.Contains(types, taskType) {
+			runner.Handle(taskType, handler)
+		}
 	}
 	return agentrun.Exit(runner.Run(ctx))
 }

@@ -24,14 +24,15 @@ func New(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this installation's program on this machine",
-		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own, on free
-ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in docs/BENCHMARKS.md.`,
+		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own,
+on free ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in
+docs/BENCHMARKS.md.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
 	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), eventsBenchmark(), arraysBenchmark(),
 		failoverBenchmark(), idleBenchmark(), healingBenchmark(), drainBenchmark(), queueBenchmark(),
 		gatewayBenchmark(), attackBenchmark(),
-		fleetBenchmark(), servicesBenchmark()} {
+		fleetBenchmark(), servicesBenchmark(), typesBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
 	command.AddCommand(bareGatewayCommand(), agentCommand(a), fakeAgentsCommand(), temporalCommand(a))

@@ -42,6 +42,7 @@ func TestBenchUsage(t *testing.T) {
 		"queue rate":     {[]string{"queue", "--rate", "-1"}, "--rate must be at least 0"},
 		"unknown part": {[]string{"queue", "--only", "order,width"},
 			"--only must name some of order, lanes, fairness, latency, control, depth"},
+		"backlog":         {[]string{"types", "--backlog", "99"}, "--backlog must be 100 to 1000000"},
 		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
 		"unknown command": {[]string{"speed"}, `there is no command "mainstay bench speed"`},
 	} {

@@ -30,12 +30,13 @@ type crew struct {
 	*Installation
 	cluster    string
 	safety     fleet.RetrySafety
-	slots      int    // of each agent
-	capability string // of each agent; empty: none
-	led        bool   // only a leader works
-	setup      string // of the fault that it is for
-	relay      *relay // between the agents and the hub; nil: nothing is
-	store      *relay // between Temporal and the hub of its own; nil: nothing is
+	slots      int      // of each agent
+	capability string   // of each agent; empty: none
+	types      []string // that its agents handle; empty: all of the benchmarks
+	led        bool     // only a leader works
+	setup      string   // of the fault that it is for
+	relay      *relay   // between the agents and the hub; nil: nothing is
+	store      *relay   // between Temporal and the hub of its own; nil: nothing is
 	cables     map[string]*cable
 	ids        []string
 	processes  map[string]*Process
@@ -93,6 +94,9 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 			"--stop-timeout", stopAfter.String())
 		if c.capability != "" {
 			args = append(args, "--capability", c.capability)
+		}
+		for _, taskType := range c.types {
+			args = append(args, "--type", taskType)
 		}
 		p, err := c.startLine(id, args)
 		if err != nil {

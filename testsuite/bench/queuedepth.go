@@ -122,8 +122,7 @@ type queueSide struct {
 func (r *run) measureDepth(ctx context.Context, p *queuePlan) (*Depth, error) {
 	d := &Depth{Tasks: p.depth, Slots: p.depthSlots}
 	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
-		workflows, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
-			LocalActivityWorkerOnly: true})
+		workflows, err := startBareWorkflows(c)
 		if err != nil {
 			return err
 		}
@@ -249,17 +248,10 @@ func bareDepth(c client.Client, p *queuePlan) *queueSide {
 		queue:        bareQueue,
 		workflowType: bareWorkflow,
 		submit: func(ctx context.Context, first, n int) error {
-			return eachOf(
-				ctx,
-				n,
-				32,
-				func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
-					return (&bare{client: c}).start(ctx, "bare/"+strconv.Itoa(first+i))
-				},
-			)
+			return startMany(ctx, c, first, n)
 		},
 		serve: func(context.Context) (func(), error) {
-			w, err := startBare(c, sdkworker.Options{
+			w, err := startBare(c, bareQueue, sdkworker.Options{
 				DisableWorkflowWorker:              true,
 				MaxConcurrentActivityExecutionSize: p.depthSlots,
 				MaxConcurrentActivityTaskPollers:   min(p.pollers, p.depthSlots),

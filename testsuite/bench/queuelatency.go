@@ -65,7 +65,7 @@ func measureDispatch(ctx context.Context, i *Installation, p *queuePlan, progres
 		return nil, err
 	}
 	defer temporal.Close()
-	bare, err := newBare(temporal, "bare Temporal", p.pollers)
+	bare, err := newBare(temporal, "bare Temporal", bareQueue, p.pollers)
 	if err != nil {
 		return nil, err
 	}

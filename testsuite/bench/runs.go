@@ -50,9 +50,9 @@ func runsBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "runs",
 			Short: "Measure runs of five steps beside bare Temporal",
-			Long: `Measure steps a second of runs with five steps, one after the other, beside bare Temporal: a workflow with five
-activities, run by a worker of Temporal's SDK. Then measure, at a low rate, the time from the end of a step to the first
-instruction of the next. Both use one embedded server, in turns.`,
+			Long: `Measure steps a second of runs with five steps, one after the other, beside bare Temporal: a workflow with
+five activities, run by a worker of Temporal's SDK. Then measure, at a low rate, the time from the end of a step to the
+first instruction of the next. Both use one embedded server, in turns.`,
 			Example: "  mainstay bench runs\n  mainstay bench runs --rounds 3 --runs 50",
 		},
 		numbers: []number{
@@ -209,7 +209,8 @@ type ourChain struct {
 
 // newChain makes the plan of five steps, each of which reads the output of the one before.
 func newChain(c sdkclient.Client) (*ourChain, error) {
-	text := "job: chain\ncluster: " + dev.Cluster + "\nsafety: idempotent\nsteps:\n  s1: {task: {type: " + taskType + "}}\n"
+	text := "job: chain\ncluster: " + dev.Cluster +
+		"\nsafety: idempotent\nsteps:\n  s1: {task: {type: " + taskType + "}}\n"
 	for n := 2; n <= chainSteps; n++ {
 		text += fmt.Sprintf(
 			"  s%d: {after: [s%d], task: {type: %s, payload: \"${steps.s%d.output}\"}}\n",
@@ -267,7 +268,7 @@ type bareChain struct{ bare }
 const bareChainWorkflow = "BareChain"
 
 func newBareChain(c sdkclient.Client, activityPollers int) (*bareChain, error) {
-	w, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+	w, err := startBare(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
 		MaxConcurrentActivityTaskPollers: activityPollers})
 	if err != nil {
 		return nil, err
@@ -282,7 +283,7 @@ func newBareChain(c sdkclient.Client, activityPollers int) (*bareChain, error) {
 		}
 		return steps, nil
 	}, workflow.RegisterOptions{Name: bareChainWorkflow})
-	return &bareChain{bare{"bare Temporal", c, w}}, nil
+	return &bareChain{bare{"bare Temporal", bareQueue, c, w}}, nil
 }
 
 func (b *bareChain) Submit(ctx context.Context) (string, error) {

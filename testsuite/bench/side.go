@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,22 +189,22 @@ const (
 
 // bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
 type bare struct {
-	name   string
-	client sdkclient.Client
-	worker sdkworker.Worker
+	name, queue string
+	client      sdkclient.Client
+	worker      sdkworker.Worker
 }
 
 // newBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
-func newBare(c sdkclient.Client, name string, activityPollers int) (*bare, error) {
-	w, err := startBare(c, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+func newBare(c sdkclient.Client, name, queue string, activityPollers int) (*bare, error) {
+	w, err := startBare(c, queue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
 		MaxConcurrentActivityTaskPollers: activityPollers})
-	return &bare{name, c, w}, err
+	return &bare{name, queue, c, w}, err
 }
 
 // startBare runs a worker. What its options leave out, workflows or activities, it does not run.
-func startBare(c sdkclient.Client, o sdkworker.Options) (sdkworker.Worker, error) {
-	w := sdkworker.New(c, bareQueue, o)
+func startBare(c sdkclient.Client, queue string, o sdkworker.Options) (sdkworker.Worker, error) {
+	w := sdkworker.New(c, queue, o)
 	if !o.DisableWorkflowWorker {
 		w.RegisterWorkflowWithOptions(func(ctx workflow.Context) (int64, error) {
 			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
@@ -222,9 +223,22 @@ func startBare(c sdkclient.Client, o sdkworker.Options) (sdkworker.Worker, error
 	return w, nil
 }
 
+// startBareWorkflows runs workflows, the activities of which wait.
+func startBareWorkflows(c sdkclient.Client) (sdkworker.Worker, error) {
+	return startBare(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+		LocalActivityWorkerOnly: true})
+}
+
+// startMany starts n tasks, the first of them with this number.
+func startMany(ctx context.Context, c sdkclient.Client, first, n int) error {
+	return eachOf(ctx, n, 32, func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
+		return (&bare{client: c, queue: bareQueue}).start(ctx, "bare/"+strconv.Itoa(first+i))
+	})
+}
+
 // start starts a task.
 func (b *bare) start(ctx context.Context, id string) error {
-	_, err := b.client.ExecuteWorkflow(ctx, sdkclient.StartWorkflowOptions{ID: id, TaskQueue: bareQueue}, bareWorkflow)
+	_, err := b.client.ExecuteWorkflow(ctx, sdkclient.StartWorkflowOptions{ID: id, TaskQueue: b.queue}, bareWorkflow)
 	return err
 }
 

@@ -86,9 +86,9 @@ func throughputBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "throughput",
 			Short: "Measure tasks a second and latency beside bare Temporal",
-			Long: `Measure tasks a second, and the time from submission to the handler's first instruction, of Mainstay beside bare
-Temporal: a workflow with one activity for each task, run by a worker of Temporal's SDK. Both use one embedded server, in
-turns.`,
+			Long: `Measure tasks a second, and the time from submission to the handler's first instruction, of Mainstay beside
+bare Temporal: a workflow with one activity for each task, run by a worker of Temporal's SDK. Both use one embedded
+server, in turns.`,
 			Example: "  mainstay bench throughput\n  mainstay bench throughput --durability all --rounds 2",
 		},
 		numbers: []number{
@@ -177,7 +177,7 @@ func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides [
 	}
 	defer temporal.Close()
 	pollers := config.Default().Hub.LanePollers
-	bare, err := newBare(temporal, "bare Temporal", pollers)
+	bare, err := newBare(temporal, "bare Temporal", bareQueue, pollers)
 	if err != nil {
 		return sides, err
 	}
@@ -193,7 +193,7 @@ func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides [
 		return sides, err
 	}
 	defer untouched.Close()
-	stock, err := newBare(untouched, "bare, stock database", pollers)
+	stock, err := newBare(untouched, "bare, stock database", bareQueue, pollers)
 	if err != nil {
 		return sides, err
 	}
