@@ -224,7 +224,8 @@ func (r *run) confirmed(p sentPoll, answer *protocol.Polled) {
 			l.attempt.checkpointSent = l.checkpoint
 		}
 	}
-	r.beat = beat{at: time.Now(), failureThreshold: r.beat.failureThreshold, answered: true, storeAway: answer.LeaseHeld}
+	r.beat = beat{at: time.Now(), failureThreshold: r.beat.failureThreshold, answered: true,
+		storeAway: answer.LeaseHeld}
 	if !answer.LeaseHeld {
 		r.renewLease(p.sentAt, answer.Lease.Std())
 	}

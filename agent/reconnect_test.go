@@ -152,6 +152,7 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 				}})
 			first := hub.WaitRegistered(1)
 			require.Empty(t, first.Running)
+			require.Zero(t, hub.Proven())
 			hub.Assign(assign("t1", "gate"), assign("t2", "save"))
 			hub.WaitPoll("the checkpoint", hasCheckpoint)
 			hub.Until("the checkpoint to be sent only once", func() bool {
@@ -163,6 +164,7 @@ func TestForgottenSessionIsRegisteredAgainAndWorkGoesOn(t *testing.T) {
 			forget(hub)
 			again := hub.WaitRegistered(2)
 			require.Equal(t, first.InstanceID, again.InstanceID)
+			require.Equal(t, 1, hub.Proven(), "it shows its session, so that its join token's limit does not hold it up")
 			require.Len(t, again.Running, 2)
 			for _, r := range again.Running {
 				require.NotEmpty(t, r.Token)

@@ -34,6 +34,7 @@ func (r *run) register(first bool) error {
 			method:  http.MethodPost,
 			path:    protocol.RegisterPath,
 			token:   r.agent.options.JoinToken,
+			headers: map[string]string{protocol.SessionHeader: r.sessionNow().token}, // empty: it has none yet
 			body:    r.registration(),
 			timeout: callTimeout,
 		}, &answer)

@@ -33,8 +33,8 @@ const (
 	// failedRate and failedBurst bound what one address may try without proving who it is.
 	failedRate  = 20.0
 	failedBurst = 200
-	// joinRate and joinBurst bound the registrations with one token. All agents of a large cluster may come at once, as
-	// after a restart of its hub.
+	// joinRate and joinBurst bound the registrations with one token of those who prove no session. All agents of a
+	// large cluster may start at once.
 	joinRate  = 20.0
 	joinBurst = 1000
 	// agentPart is how much of an agent's body, in bytes, counts as one more request: reading it costs about as much.
@@ -166,14 +166,18 @@ func (g *Gate) admit(
 		group, err = checkSession(g.agents, r, params["id"])
 	} else {
 		id, of, err = g.identify(r, route.Policy.Role() == access.Admin)
+		if route.Policy.IsJoin() && id.Joins {
+			client, group = g.registersAgain(r)
+		}
 	}
+	agent, cluster := client, group
 	targets := access.NewTargets(g.withoutSecrets(params))
 	finished := func(status int) { g.finish(r, route, &id, targets, at, status, false) }
 	if err != nil && !route.Policy.IsOpen() {
 		return ctx, finished, g.failed(r, err)
 	}
-	if route.Policy.IsSession() {
-		err = g.limitAgent(client, group)
+	if agent != "" {
+		err = g.limitAgent(agent, cluster)
 	} else {
 		err = g.limit(r, route, &id)
 	}
@@ -210,12 +214,13 @@ func (g *Gate) admit(
 	sent, _ := r.Body.(*body)
 	unknown := r.ContentLength < 0
 	return access.WithTargets(access.With(ctx, id), targets), func(status int) {
-		if route.Policy.IsSession() && sent != nil {
+		switch {
+		case sent == nil:
+		case agent != "":
 			parts := int(sent.size() / agentPart)
-			g.agentWork.Spend(client, parts, g.now())
-			g.clusterWork.Spend(group, parts, g.now())
-		}
-		if unknown && sent != nil && id.Known() {
+			g.agentWork.Spend(agent, parts, g.now())
+			g.clusterWork.Spend(cluster, parts, g.now())
+		case unknown && id.Known():
 			g.spend(route, &id, sent.size())
 		}
 		landed()
@@ -237,6 +242,18 @@ func holderOf(p access.Policy, group, client string) string {
 		return "tenant " + group
 	}
 	return client
+}
+
+// registersAgain is the agent, with its cluster, whose session a registration proves; empty: none. Such a one counts as
+// the agent's own: when a hub restarts, all its agents come at once. That the agent is the one that registers, the hub
+// says afterwards.
+func (g *Gate) registersAgain(r *http.Request) (agent, cluster string) {
+	if token := r.Header.Get(protocol.SessionHeader); token != "" && g.agents != nil {
+		if of, cluster, good := g.agents(token); good {
+			return "agent " + of, cluster
+		}
+	}
+	return "", ""
 }
 
 // withoutSecrets are the parts of a path, but for one that is a token known beforehand, which somebody has sent in
@@ -272,7 +289,8 @@ func (g *Gate) limitAgent(agent, cluster string) error {
 		wait = g.clusterWork.Take(cluster, 1, g.now())
 	}
 	if wait > 0 {
-		return httpapi.RetryAfter(wait, "the agent, or its cluster, sends more than may be: see the limits in docs/SECURITY.md")
+		return httpapi.RetryAfter(wait,
+			"the agent, or its cluster, sends more than may be: see the limits in docs/SECURITY.md")
 	}
 	return nil
 }
@@ -325,9 +343,11 @@ func refusal(p access.Policy, id *access.Identity) error {
 	case access.Allowed:
 		return nil
 	case access.NotKnown:
-		detail := "this needs a token: send one as Authorization: Bearer (mainstay: --token or MAINSTAY_TOKEN); an admin makes them with `mainstay token create`"
+		detail := "this needs a token: send one as Authorization: Bearer (mainstay: --token or MAINSTAY_TOKEN); " +
+			"an admin makes them with `mainstay token create`"
 		if p.IsJoin() {
-			detail = "registering an agent needs a join token: send it as Authorization: Bearer (mainstay agent run: --join-token-file or MAINSTAY_JOIN_TOKEN); an admin makes them with `mainstay token create --kind join`"
+			detail = "registering an agent needs a join token: send it as Authorization: Bearer (mainstay agent run: " +
+				"--join-token-file or MAINSTAY_JOIN_TOKEN); an admin makes them with `mainstay token create --kind join`"
 		}
 		return httpapi.Problem(protocol.CodeUnauthorized, detail)
 	case access.RoleTooLow:
@@ -340,7 +360,8 @@ func refusal(p access.Policy, id *access.Identity) error {
 	case access.OneTenant:
 		return httpapi.Problem(
 			protocol.CodeForbidden,
-			"your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: this is about the whole fleet",
+			"your token is of one tenant, and sees only that tenant's tasks, schedules and bulk operations: "+
+				"this is about the whole fleet",
 		)
 	case access.NotForTokens:
 		return httpapi.Problem(protocol.CodeForbidden,
@@ -404,7 +425,8 @@ func checkSession(sessions Sessions, r *http.Request, agent string) (cluster str
 	}
 	return "", httpapi.Problem(
 		protocol.CodeUnauthorized,
-		"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer",
+		"the session token is missing, forged or another agent's: register, and send its session_token as "+
+			"Authorization: Bearer",
 	)
 }
 

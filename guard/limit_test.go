@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,44 @@ func TestEachClientHasItsOwnBudget(t *testing.T) {
 		require.Empty(t, code("", access.Open))
 	}
 	require.Equal(t, protocol.CodeRateLimited, code("", access.Open), "what is open to everybody costs something too")
+}
+
+// All agents of a hub that has restarted register again at once, with one join token: who proves a session counts as
+// its agent. Who has none, another agent's, or none that is good counts for the token (05_join_rate).
+func TestRegisteringAgainCountsForTheAgent(t *testing.T) {
+	t.Parallel()
+	s := newShelf()
+	join, _ := s.add(1, access.Record{Kind: access.JoinToken, Cluster: "c"})
+	g := s.gate(Options{Rate: 1, Burst: 1, Sessions: func(token string) (string, string, bool) {
+		agent, good := strings.CutPrefix(token, "session of ")
+		return agent, "c", good
+	}})
+	registers := func(session string) string {
+		r := request(http.MethodPost, join)
+		r.Header.Set(protocol.SessionHeader, session)
+		_, code := ask(t, g, access.Join, r)
+		return code
+	}
+	for range joinBurst {
+		require.Empty(t, registers(""))
+	}
+	for n := range 2 * joinBurst {
+		require.Empty(t, registers("session of a"+strconv.Itoa(n)))
+	}
+	for _, none := range []string{"", "forged"} {
+		require.Equal(t, protocol.CodeRateLimited, registers(none))
+	}
+	for range agentBurst {
+		require.Empty(t, registers("session of b"))
+	}
+	require.Equal(t, protocol.CodeRateLimited, registers("session of b"), "one agent has its own limit")
+	require.Empty(t, registers("session of c"))
+	_, code := ask(t, g, access.Join, func() *http.Request {
+		r := request(http.MethodPost, "guess")
+		r.Header.Set(protocol.SessionHeader, "session of c")
+		return r
+	}())
+	require.Equal(t, protocol.CodeUnauthorized, code, "a session is no join token")
 }
 
 // What asks many clusters, hubs or queues counts as several requests.

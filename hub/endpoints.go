@@ -34,7 +34,10 @@ type Authorized struct {
 }
 
 type (
-	registerInput  struct{ Body protocol.Register }
+	registerInput struct {
+		Session string `header:"Mainstay-Session" maxLength:"4096" doc:"The session token, when the same process registers again: it then counts as this agent's request, and not for its join token."`
+		Body    protocol.Register
+	}
 	registerOutput struct{ Body protocol.Registered }
 	resumeInput    struct {
 		Authorized
@@ -107,7 +110,8 @@ func (h *Hub) Register(api huma.API) {
 		"since, and whose hub was restarted. The body is that of registering, by the same process."
 	resume.MaxBodyBytes = maxRegisterBytes
 	httpapi.Register(api, access.Session, resume, e.resumeSession)
-	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath, "Say goodbye, or prove that the agent died")
+	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath,
+		"Say goodbye, or prove that the agent died")
 	goodbye.DefaultStatus = http.StatusNoContent
 	httpapi.Register(api, access.Session, goodbye, e.goodbye)
 }
@@ -119,7 +123,8 @@ func (e endpoints) authorize(a Authorized) (sessionClaims, error) {
 	if !isBearer || err != nil || claims.Agent != a.ID {
 		return sessionClaims{}, httpapi.Problem(
 			protocol.CodeUnauthorized,
-			"the session token is missing, forged or another agent's: register, and send its session_token as Authorization: Bearer",
+			"the session token is missing, forged or another agent's: register, and send its session_token as "+
+				"Authorization: Bearer",
 		)
 	}
 	return claims, nil
@@ -182,11 +187,19 @@ func (e endpoints) registerAgent(ctx context.Context, in *registerInput) (*regis
 		return nil, httpapi.Problem(protocol.CodeForbidden,
 			"the join token is for another cluster, or for another agent: ask an admin for one that fits")
 	}
+	if claims, err := e.hub.seal.openSession(in.Session); err == nil && !claims.of(&in.Body) {
+		return nil, foreignSession()
+	}
 	registered, err := e.openSession(ctx, in.Body, joinTokenOf(&who), false)
 	if err != nil {
 		return nil, err
 	}
 	return &registerOutput{Body: registered}, nil
+}
+
+func foreignSession() error {
+	return httpapi.Problem(protocol.CodeForbidden,
+		"the session is that of another agent, cluster or process: register with a join token")
 }
 
 // joinTokenOf is the join token that an agent registers with, for its cluster. It is empty for certificates and the
@@ -209,9 +222,8 @@ func (e endpoints) resumeSession(ctx context.Context, in *resumeInput) (*registe
 	if who := access.From(ctx); claims.Token == "" && who.Kind != access.KindLocal {
 		return nil, httpapi.Problem(protocol.CodeUnauthorized, "this session is no proof: register with a join token")
 	}
-	if in.Body.AgentID != claims.Agent || in.Body.Cluster != claims.Cluster || in.Body.InstanceID != claims.Instance {
-		return nil, httpapi.Problem(protocol.CodeForbidden,
-			"the session is that of another agent, cluster or process: register with a join token")
+	if !claims.of(&in.Body) {
+		return nil, foreignSession()
 	}
 	if in.Body.Address == "" {
 		in.Body.Address = hostOf(ctx)
@@ -264,7 +276,8 @@ func (e endpoints) goodbye(ctx context.Context, in *goodbyeInput) (*struct{}, er
 	if err != nil {
 		return nil, err
 	}
-	in.Died = fleet.Shorten(fleet.Printable(strings.ToValidUTF8(in.Died, "\uFFFD")), maxDied) // protobuf refuses other text
+	// protobuf refuses other text
+	in.Died = fleet.Shorten(fleet.Printable(strings.ToValidUTF8(in.Died, "\uFFFD")), maxDied)
 	if in.Died != "" {
 		e.hub.mu.Lock()
 		err := e.hub.refuseEndedLocked(claims)

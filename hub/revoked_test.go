@@ -61,6 +61,25 @@ func TestARevokedTokenEndsSessions(t *testing.T) {
 	})
 }
 
+// A session that an agent shows when it registers again has to be its own: at the gate it then counts as this agent.
+func TestRegisteringAgainShowsOnesOwnSession(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		who := access.Identity{Kind: access.KindJoin, ID: "first-join", Joins: true}
+		_, own := b.joinWith("a", who)
+		_, others := b.joinWith("b", who)
+		for session, code := range map[string]string{own: "", "forged": "", others: protocol.CodeForbidden} {
+			_, err := b.registerAgent(access.With(t.Context(), who), &registerInput{Session: session,
+				Body: protocol.Register{AgentID: "a", InstanceID: "a-instance", Cluster: "c",
+					AgentProfile: fleet.AgentProfile{MaxTasks: 1}}})
+			if code != "" {
+				requireCode(t, code, err)
+				continue
+			}
+			require.NoError(t, err)
+		}
+	})
+}
+
 // TestGoingOnWithASession has agents come to a hub that does not know their sessions.
 func TestGoingOnWithASession(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, b *bench) {

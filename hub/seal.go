@@ -10,6 +10,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/protocol"
 )
 
 // sealer makes tokens that only holders of the key can make: base64url(json ‖ HMAC-SHA256(purpose ‖ json)).
@@ -26,6 +27,11 @@ type sessionClaims struct {
 	Instance string `json:"i"`
 	Epoch    int64  `json:"e"`
 	Token    string `json:"t,omitempty"`
+}
+
+// of reports whether the session is that of the process that registers.
+func (c *sessionClaims) of(reg *protocol.Register) bool {
+	return c.Agent == reg.AgentID && c.Cluster == reg.Cluster && c.Instance == reg.InstanceID
 }
 
 // attemptClaims identify one attempt in one session. Temporal is the activity's task token.
@@ -89,7 +95,8 @@ func (s sealer) openAttempt(token string) (c attemptClaims, err error) {
 func (s sealer) sealJSON(purpose string, claims any) string {
 	body, err := json.Marshal(claims)
 	if err != nil {
-		panic(fmt.Sprintf("hub: claims of a %s token cannot be encoded: %v", purpose, err)) //nolint:forbidigo // plain structs: cannot happen
+		//nolint:forbidigo // plain structs: cannot happen
+		panic(fmt.Sprintf("hub: claims of a %s token cannot be encoded: %v", purpose, err))
 	}
 	return base64.RawURLEncoding.EncodeToString(append(body, s.mac(purpose, body)...))
 }

@@ -21,6 +21,9 @@ const (
 	ReadyPath    = "/readyz"                                    // GET: 200 while the hub is in touch with Temporal
 )
 
+// SessionHeader has the session token of an agent that registers again.
+const SessionHeader = "Mainstay-Session"
+
 // Register opens or re-attaches a session. The same InstanceID re-attaches: it keeps its epoch and its running
 // attempts. A new InstanceID under the same AgentID fences the older process.
 type Register struct {

@@ -48,6 +48,7 @@ type Hub struct {
 	outbox    []protocol.Assignment
 	commands  []protocol.Command
 	registers []protocol.Register
+	proven    int
 	polls     []protocol.Poll
 	results   []Reported
 	goodbyes  int
@@ -287,6 +288,13 @@ func (h *Hub) Supersede(taskID string, number int) {
 	delete(h.attempts, attemptKey{taskID, number})
 	delete(h.forgotten, attemptKey{taskID, number})
 	h.change()
+}
+
+// Proven is how many registrations have shown a session that the hub gave.
+func (h *Hub) Proven() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.proven
 }
 
 // Registrations are the registrations accepted so far.

@@ -48,6 +48,11 @@ func (h *Hub) serveRegister(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if strings.HasPrefix(r.Header.Get(protocol.SessionHeader), "session-") {
+		h.mu.Lock()
+		h.proven++
+		h.mu.Unlock()
+	}
 	h.open(w, reg)
 }
 
