@@ -17,6 +17,8 @@ const (
 	watchMost  = 2 * time.Second
 	// watchRest is how many times as long as it took a look at a cluster is followed by none.
 	watchRest = 3
+	// awaitedMargin is how long after its time an attempt that was held for its agent has ended, if the agent is away.
+	awaitedMargin = 5 * time.Second
 )
 
 // AwaitTransfers looks at the failed agent's tasks and roles until all have moved, or the time is over. It changes
@@ -28,11 +30,11 @@ func (a *Control) AwaitTransfers(
 	w := watch{Control: a, in: in, looked: time.Now(), transfers: make([]fleet.Transfer, len(in.Attempts)),
 		moved: make([]bool, len(in.Attempts))}
 	err := watchUntil(ctx, watchMost, func() (bool, error) {
-		missing, err := w.look(ctx)
+		late := time.Now().After(deadline)
+		missing, err := w.look(ctx, late)
 		if err != nil {
 			return false, err
 		}
-		late := time.Now().After(deadline)
 		if missing == "" || late {
 			w.result.Incomplete, w.result.Transfers = missing, w.transfers
 			w.result.ResumedAt = w.resumedAt()
@@ -53,8 +55,8 @@ type watch struct {
 	result    contract.AwaitTransfersResult
 }
 
-// look brings the result up to date and names what has not moved yet.
-func (w *watch) look(ctx context.Context) (missing string, err error) {
+// look brings the result up to date and names what has not moved yet; late: but for what is held for its agent.
+func (w *watch) look(ctx context.Context, late bool) (missing string, err error) {
 	if w.in.WasLeader || len(w.in.Shards) > 0 {
 		if missing, err = w.lookAtRoles(ctx); err != nil {
 			return missing, err
@@ -68,7 +70,7 @@ func (w *watch) look(ctx context.Context) (missing string, err error) {
 		if w.transfers[i], w.moved[i], err = w.lookAtTask(ctx, held); err != nil {
 			return missing, err
 		}
-		if !w.moved[i] {
+		if !w.moved[i] && !(late && time.Now().Before(held.AwaitedUntil)) {
 			waiting++
 		}
 	}
@@ -156,7 +158,16 @@ func (w *watch) lookAtTask(ctx context.Context, held fleet.HeldAttempt) (fleet.T
 		next := task.Attempts[later]
 		t.To, t.Epoch, t.At = next.AgentID, next.Epoch, next.StartedAt
 	case !task.Status.Settled():
-		return t, false, nil
+		last := len(task.Attempts) - 1
+		if same := last >= 0 && task.Attempts[last].Number == held.Attempt; held.AwaitedUntil.IsZero() || !same {
+			return t, false, nil
+		}
+		// Its hub ends it when the time is over, unless its agent is back with it.
+		t.Why = "it is held for its agent until " + held.AwaitedUntil.UTC().Format(time.RFC3339)
+		if time.Now().Before(held.AwaitedUntil.Add(awaitedMargin)) {
+			return t, false, nil
+		}
+		t.Why = "its agent came back with it"
 	}
 	return t, true, nil
 }

@@ -102,6 +102,44 @@ func TestAwaitTransfers(t *testing.T) {
 	}
 }
 
+// A task that is held for its agent has moved once another has it, or when its agent is back with it. A watch does not
+// fail that is over before.
+func TestAwaitTransfersOfHeldWork(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		grace, moves, takes time.Duration
+		to, why             string
+	}{
+		"its agent comes back": {30 * time.Second, time.Hour, 37 * time.Second, "", "its agent came back with it"},
+		"it goes on elsewhere": {30 * time.Second, 31 * time.Second, 33 * time.Second, "b", ""},
+		"longer than it watches": {time.Hour, 2 * time.Hour, 62 * time.Second, "",
+			"it is held for its agent until 2000-01-01T01:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				a := &activities.Control{Client: &movingTask{moves: began.Add(c.moves),
+					attempts: []fleet.Attempt{{Number: 1, AgentID: "a"}}}}
+				var suite sdktestsuite.WorkflowTestSuite
+				env := suite.NewTestActivityEnvironment()
+				env.RegisterActivity(a.AwaitTransfers)
+				value, err := env.ExecuteActivity(a.AwaitTransfers, contract.AwaitTransfersInput{FailedAgent: "a",
+					Timeout:  fleet.Duration(time.Minute),
+					Attempts: []fleet.HeldAttempt{{TaskID: "t", Attempt: 1, AwaitedUntil: began.Add(c.grace)}}})
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(began), c.takes)
+				require.Greater(t, time.Since(began), min(c.grace, 50*time.Second))
+				var result contract.AwaitTransfersResult
+				require.NoError(t, value.Get(&result))
+				require.Empty(t, result.Incomplete)
+				require.Equal(t, c.to, result.Transfers[0].To)
+				require.Equal(t, c.why, result.Transfers[0].Why)
+			})
+		})
+	}
+}
+
 // rolesOf is a Temporal with one cluster, whose only shard gets an owner after a time. Each look at it takes a while.
 type rolesOf struct {
 	client.Client

@@ -16,6 +16,7 @@ import (
 // zero is refused: give a new one a minimum above zero (a duration: least), or say here what its zero does.
 const zeroOfRequests = `
 ArrayRequest.stop_grace: killed at once
+ArrayRequest.disconnect_grace: lost at once
 ArrayRequest.tolerate: none may fail
 ClusterChanges.desired_agents: not watched
 ClusterChanges.min_agents: none are needed
@@ -34,7 +35,9 @@ ScaleUpRule.queue_threshold: one that waits is enough
 ScheduleRequest.jitter: none
 ScheduleRequest.offset: none
 TaskDefaults.stop_grace: killed at once
+TaskDefaults.disconnect_grace: lost at once
 TaskRequest.stop_grace: killed at once
+TaskRequest.disconnect_grace: lost at once
 read-task-log?after: from the beginning
 `
 
@@ -43,7 +46,8 @@ const zeroOfAgents = `
 Counters.completed Counters.failed ElementResult.ms ElementResult.n Log.attempt Metrics.cpu_percent
 Metrics.disk_percent Metrics.memory_percent Poll.answered Poll.health Poll.sequence Progress.estimated_duration
 Progress.percent Register.pid Result.attempt RunningAttempt.attempt RunningAttempt.beacon_age RunningAttempt.beacons
-RunningAttempt.health_changes RunningAttempt.health_turns StateEntry.epoch StateEntry.number StateLine.epoch StateLine.number StateLine.size
+RunningAttempt.health_changes RunningAttempt.health_turns StateEntry.epoch StateEntry.number StateLine.epoch
+StateLine.number StateLine.size
 StateSummary.entries StateVersion.epoch StateVersion.number
 `
 
@@ -51,12 +55,15 @@ StateSummary.entries StateVersion.epoch StateVersion.number
 const zeroOfDefinitions = `
 Correct.attempts: none
 Definition.stop_grace: killed at once
+Definition.disconnect_grace: lost at once
 Disconnect.grace: its instances are replaced at once
 Instances.count: none
 RecoveryPolicy.attempts: none
 ServiceCheck.healthy_after: from the first check on
 Step.stop_grace: killed at once
+Step.disconnect_grace: lost at once
 TaskSpec.stop_grace: killed at once
+TaskSpec.disconnect_grace: lost at once
 Update.canary: none
 `
 

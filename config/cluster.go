@@ -94,6 +94,9 @@ type TaskQueue struct {
 	// StopGrace is how long a task's work has to end once it was asked to, 0s to 10m. Default 30s for commands, 5s for
 	// other work.
 	StopGrace *fleet.Duration `yaml:"stop_grace" least:"0s" most:"10m"`
+	// DisconnectGrace is how long the agent of an at_most_once or unmarked task may be out of touch before the task
+	// counts as lost, 0s to 24h. Default 30s.
+	DisconnectGrace *fleet.Duration `yaml:"disconnect_grace" least:"0s" most:"24h"`
 	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
 	// Default idempotent.
 	RetrySafety fleet.RetrySafety `yaml:"retry_safety"`
@@ -210,7 +213,8 @@ func (c Cluster) fleetConfig() fleet.ClusterConfig {
 		TaskDefaults: fleet.TaskDefaults{MaxAttempts: c.TaskQueue.MaxDeliveryAttempts,
 			MaxTransfers: c.Failover.MaxTransferRetries,
 			ExpiresIn:    c.TaskQueue.DefaultExpiration,
-			StopGrace:    c.TaskQueue.StopGrace, RetrySafety: c.TaskQueue.RetrySafety},
+			StopGrace:    c.TaskQueue.StopGrace, DisconnectGrace: c.TaskQueue.DisconnectGrace,
+			RetrySafety: c.TaskQueue.RetrySafety},
 		Brake: c.Brake,
 
 		DeadLetterRetention: c.TaskQueue.DeadLetterRetention,

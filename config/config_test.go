@@ -44,8 +44,9 @@ func TestSampleExampleLoads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "builders", TargetGroup: "build-hosts",
 		MinAgents: 2, DesiredAgents: 3, MaxAgents: 5, TenantWeights: map[string]float64{"acme": 5},
-		Tenants:          []string{"acme", "beta"},
-		TaskDefaults:     fleet.TaskDefaults{StopGrace: new(fleet.Duration(30 * time.Second))},
+		Tenants: []string{"acme", "beta"},
+		TaskDefaults: fleet.TaskDefaults{StopGrace: new(fleet.Duration(30 * time.Second)),
+			DisconnectGrace: new(fleet.Duration(30 * time.Second))},
 		ElectionInterval: fleet.Duration(1500 * time.Millisecond)}.WithDefaults()}, c.ClusterConfigs())
 }
 
@@ -84,7 +85,8 @@ func TestDocumentsAgentCluster(t *testing.T) {
 			LeaseDuration: seconds(30)},
 		Brake: fleet.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
 	}, c.AgentCluster)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second, WarningThreshold: time.Minute,
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 30 * time.Second, CrowdInterval: 30 * time.Second,
+		WarningThreshold: time.Minute,
 		FailureThreshold: 90 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.Equal(t, seconds(30), c.Hub.HeartbeatInterval)
 	require.Equal(t, []fleet.ClusterConfig{fleet.ClusterConfig{Name: "production-docker-agents",
@@ -108,7 +110,8 @@ agent_cluster:
   self_healing: {enabled: false}
 `))
 	require.NoError(t, err)
-	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second, WarningThreshold: 20 * time.Second,
+	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second,
+		WarningThreshold: 20 * time.Second,
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
 	require.False(t, c.AgentCluster.SelfHealing.Enabled)
 	require.True(t, *c.AgentCluster.LeaderElection.Enabled)
@@ -150,8 +153,10 @@ agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
 	}
 	require.Equal(t, []time.Duration{30 * 24 * time.Hour, fleet.DefaultDeadLetterRetention, 36 * time.Hour}, kept)
 	for text, where := range map[string]string{
-		"clusters: [{name: a, task_queue: {dead_letter_retention: 1ms}}]":      "clusters[0].task_queue.dead_letter_retention",
-		"agent_cluster: {name: c, task_queue: {dead_letter_retention: 9000h}}": "agent_cluster.task_queue.dead_letter_retention",
+		"clusters: [{name: a, task_queue: {dead_letter_retention: " +
+			"1ms}}]": "clusters[0].task_queue.dead_letter_retention",
+		"agent_cluster: {name: c, task_queue: {dead_letter_retention: " +
+			"9000h}}": "agent_cluster.task_queue.dead_letter_retention",
 	} {
 		_, err := Parse("c", []byte(text))
 		require.ErrorContains(t, err, where)

@@ -19,6 +19,7 @@ func TestZeroIsNeverTheDefault(t *testing.T) {
 		"RolloutPolicy.canary",
 		"ScaleUpRule.queue_threshold", "ScaleDownRule.queue_threshold",
 		"Security.rate_limit", "Security.rate_burst", // no limit
-		"TaskQueue.stop_grace", // killed at once
+		"TaskQueue.stop_grace",       // killed at once
+		"TaskQueue.disconnect_grace", // lost at once
 	}, zeros.Of(reflect.TypeFor[Config](), "yaml"))
 }

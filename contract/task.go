@@ -246,7 +246,7 @@ type AttemptReport struct {
 	// when one may.
 	Unhandled  bool           `json:"unhandled,omitempty"`
 	RetryAfter fleet.Duration `json:"retry_after,omitempty"`
-	// Awaits: when its agent is out of touch, its hub waits for it for the disconnect grace of its job.
+	// Awaits: when its agent is out of touch, its hub waits for it for its disconnect grace.
 	Awaits bool `json:"awaits,omitempty"`
 	// Elements are the results of a bundle that completed.
 	Elements []fleet.ElementResult `json:"elements,omitempty"`

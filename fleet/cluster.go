@@ -83,8 +83,8 @@ type Member struct {
 	Hub          string      `json:"hub,omitempty"`
 	// HubLostAt is when its hub was lost, while the mass-loss brake holds the member nevertheless.
 	HubLostAt time.Time `json:"hub_lost_at,omitzero"`
-	// AwaitedUntil is until when instances of jobs wait for it although it is lost; zero: none does.
-	AwaitedUntil time.Time `json:"awaited_until,omitzero" doc:"Instances of jobs with a disconnect grace wait for it until then. Absent: none does."`
+	// AwaitedUntil is until when work waits for it although it is lost; zero: none does.
+	AwaitedUntil time.Time `json:"awaited_until,omitzero" doc:"Work that it had waits for it until then. Absent: none does."`
 	JoinedAt     time.Time `json:"joined_at"`
 	// Health is the member's health by its hub's last report; nil: healthy, or not connected.
 	Health *MemberHealth `json:"health,omitempty"`
@@ -287,7 +287,7 @@ type Transition struct {
 	// Attempts were under way on the agent, at most MaxTransfers of them; Unlisted counts the others.
 	Attempts []HeldAttempt `json:"attempts,omitempty"`
 	Unlisted int           `json:"unlisted,omitempty"`
-	// AwaitedUntil is until when instances of jobs wait for the agent although it is lost; zero: none does.
+	// AwaitedUntil is until when work waits for the agent although it is lost; zero: none does.
 	AwaitedUntil time.Time `json:"awaited_until,omitzero"`
 	// Health is the new health; nil: unchanged.
 	Health *MemberHealth `json:"health,omitempty"`

@@ -34,6 +34,8 @@ const (
 type HeldAttempt struct {
 	TaskID  string `json:"task_id"`
 	Attempt int    `json:"attempt"`
+	// AwaitedUntil: it has not ended; until then its hub waits for the lost agent to come back with it.
+	AwaitedUntil time.Time `json:"awaited_until,omitzero"`
 }
 
 // Transfer is the move of one task.

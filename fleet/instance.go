@@ -25,15 +25,6 @@ type InstanceOf struct {
 	DisconnectGrace Duration `json:"disconnect_grace,omitempty" least:"0s" doc:"How long its agent may be out of touch before the instance counts as lost."`
 }
 
-// AwaitedFor is how long the agent of an instance may be out of touch before the instance counts as lost; 0 without an
-// instance.
-func (i *InstanceOf) AwaitedFor() time.Duration {
-	if i == nil {
-		return 0
-	}
-	return i.DisconnectGrace.Std()
-}
-
 // DefaultStopGrace is how long instances, and work that is no command, have to end when they are stopped, and any work
 // when its agent stops; DefaultCommandGrace is what commands of other tasks have. MaxStopGrace bounds what people say.
 const (

@@ -119,6 +119,7 @@ type TaskSpec struct {
 	ExpiresAt             time.Time         `json:"expires_at,omitzero" doc:"Instead of expires_in: after this time no agent takes it, however often it was tried before; at most 30 days after start_at. Once a person has retried it, expires_in counts."`
 	BeaconTimeout         Duration          `json:"beacon_timeout,omitempty" least:"1s" most:"24h" doc:"An attempt whose handler gives no sign of life for this long is ended and counts as failed. 45s, with a sign every 15s, is the usual choice. Default: not watched."`
 	StopGrace             *Duration         `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was asked to, because it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. 0s: at once. Default: the cluster's, else 30s for a command and 5s for other work. The end of a lease and the stop of its agent wait for no more than 0s and 5s."`
+	DisconnectGrace       *Duration         `json:"disconnect_grace,omitempty" least:"0s" most:"24h" doc:"How long its agent may be out of touch before its attempt counts as lost: one that comes back meanwhile goes on with it. 0s: not at all. Default: the cluster's, else 30s for at_most_once and unmarked tasks and 0s for idempotent ones, which run elsewhere at once. Not of fenced ones, which are held until the agent's lease has ended."`
 	Provider              string            `json:"provider,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The outside service that it calls, as agents name it. Agents with access are preferred; one that the provider limits the rate of does not get it before the limit ends."`
 	Routes                []Route           `json:"routes,omitempty" maxItems:"8" doc:"Of a task that calls a model: the providers and models to use, the first that works. Each attempt is one call of one of them; its agent has the capability model.PROVIDER."`
 	Tenant                string            `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Whose work it is; tenants share agents fairly."`
@@ -202,6 +203,10 @@ func (s *TaskSpec) Validate() error {
 	}
 	if err := s.Place.Validate(); err != nil {
 		return err
+	}
+	if s.DisconnectGrace != nil && s.Safety() == Fenced {
+		return wrongField("disconnect_grace",
+			"has no use for fenced work: an agent that is out of touch stops it when its lease ends; remove it")
 	}
 	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
 }
@@ -426,6 +431,8 @@ type TaskDefaults struct {
 	// StopGrace is how long a task's work has to end once it was asked to. Default 30 s for commands, 5 s for other
 	// work.
 	StopGrace *Duration `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long a task's work has to end once it was asked to. Default 30s for commands, 5s for other work."`
+	// DisconnectGrace is of at_most_once and unmarked tasks. Default 30 s.
+	DisconnectGrace *Duration `json:"disconnect_grace,omitempty" least:"0s" most:"24h" doc:"How long the agent of an at_most_once or unmarked task may be out of touch before the task counts as lost. Default 30s."`
 	// RetrySafety is when a task may run again after its agent was lost. Default idempotent.
 	RetrySafety RetrySafety `json:"retry_safety,omitempty" enum:"idempotent,fenced,at_most_once,unmarked" doc:"When a task may run again after its agent was lost. Default idempotent."`
 }
@@ -451,6 +458,27 @@ func (d TaskDefaults) Apply(s *TaskSpec) {
 	defaultTo(&s.ExpiresIn, d.ExpiresIn)
 	defaultTo(&s.StopGrace, d.StopGrace)
 	defaultTo(&s.RetrySafety, d.RetrySafety)
+	if s.Safety().NeedsPerson() {
+		defaultTo(&s.DisconnectGrace, d.DisconnectGrace)
+	}
+}
+
+// DefaultDisconnectGrace is how long the agent of at_most_once and unmarked work may be out of touch. Agents that
+// cannot connect try every two seconds, and a hub or a switch that restarts is back by then.
+const DefaultDisconnectGrace = 30 * time.Second
+
+// AwaitedFor is how long the agent of the task may be out of touch before its attempt counts as lost; 0: not at all.
+// instance is nil of a task that is none. Fenced work has nothing of it: hubs hold that until its lease has ended.
+func (s *TaskSpec) AwaitedFor(instance *InstanceOf) time.Duration {
+	switch {
+	case instance != nil:
+		return instance.DisconnectGrace.Std()
+	case s.DisconnectGrace != nil && s.Safety() != Fenced:
+		return s.DisconnectGrace.Std()
+	case s.Safety().NeedsPerson():
+		return DefaultDisconnectGrace
+	}
+	return 0
 }
 
 // Grace is how long the task's work has to end once it was asked to.

@@ -399,8 +399,8 @@ func (c *checker) step(id string, s *job.Step) {
 func (c *checker) onlyTasks(at string, s *job.Step) {
 	for field, given := range map[string]bool{"for_each": s.ForEach != nil, "safety": s.Safety != "",
 		"retry": s.Retry != nil, "recovery": s.Recovery != nil, "timeout": s.Timeout != 0, "beacon": s.Beacon != nil,
-		"stop_grace": s.StopGrace != nil,
-		"place":      s.Place != nil, "output": len(s.Output) > 0,
+		"stop_grace": s.StopGrace != nil, "disconnect_grace": s.Away != nil,
+		"place": s.Place != nil, "output": len(s.Output) > 0,
 		"result_limit": s.ResultLimit != 0, "terminal_sink": s.TerminalSink, "check": s.Check != nil,
 		"tools": len(s.Tools) > 0, "max_turns": s.Turns != 0} {
 		c.check(!given, at+"."+field, "belongs to a step with a task: remove it here")
@@ -425,6 +425,8 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	c.recovery(at+".recovery", s.Recovery, s.Retry != nil)
 	c.check(s.Deadline == 0 || s.Timeout <= s.Deadline, at+".timeout",
 		"is longer than deadline (%s): shorten it, or lengthen deadline", s.Deadline)
+	c.check(s.Away == nil || cmp.Or(s.Safety, c.definition.Safety) != fleet.Fenced, at+".disconnect_grace",
+		"has no use for fenced work: an agent that is out of touch stops it when its lease ends; remove it")
 	c.demand(at, s.Place)
 	c.check(s.ResultLimit <= 1<<20, at+".result_limit", "must be at most 1MiB")
 	task := *s.Task
@@ -435,8 +437,9 @@ func (c *checker) taskStep(id string, s *job.Step) {
 	}{
 		"retry":        {task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0, "retry"},
 		"retry_safety": {task.RetrySafety != "", "safety"}, "timeout": {task.Timeout != 0, "timeout"},
-		"stop_grace":     {task.StopGrace != nil, "stop_grace"},
-		"beacon_timeout": {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"},
+		"stop_grace":       {task.StopGrace != nil, "stop_grace"},
+		"disconnect_grace": {task.DisconnectGrace != nil, "disconnect_grace"},
+		"beacon_timeout":   {task.BeaconTimeout != 0, "beacon"}, "place": {!task.Place.IsZero(), "place"},
 		"recovery": {task.Recovery != nil, "recovery"},
 	} {
 		c.check(!to.given, at+".task."+name, "belongs to the step: write %s beside task", to.key)

@@ -51,7 +51,8 @@ func texts(list []string) (values []any) {
 
 // ofStep are the fields of a task that its step or its job has.
 var ofStep = map[string]bool{"cluster": true, "tenant": true, "retry": true, "retry_safety": true, "timeout": true,
-	"beacon_timeout": true, "stop_grace": true, "start_at": true, "recovery": true, "keep_running": true, "place": true}
+	"beacon_timeout": true, "stop_grace": true, "disconnect_grace": true, "start_at": true, "recovery": true,
+	"keep_running": true, "place": true}
 
 // definitions describes the types of definitions.
 var definitions = document.Describer{

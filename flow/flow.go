@@ -71,7 +71,8 @@ func Warnings(d *job.Definition, p *job.Plan) []string {
 	warnings := append(readsSkipped(p), sharesPort(d)...)
 	if len(unmarked) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"unmarked is the safety of %s: an attempt that is lost with its agent waits for a person; write safety: idempotent, fenced or at_most_once",
+			"unmarked is the safety of %s: an attempt that is lost with its agent waits for a person; write safety: "+
+				"idempotent, fenced or at_most_once",
 			strings.Join(unmarked, ", ")))
 	}
 	return warnings
@@ -107,6 +108,9 @@ func (c *checker) plan() *job.Plan {
 				task.Place = *s.Place
 			}
 			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
+			if s.Safety != fleet.Fenced {
+				task.DisconnectGrace = cmp.Or(s.Away, d.Away)
+			}
 			s.Task, s.Retry, s.Recovery, s.Place = task, nil, nil, nil
 			s.ResultLimit = cmp.Or(s.ResultLimit, job.DefaultResultLimit)
 			if s.Check != nil && s.Check.Task != nil {

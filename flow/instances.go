@@ -90,7 +90,8 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 	for name, given := range map[string]bool{"cluster": task.Cluster != "", "tenant": task.Tenant != "",
 		"start_at": !task.StartAt.IsZero(), "expires_in": task.ExpiresIn != 0, "expires_at": !task.ExpiresAt.IsZero(),
 		"retry":      task.Retry.MaxAttempts+task.Retry.MaxTransfers+len(task.Retry.NonRetryable) > 0,
-		"stop_grace": task.StopGrace != nil, "retry_safety": task.RetrySafety != "", "shard_key": task.ShardKey != "",
+		"stop_grace": task.StopGrace != nil, "disconnect_grace": task.DisconnectGrace != nil,
+		"retry_safety": task.RetrySafety != "", "shard_key": task.ShardKey != "",
 		"recovery":     task.Recovery != nil,
 		"keep_running": task.KeepRunning} {
 		c.check(!given, at+"."+name, "belongs to the job, or to none with instances: remove it here")

@@ -21,7 +21,7 @@ var everySetting = map[string]struct{ collection, name, body string }{
 			"replication_mode": "sharded",
 		"shards": 4, "selection_strategy": "affinity", "role_lease": "3s", "manual_election": true, "election_interval": "1s",
 		"task_defaults": {"max_attempts": 4, "max_transfers": 5, "expires_in": "2h0m0s", "retry_safety": "unmarked",
-			"stop_grace": "20s"}, "task_transfer_timeout": "4m0s",
+			"stop_grace": "20s", "disconnect_grace": "50s"}, "task_transfer_timeout": "4m0s",
 		"dead_letter_retention": "5h0m0s", "brake": {"share": 0.25, "min_lost": 7, "window": "30s"},
 		"self_healing": {"mode": "dry_run", "cycle_interval": "2m0s", "drain_timeout": "6m0s", "patience": "31s",
 			"damping": "11m0s",
@@ -60,8 +60,9 @@ var everySetting = map[string]struct{ collection, name, body string }{
 // notStored are the parts of a task that a schedule refuses.
 var notStored = []string{".task.id", ".task.idempotency_key", ".task.start_at"}
 
-// instead are settings that others of the sample exclude: of a task with a retry policy, a timeout and an expiry.
-var instead = []string{".task.recovery", ".task.keep_running", ".task.expires_at"}
+// instead are settings that others of the sample exclude: of a fenced task with a retry policy, a timeout and an
+// expiry.
+var instead = []string{".task.recovery", ".task.keep_running", ".task.expires_at", ".task.disconnect_grace"}
 
 type objectSchema struct {
 	Ref        string `json:"$ref"`

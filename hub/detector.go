@@ -170,17 +170,23 @@ func (h *Hub) endLocked(s *session, e ending) {
 	lease := fleet.Duration(e.lease)
 	var held []fleet.HeldAttempt
 	unlisted, successor := 0, h.successorsLocked(s)
+	hold := func(a fleet.HeldAttempt) {
+		if len(held) < fleet.MaxTransfers {
+			held = append(held, a)
+		} else {
+			unlisted++
+		}
+	}
 	var awaited time.Time
 	for _, a := range s.attempts {
 		if until := h.awaitLocked(a, &e); !until.IsZero() {
 			awaited = later(awaited, until)
+			if a.instance == nil { // instances are their jobs' to tell of
+				hold(fleet.HeldAttempt{TaskID: a.task, Attempt: a.number, AwaitedUntil: until.UTC()})
+			}
 			continue
 		}
-		if len(held) < fleet.MaxTransfers {
-			held = append(held, fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
-		} else {
-			unlisted++
-		}
+		hold(fleet.HeldAttempt{TaskID: a.task, Attempt: a.number})
 		if a.mayHaveBegun() {
 			a.contested, a.successor = e.living, successor(a)
 			h.loseLocked(a, e.reason, e.lease)

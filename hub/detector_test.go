@@ -158,6 +158,7 @@ func TestLossOfAnAgentThatMoved(t *testing.T) {
 					a.hangUp()
 					b.pass(5 * time.Second)
 					require.Nil(t, a.session())
+					b.pass(fleet.DefaultDisconnectGrace)
 					require.Len(t, b.reported(), reported)
 				})
 			})

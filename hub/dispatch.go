@@ -103,10 +103,12 @@ func (l *lane) placeAmongLocked(a *attempt, top int) bool {
 func (h *Hub) assignLocked(s *session, a *attempt) {
 	a.session, a.assignedAt, a.beacon = s, time.Now(), a.input.Spec.BeaconTimeout.Std()
 	a.stopGrace = a.input.Spec.Grace()
+	a.grace, a.fenced = a.input.Spec.AwaitedFor(a.instance), a.input.Spec.Safety() == fleet.Fenced
 	claims := attemptClaims{Task: a.task, Attempt: a.number, Agent: s.agent, Instance: s.instance,
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
-		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: fleet.Duration(a.stopGrace)}
+		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: fleet.Duration(a.stopGrace),
+		Grace: fleet.Duration(a.grace), Fenced: a.fenced}
 	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
 	s.reallocated(a.allocation)
@@ -339,7 +341,8 @@ func (l *lane) whyUnplacedLocked(
 		return "no agent here can run it but " + strings.Join(in.Exclude, ", ") + ", which it was taken from", true, 0
 	}
 	if spec.NeedsTreeEnd() {
-		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is lost", true, 0
+		return "no agent here that has the capabilities it needs runs commands and ends all of their processes when it is " +
+			"lost", true, 0
 	}
 	if lacking := l.shortageLocked(in, false); lacking != "" {
 		return "no agent here has what it asks for: it lacks " + lacking, true, 0

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"mainstay.dev/mainstay/contract"
@@ -10,27 +9,33 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// awaited is an attempt whose agent was given up and may still bring it back: it is an instance of a job with a
-// disconnect grace. It has no heartbeats meanwhile; its heartbeat timeout is longer by the grace.
+// awaited is an attempt whose agent was given up and may still bring it back: it has a disconnect grace, or is fenced
+// and the agent's lease has not ended. It has no heartbeats meanwhile; its heartbeat timeout is longer by the grace.
 type awaited struct {
 	*attempt
 	until      time.Time
 	leaseUntil time.Time // until then the agent may go on with fenced work
-	why        string    // its agent was given up
+	within     string
+	why        string // its agent was given up
 }
 
-// awaitLocked keeps an attempt of a session that was given up, if its job gives its agent time to come back. It returns
-// until when; zero: not at all.
+// awaitLocked keeps an attempt of a session that was given up, if its agent has time to come back. Fenced work goes on
+// elsewhere no sooner than when the agent's lease has ended, so that waiting until then costs nothing. It returns until
+// when; zero: not at all.
 func (h *Hub) awaitLocked(a *attempt, e *ending) time.Time {
-	if a.instance.AwaitedFor() == 0 || e.evidence == "" || e.evidence == fleet.EvidenceProof ||
-		a.cancelling || a.evacuation != nil {
+	if !a.mayHaveBegun() || e.evidence == "" || e.evidence == fleet.EvidenceProof || a.cancelling ||
+		a.evacuation != nil {
 		return time.Time{}
 	}
-	until := e.at.Add(a.instance.AwaitedFor() - e.after)
+	until, within := e.at.Add(a.grace-e.after), "its disconnect grace of "+fleet.Duration(a.grace).String()
+	if a.fenced && a.grace == 0 {
+		until, within = e.at.Add(e.lease), "its lease"
+	}
 	if !until.After(e.at) {
 		return time.Time{}
 	}
-	h.awaited[a.attemptKey] = &awaited{attempt: a, until: until, leaseUntil: e.at.Add(e.lease), why: e.reason}
+	h.awaited[a.attemptKey] = &awaited{attempt: a, until: until, leaseUntil: e.at.Add(e.lease), within: within,
+		why: e.reason}
 	return until
 }
 
@@ -49,6 +54,9 @@ func (h *Hub) settleAwaitedLocked(s *session, listed map[attemptKey]bool) {
 			h.giveUpAwaitedLocked(a, "a newer process took its agent id")
 		case listed[key]:
 			delete(h.awaited, key) // it goes on
+		case !a.accepted:
+			delete(h.awaited, key)
+			h.giveBackLocked(a.attempt, "the agent did not receive it")
 		default:
 			a.leaseUntil = time.Time{} // by its own list the agent has stopped it
 			h.giveUpAwaitedLocked(a, "the agent no longer has the attempt")
@@ -77,8 +85,7 @@ func (h *Hub) obeyAwaitedLocked(d *contract.Directive) {
 func (d detector) endAwaitedLocked(now time.Time) {
 	for _, a := range d.hub.awaited {
 		if !now.Before(a.until) {
-			d.hub.giveUpAwaitedLocked(a, fmt.Sprintf("%s, nor within its disconnect grace of %s", a.why,
-				a.instance.DisconnectGrace))
+			d.hub.giveUpAwaitedLocked(a, a.why+", nor within "+a.within)
 		}
 	}
 }

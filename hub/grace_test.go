@@ -42,16 +42,21 @@ func TestDisconnectGrace(t *testing.T) {
 	}{
 		"it stays away": {hub: "hub-1", why: "its connection closed and it did not come back within 1.05s, " +
 			"nor within its disconnect grace of 10s"},
-		"it comes back":                        {back("a-instance", true), "hub-1", "", false},
-		"it comes back to another hub":         {hub: "hub-2"},
-		"it has reported the end elsewhere":    {hub: ""},
-		"it comes back without the instance":   {back("a-instance", false), "hub-1", "the agent no longer has the attempt", true},
-		"a newer process takes its id":         {back("a-2", false), "hub-1", "a newer process took its agent id", true},
-		"a newer process comes to another hub": {direct(func(d *contract.Directive) { d.Fences = []contract.Fence{{AgentID: "a", MinEpoch: 9}} }), "hub-1", "a newer process took its agent id", true},
+		"it comes back":                     {back("a-instance", true), "hub-1", "", false},
+		"it comes back to another hub":      {hub: "hub-2"},
+		"it has reported the end elsewhere": {hub: ""},
+		"it comes back without the instance": {back("a-instance", false), "hub-1", "the agent no longer has the attempt",
+			true},
+		"a newer process takes its id": {back("a-2", false), "hub-1", "a newer process took its agent id", true},
+		"a newer process comes to another hub": {direct(func(d *contract.Directive) {
+			d.Fences = []contract.Fence{{AgentID: "a", MinEpoch: 9}}
+		}), "hub-1", "a newer process took its agent id", true},
 		"its death is proven": {direct(func(d *contract.Directive) {
 			d.Deaths = fleet.Deaths{{AgentID: "a", Instance: "a-instance", Reason: "its host was deleted"}}
 		}), "hub-1", "its host was deleted", true},
-		"the instance is cancelled in the time": {func(b *bench, _ protocol.Assignment) { facts{b.Hub}.cancel([]byte("j~~0.1/1")) }, "hub-1", "it was cancelled while its agent was out of touch", true},
+		"the instance is cancelled in the time": {func(b *bench, _ protocol.Assignment) {
+			facts{b.Hub}.cancel([]byte("j~~0.1/1"))
+		}, "hub-1", "it was cancelled while its agent was out of touch", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, b *bench) {
@@ -117,4 +122,87 @@ func TestAHubThatTakesAnInstanceOverKnowsItsDisconnectGrace(t *testing.T) {
 		b.pass(2 * time.Second)
 		require.Len(t, b.reported(), 1)
 	})
+}
+
+// How long work of each kind is held for an agent whose connection closed, and that it goes on with an agent that comes
+// back in time.
+func TestWorkThatMustNotRunTwiceIsHeldForItsAgent(t *testing.T) {
+	for name, c := range map[string]struct {
+		safety fleet.RetrySafety
+		grace  *fleet.Duration
+		held   time.Duration // since the connection closed; 0: it is lost at once
+		why    string
+		awaits bool // also after its hub is lost
+	}{
+		"idempotent": {fleet.Idempotent, nil, 0, "", false},
+		"idempotent, given": {fleet.Idempotent, new(fleet.Duration(9 * time.Second)), 9 * time.Second,
+			"its disconnect grace of 9s", true},
+		"fenced":       {fleet.Fenced, nil, 14 * time.Second, "its lease", false}, // of 15 s, granted a second before
+		"at_most_once": {fleet.AtMostOnce, nil, fleet.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
+		"unmarked":     {fleet.Unmarked, nil, fleet.DefaultDisconnectGrace, "its disconnect grace of 30s", true},
+		"unmarked, given": {fleet.Unmarked, new(fleet.Duration(8 * time.Second)), 8 * time.Second,
+			"its disconnect grace of 8s", true},
+		"unmarked, none": {fleet.Unmarked, new(fleet.Duration(0)), 0, "", false},
+	} {
+		start := func(b *bench) (*peer, protocol.Assignment) {
+			a := b.register("a", 1)
+			b.pass(0)
+			given := a.give(task("t1", func(in *contract.RunTaskInput) {
+				in.Spec.RetrySafety, in.Spec.DisconnectGrace = c.safety, c.grace
+			}))
+			b.pass(time.Second)
+			a.hangUp()
+			return a, given
+		}
+		t.Run(name+", away", func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				start(b)
+				if c.held == 0 {
+					b.pass(1500 * time.Millisecond)
+					require.Len(t, b.reported(), 1)
+					require.Zero(t, b.changed()[0].AwaitedUntil)
+					return
+				}
+				b.pass(c.held - 500*time.Millisecond)
+				require.Empty(t, b.reported())
+				lost := b.changed()[0]
+				require.Len(t, lost.Attempts, 1, "its failover's record tells of it")
+				require.Equal(t, lost.AwaitedUntil, lost.Attempts[0].AwaitedUntil)
+				b.pass(time.Second)
+				require.Len(t, b.reported(), 1)
+				end := b.reported()[0]
+				require.Equal(t, fleet.AttemptLost, end.Outcome)
+				require.Contains(t, end.Reason, "did not come back within 1.05s, nor within "+c.why)
+				require.Equal(t, c.awaits, end.Awaits)
+				require.True(t, c.safety != fleet.Fenced || *end.LeaseRemaining == 0)
+			})
+		})
+		if c.held == 0 {
+			continue
+		}
+		t.Run(name+", back", func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				_, given := start(b)
+				b.pass(c.held - time.Second)
+				a := b.register("a", 1, func(r *protocol.Register) {
+					r.Running = []protocol.RunningAttempt{{TaskID: given.TaskID, Attempt: 1, Token: given.Token}}
+				})
+				<-a.poll(lists(given))
+				b.pass(2 * time.Second)
+				require.Empty(t, b.reported(), "it goes on")
+				require.Contains(t, a.session().attempts, attemptKey{"t1", 1})
+			})
+		})
+		t.Run(name+", its result comes first", func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a, given := start(b)
+				b.pass(c.held - time.Second)
+				require.NoError(t, a.report(given, fleet.AttemptCompleted))
+				require.Empty(t, b.awaited)
+				b.pass(fleet.DefaultDisconnectGrace)
+				require.Len(t, b.reported(), 1)
+				require.Equal(t, "completed", b.reported()[0].how)
+			})
+		})
+	}
 }

@@ -234,6 +234,9 @@ func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 // forgetLocked removes an attempt from its session; the caller decides what follows.
 func (h *Hub) forgetLocked(a *attempt) {
 	s := a.session
+	if w := h.awaited[a.attemptKey]; w != nil && w.attempt == a {
+		delete(h.awaited, a.attemptKey)
+	}
 	if s.attempts[a.attemptKey] != a {
 		return
 	}

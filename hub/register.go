@@ -303,6 +303,7 @@ func (h *Hub) reattachLocked(s *session, r protocol.RunningAttempt, now time.Tim
 		}
 		a = &attempt{attemptKey: key, session: s, token: claims.Temporal, sealed: r.Token, lane: claims.Lane,
 			assignedAt: now, deliveredIn: 1, beacon: claims.Beacon.Std(), stopGrace: claims.StopGrace.Std(),
+			grace: claims.Grace.Std(), fenced: claims.Fenced,
 			taskType: claims.Type, tenant: claims.Tenant, instance: claims.JobInstance,
 			allocation: claims.Allocation, logLimit: claims.logLimit()}
 		s.attempts[key] = a

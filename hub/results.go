@@ -185,10 +185,15 @@ func (e endpoints) attemptReport(claims *attemptClaims, r *protocol.Result) (
 	return report, e.hub.responder.failNow
 }
 
-// attemptLocked returns the attempt that a token names, if the session that it was given to still has it.
+// attemptLocked returns the attempt that a token names, if the session that it was given to still has it, or the hub
+// waits for its agent.
 func (h *Hub) attemptLocked(claims *attemptClaims) *attempt {
+	key := attemptKey{claims.Task, claims.Attempt}
+	if a := h.awaited[key]; a != nil && a.session.instance == claims.Instance {
+		return a.attempt
+	}
 	if s := h.sessions[claims.Agent]; s != nil && s.instance == claims.Instance {
-		return s.attempts[attemptKey{claims.Task, claims.Attempt}]
+		return s.attempts[key]
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ type attemptClaims struct {
 	ResultLimit int `json:"r,omitempty"`
 	// StopGrace is how long its work has to end once it was asked to.
 	StopGrace fleet.Duration `json:"g,omitempty"`
+	// Grace is how long its agent may be out of touch. Fenced: the agent stops it when its lease ends.
+	Grace  fleet.Duration `json:"d,omitempty"`
+	Fenced bool           `json:"w,omitempty"`
 }
 
 // logLimit bounds the attempt's log, in bytes of JSON.

@@ -132,6 +132,8 @@ type attempt struct {
 	contested        bool          // a newer process took the agent id from its living agent
 	beacon           time.Duration // the task's beacon timeout; 0: none
 	stopGrace        time.Duration // how long its work has to end once it was asked to
+	grace            time.Duration // how long its agent may be out of touch before it counts as lost
+	fenced           bool          // its agent stops it when its lease ends
 	beacons          int64         // the agent's count
 	// when the hub last saw a sign of life of the handler, for agents that do not report its age
 	aliveAt    time.Time
@@ -332,7 +334,7 @@ func (s *session) live() fleet.Candidate {
 // report is the hub's report of an attempt, for a heartbeat or for its end.
 func (a *attempt) report(hub string) contract.AttemptReport {
 	r := contract.AttemptReport{Hub: hub, Progress: a.progress, Marks: slices.Clone(a.marks), Begun: a.accepted,
-		Awaits: a.instance.AwaitedFor() > 0}
+		Awaits: a.grace > 0}
 	r.Checkpoint, r.CheckpointDigest = a.newCheckpoint()
 	if a.session != nil {
 		r.AgentID, r.Instance, r.Epoch = a.session.agent, a.session.instance, a.session.epoch

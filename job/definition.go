@@ -68,6 +68,7 @@ type Definition struct {
 	Retry       fleet.RetryPolicy `json:"retry,omitzero" doc:"The retry policy of steps that have none."`
 	Recovery    *fleet.Recovery   `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result, of steps with neither retry nor recovery. A mode, or a section."`
 	StopGrace   *fleet.Duration   `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"The stop_grace of steps that have none."`
+	Away        *fleet.Duration   `json:"disconnect_grace,omitempty" least:"0s" most:"24h" doc:"The disconnect_grace of steps that have none, but for fenced ones."`
 	Inputs      json.RawMessage   `json:"inputs,omitempty" doc:"JSON Schema of what a dispatch gives. Left out: anything."`
 	On          []Trigger         `json:"on,omitempty" maxItems:"8" doc:"What starts runs by itself."`
 	Concurrency *Concurrency      `json:"concurrency,omitempty" doc:"How many runs go at a time. Left out: any number."`
@@ -205,7 +206,7 @@ const (
 
 // Step is one piece of work of a run. Exactly one of Task, Approve and Wait says which.
 type Step struct {
-	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, stop_grace, beacon_timeout, place, start_at."`
+	Task    *fleet.TaskSpec `json:"task,omitempty" doc:"A task for an agent, as POST /tasks takes it. What the step says itself is left out: cluster, tenant, retry, recovery, retry_safety, timeout, stop_grace, disconnect_grace, beacon_timeout, place, start_at."`
 	Tools   []Tool          `json:"tools,omitempty" maxItems:"64" doc:"Of a task of type model: the tools that the model may call. It is asked again with what they said, until it answers without a call."`
 	Turns   int             `json:"max_turns,omitempty" minimum:"1" maximum:"50" doc:"With tools: how often the model may be asked. The step fails if it calls tools in the last of its turns. Default 8."`
 	Approve *Approve        `json:"approve,omitempty" doc:"Waits until a person approves."`
@@ -224,6 +225,7 @@ type Step struct {
 	Recovery     *fleet.Recovery    `json:"recovery,omitempty" doc:"Instead of retry: what happens after an attempt that brought no result. A mode, or a section. Default: the job's, unless the step has retry."`
 	Timeout      fleet.Duration     `json:"timeout,omitempty" least:"1s" most:"720h" doc:"How long one attempt may run. Default 24h."`
 	StopGrace    *fleet.Duration    `json:"stop_grace,omitempty" least:"0s" most:"10m" doc:"How long its work has to end once it was cancelled or is out of time: a command gets SIGTERM, and SIGKILL then. Default: the job's, else the cluster's, else 30s for a command and 5s for other work."`
+	Away         *fleet.Duration    `json:"disconnect_grace,omitempty" least:"0s" most:"24h" doc:"How long its agent may be out of touch before its attempt counts as lost: one that comes back meanwhile goes on with it. Default: the job's, else the cluster's, else 30s of at_most_once and unmarked steps and 0s of idempotent ones. Fenced ones have none."`
 	Deadline     fleet.Duration     `json:"deadline,omitempty" least:"1s" most:"8760h" doc:"How long all its attempts may take together."`
 	Place        *fleet.Demand      `json:"place,omitempty" doc:"Resources, devices, volumes and ports that its task needs of its agent."`
 	Beacon       *Beacon            `json:"beacon,omitempty" doc:"Ends an attempt that gives no sign of life. A command of type exec, without for_each, has 45s unless it is given; it gives signs as long as it lives."`
@@ -359,7 +361,8 @@ type ForEach struct {
 	Count int
 }
 
-var errForEach = fmt.Errorf("must be CEL that gives a list, in quotes, like \"['a', 'b']\", or {count: N} with N from 1 to %d", fleet.MaxElements)
+var errForEach = fmt.Errorf("must be CEL that gives a list, in quotes, like \"['a', 'b']\", or {count: N} with N "+
+	"from 1 to %d", fleet.MaxElements)
 
 // UnmarshalJSON reads text or {"count": N}.
 func (f *ForEach) UnmarshalJSON(data []byte) error {

@@ -54,6 +54,14 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 			r.StopGrace = new(fleet.Duration(grace))
 			return err
 		})
+	flags.Func("disconnect-grace",
+		"how long its agent may be out of touch before it counts as lost (default 30s for at_most_once and unmarked, 0s "+
+			"for idempotent)",
+		func(text string) error {
+			grace, err := fleet.ParseDuration(text)
+			r.DisconnectGrace = new(fleet.Duration(grace))
+			return err
+		})
 	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
 		"end an attempt whose handler gives no sign of life for this long, such as 45s; a command that lives is one, "+
 			"however quiet it is: bound it with --timeout (default: not watched)")

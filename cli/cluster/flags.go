@@ -27,6 +27,7 @@ var settingOfFlag = map[string]string{
 	"task-expires-in":       "task_defaults.expires_in",
 	"task-retry-safety":     "task_defaults.retry_safety",
 	"task-stop-grace":       "task_defaults.stop_grace",
+	"task-disconnect-grace": "task_defaults.disconnect_grace",
 	"task-transfer-timeout": "task_transfer_timeout",
 	"dead-letter-retention": "dead_letter_retention",
 	"brake-share":           "brake.share",
@@ -86,11 +87,15 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("task-expires-in", 0,
 		"how long its tasks may wait for an agent, where a task does not say (default 1h)")
 	flags.Duration("task-stop-grace", 0,
-		"how long the work of its tasks has to end once asked to, where a task does not say (default 30s for commands, 5s for other work)")
+		"how long the work of its tasks has to end once asked to, where a task does not say (default 30s for commands, 5s "+
+			"for other work)")
+	flags.Duration("task-disconnect-grace", 0,
+		"how long the agent of an at_most_once or unmarked task may be out of touch, where a task does not say (default 30s)")
 	flags.String(
 		"task-retry-safety",
 		"",
-		"when its tasks may run again after their agent was lost, where a task does not say: idempotent (the default), fenced, at_most_once or unmarked",
+		"when its tasks may run again after their agent was lost, where a task does not say: idempotent (the default), "+
+			"fenced, at_most_once or unmarked",
 	)
 	flags.Duration("task-transfer-timeout", 0, "how long a failover watches the tasks that it moves (default 5m)")
 	flags.Duration("dead-letter-retention", 0, "how long a dead letter of its tasks is kept for a retry (default 168h)")
@@ -102,14 +107,16 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Int(
 		"brake-min-lost",
 		0,
-		"the brake holds failovers when at least so many agents vanish at once, if they are also more than the share (default 3)",
+		"the brake holds failovers when at least so many agents vanish at once, if they are also more than the share "+
+			"(default 3)",
 	)
 	flags.Duration("brake-window", 0, "what the brake takes for at once (default 10s)")
 	flags.String("healing", "",
 		"what the healing cycle may do: on, dry_run (decide and record only) or off (default on)")
 	flags.Duration("healing-interval", 0, "time between two looks of the healing cycle, 5s to 1h (default 1m)")
 	flags.Duration("healing-patience", 0, "how long something must be wrong before healing acts (default 30s)")
-	flags.StringSlice("tenants", nil, "only tokens of these tenants, and of none, may use the cluster; \"\": all (default all)")
+	flags.StringSlice("tenants", nil, "only tokens of these tenants, and of none, may use the cluster; \"\": all "+
+		"(default all)")
 	flags.StringArray("tenant-weight", nil,
 		"a tenant's share while work of several waits, as tenant=weight, 0.1 to 100 (default 1 each); may be repeated")
 	flags.String(
@@ -131,7 +138,8 @@ func addClusterFlags(flags *pflag.FlagSet) {
 	flags.Duration("scale-down-cooldown", 0, "least time from the last start or stop of agents to a stop (default 5m)")
 	flags.Int("scale-down-decrement", 0, "agents stopped at a time (default 1)")
 	flags.String("spawner", "", "name of the spawner that starts agents (default: any)")
-	flags.String("platform", "", "where started agents run: process, docker, kubernetes, coolify or ec2 (default: the named spawner's, else process)")
+	flags.String("platform", "", "where started agents run: process, docker, kubernetes, coolify or ec2 (default: the "+
+		"named spawner's, else process)")
 	flags.StringArray("fallback-platform", nil, "platform to try where none before it takes the agents; may be repeated")
 	flags.String("image", "", "container image of started agents (default: the spawner's)")
 	flags.String("docker-pull", "", "when the engine fetches the image: missing, always or never (default missing)")

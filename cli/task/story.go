@@ -95,7 +95,8 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 		{"Provider", spec.Provider},
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
-		{"Stop grace", stopGrace(spec)},
+		{"Stop grace", given(spec.StopGrace)},
+		{"Disconnect grace", given(spec.DisconnectGrace)},
 		{"Expires", expiry(spec)},
 		{"Retries", retries},
 		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
@@ -388,12 +389,12 @@ func beginning(text string) string {
 	return strings.TrimRight(strings.ToValidUTF8(text[:end], ""), "\n")
 }
 
-// stopGrace is how long a task's work has to end, where that was said.
-func stopGrace(spec *fleet.TaskSpec) string {
-	if spec.StopGrace == nil {
+// given is a duration that may have been left out.
+func given(d *fleet.Duration) string {
+	if d == nil {
 		return ""
 	}
-	return spec.StopGrace.Std().String()
+	return d.Std().String()
 }
 
 // short is a duration without units that are 0 at its end, as 1h.

@@ -223,6 +223,34 @@ func TestAtMostOnceGoesToReview(t *testing.T) {
 	require.JSONEq(t, "7", string(got.Result))
 }
 
+// An agent that is back within the disconnect grace of its work goes on with it.
+func TestWorkWaitsForItsAgent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, fleet.ClusterConfig{TaskDefaults: fleet.TaskDefaults{DisconnectGrace: new(fleet.Duration(patience))}})
+	a := plane.UniqueID("a")
+	_, wire := b.agent(t, a)
+	var ids []string
+	for _, safety := range []fleet.RetrySafety{fleet.AtMostOnce, fleet.Unmarked} {
+		ids = append(ids, b.submit(t, map[string]any{"retry_safety": safety}))
+	}
+	for _, id := range ids {
+		b.waitBegins(t, id, 1)
+	}
+	b.agent(t, plane.UniqueID("b"))
+	wire.cut()
+	require.Eventually(t, func() bool { return time.Now().Before(b.view(t).Member(a).AwaitedUntil) }, patience,
+		5*time.Millisecond)
+	wire.heal()
+	b.agentIs(t, a, fleet.AgentOnline)
+	b.finish.Store(true)
+	for _, id := range ids {
+		got := getTask(t, b.node.URL, id, "20s")
+		require.Equal(t, fleet.TaskCompleted, got.Status, got.Why)
+		require.Len(t, got.Attempts, 1)
+		require.Len(t, b.begins(id), 1)
+	}
+}
+
 func TestOneLeaderServes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive})

@@ -179,7 +179,7 @@ func (c *carrier) deliver(b array.Bundle) {
 		ScheduleToStartTimeout: c.in.Spec.ExpiresIn.Or(fleet.DefaultExpiration),
 		StartToCloseTimeout: c.in.Spec.Timeout.Or(fleet.DefaultTaskTimeout) + bundleMargin + c.in.Spec.Grace() +
 			delivery.TimeoutMargin,
-		HeartbeatTimeout:    fleet.AttemptBackstop,
+		HeartbeatTimeout:    fleet.AttemptBackstop + c.in.Spec.AwaitedFor(nil),
 		WaitForCancellation: true,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	})

@@ -72,7 +72,7 @@ func (d *Delivery) deliver(ctx workflow.Context) (contract.AttemptReport, attemp
 		TaskQueue:              lane,
 		ScheduleToStartTimeout: wait,
 		StartToCloseTimeout:    d.task.Spec.AttemptTimeout() + d.task.Spec.Grace() + TimeoutMargin,
-		HeartbeatTimeout:       fleet.AttemptBackstop + d.task.Instance.AwaitedFor(),
+		HeartbeatTimeout:       fleet.AttemptBackstop + d.task.Spec.AwaitedFor(d.task.Instance),
 		WaitForCancellation:    true,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 		Summary:                fmt.Sprintf("attempt %d of %s", number, d.task.Spec.Type),
