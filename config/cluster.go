@@ -134,7 +134,7 @@ type LeaderElection struct {
 	// LeaseDuration; at most half of it.
 	ElectionInterval fleet.Duration `yaml:"election_interval" least:"100ms" most:"1h"`
 	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. At least
-	// twice ElectionInterval. Default 5s.
+	// twice ElectionInterval, at most the hub's FailureThreshold. Default 3s.
 	LeaseDuration fleet.Duration `yaml:"lease_duration" least:"1s" most:"1h"`
 }
 

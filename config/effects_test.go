@@ -29,8 +29,10 @@ var others = map[string]string{
 	"tenants": "[acme]",
 	"name":    "other", "target_group_id": "racks", "replication_mode": "active_passive", "selection_strategy": "standby",
 	"minimum_agents": "1", "share": "0.7", "tenant_weights": "{acme: 5}", "election_interval": "500ms",
+	"lease_duration":    "6s",
 	"warning_threshold": "12s", "retry_safety": "fenced",
-	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run", "stuck_after": "20m", "replace_after": "21m",
+	"heartbeat_interval": "4s", "failure_threshold": "77s", "enabled": "false", "mode": "dry_run",
+	"stuck_after": "20m", "replace_after": "21m",
 	"recover_by": "restart",
 }
 
@@ -91,4 +93,18 @@ func eachLeaf(at string, section reflect.Type, do func(path string, of reflect.T
 		}
 		do(path, of)
 	}
+}
+
+// A hub gives up an agent that is silent for longer than its threshold, so a longer lease would be cut.
+func TestLeaseThatHubsWouldCutIsRefused(t *testing.T) {
+	t.Parallel()
+	const lease = "clusters: [{name: c, leader_election: {lease_duration: 8s}}]\n"
+	_, err := Parse("f.yaml", []byte(lease))
+	require.EqualError(t, err, "f.yaml:1: clusters[0].leader_election.lease_duration: must not be longer than "+
+		"hub.failure_threshold (7s), after which hubs give up a silent agent")
+	_, err = Parse("f.yaml", []byte(lease+"hub: {failure_threshold: 8s}"))
+	require.NoError(t, err)
+	_, err = Parse("f.yaml", []byte("clusters: [{name: c}]\n"+
+		"hub: {heartbeat_interval: 500ms, warning_threshold: 1s, failure_threshold: 2s}"))
+	require.NoError(t, err, "the default lease")
 }

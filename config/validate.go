@@ -74,10 +74,10 @@ func (c *Config) problems() []Problem {
 	k.security(c.Security)
 	seen := map[string]string{}
 	for i, cluster := range c.Clusters {
-		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, seen)
+		k.cluster(fmt.Sprintf("clusters[%d]", i), "target_group", cluster, c.Timing().FailureThreshold, seen)
 	}
 	if c.AgentCluster != nil {
-		k.cluster("agent_cluster", "target_group_id", c.AgentCluster.cluster(), seen)
+		k.cluster("agent_cluster", "target_group_id", c.AgentCluster.cluster(), c.Timing().FailureThreshold, seen)
 	}
 	return k.problems
 }
@@ -134,7 +134,7 @@ func (k *checker) hub(c *Config) {
 }
 
 // cluster checks what every cluster has. seen holds the fields of the names before.
-func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]string) {
+func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Duration, seen map[string]string) {
 	before := len(k.problems)
 	if k.id(at+".name", c.Name) {
 		first, twice := seen[c.Name]
@@ -169,7 +169,7 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, seen map[string]str
 		k.check(false, at+".self_healing", "%v", err)
 	}
 	k.taskQueue(at+".task_queue", c.TaskQueue)
-	k.election(at+".leader_election", c.LeaderElection)
+	k.election(at+".leader_election", c.LeaderElection, failure)
 	err := full.Brake.Validate()
 	k.check(err == nil, at+".brake", "%v", err)
 	if err := full.Scaling.Validate(); err != nil {
@@ -194,9 +194,12 @@ func (k *checker) taskQueue(at string, q TaskQueue) {
 		"must be idempotent, fenced, at_most_once or unmarked")
 }
 
-func (k *checker) election(at string, e LeaderElection) {
+// election checks an election. The default lease is not refused where hubs give up agents even sooner.
+func (k *checker) election(at string, e LeaderElection, failure time.Duration) {
 	ok := k.duration(at+".election_interval", e.ElectionInterval, minElection, time.Hour)
 	if k.duration(at+".lease_duration", e.LeaseDuration, minPeriod, time.Hour) && ok {
+		k.check(e.LeaseDuration.Std() <= max(failure, fleet.DefaultRoleLease), at+".lease_duration",
+			"must not be longer than hub.failure_threshold (%s), after which hubs give up a silent agent", failure)
 		k.check(e.LeaseDuration == 0 || e.LeaseDuration >= 2*e.ElectionInterval,
 			at+".lease_duration", "must be at least twice election_interval (%s)", e.ElectionInterval)
 	}

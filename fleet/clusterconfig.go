@@ -54,7 +54,7 @@ type ClusterConfig struct {
 	Selection       SelectionStrategy `json:"selection_strategy,omitempty" enum:"standby,least_loaded,round_robin,affinity" doc:"Who takes over the leadership, and the work in a failover by hand: the standby of longest, the least loaded (the default), each in turn, or one of the same group or zone. In active_active, the last two pick who rather gets what a lost agent ran."`
 	// RoleLease is how long a leader or shard owner may go on without an answer of its hub, and so the longest time
 	// without one. Default 3 s.
-	RoleLease Duration `json:"role_lease,omitempty" least:"1s" most:"1h" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Default 3s."`
+	RoleLease Duration `json:"role_lease,omitempty" least:"1s" most:"1h" doc:"How long a leader or the owner of a shard may go on without hearing from its hub, and so the longest time without one. Hubs grant failure_threshold (7s) at most, but when a hub is lost, others wait for all of role_lease. Default 3s."`
 	// ManualElection: a lost leader keeps its seat, and the cluster waits until it is back or a person acts. Only in
 	// mode active_passive; the first leader is elected as usual.
 	ManualElection bool `json:"manual_election,omitempty" doc:"In mode active_passive, a leader that was lost keeps its seat: the cluster waits until it is back, or until a person turns this off."`
