@@ -40,6 +40,9 @@ func (at *attempt) startSpan(ctx context.Context, a protocol.Assignment) context
 			attribute.String("mainstay.cluster", a.Cluster),
 			attribute.String("mainstay.agent", at.run.agent.options.ID), attribute.String("mainstay.transferred_from",
 				a.TransferredFrom)))
+	if id := a.Labels[fleet.LabelCorrelation]; id != "" {
+		at.span.SetAttributes(attribute.String("mainstay.correlation_id", id))
+	}
 	return ctx
 }
 

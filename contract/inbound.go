@@ -9,6 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
 )
 
@@ -107,7 +108,7 @@ func StartOfInbound(id string, e *mesh.Envelope, digest string) TaskStart {
 	}
 	if correlation := e.Attr(mesh.AttrCorrelation); correlation != "" {
 		attributes = append(attributes, AttrLabels.ValueSet(LabelList(map[string]string{
-			mesh.LabelCorrelation: correlation})))
+			fleet.LabelCorrelation: correlation})))
 	}
 	return TaskStart{WorkflowID: InboundWorkflowID(id), Attributes: temporal.NewSearchAttributes(attributes...),
 		Memo: map[string]any{MemoDigest: digest}, Summary: "event " + e.Attr("type"),

@@ -78,6 +78,8 @@ const (
 	MaxPayloadBytes = 1 << 20
 	// MaxLabels bounds the labels of a task.
 	MaxLabels = 16
+	// LabelCorrelation is the label with the correlation id of the event that started a task. Its spans have it too.
+	LabelCorrelation = "correlation_id"
 	// maxLabelValue bounds the value of one, in bytes.
 	maxLabelValue = 128
 	// MaxCheckpointBytes bounds a checkpoint.

@@ -246,14 +246,16 @@ func harmless(id string) bool {
 // untraced are routes that are asked all the time, or held open: their spans would say nothing.
 var untraced = map[string]bool{
 	protocol.PollPath: true, "/metrics": true, "/healthz": true, protocol.ReadyPath: true, "/health": true,
-	"/api/v1/agents/events": true,
 }
+
+// streamPath is untraced too where it is read, and held open.
+const streamPath = "/api/v1/agents/events"
 
 // traced makes a span of each request, in the trace of the client that sent a traceparent.
 func traced(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		pattern := route(c)
-		if c.FullPath() == "" || untraced[pattern] {
+		if c.FullPath() == "" || untraced[pattern] || pattern == streamPath && c.Request.Method == http.MethodGet {
 			return
 		}
 		ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))

@@ -7,6 +7,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -28,12 +29,15 @@ func (a *attempt) traceDelivery(h *Hub, header *commonpb.Header) {
 	if len(carrier) == 0 {
 		return
 	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier) //nolint:forbidigo // it carries the trace only
+	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier) //nolint:forbidigo // only the trace
 	ctx, a.span = h.tracer.Start(ctx, "deliver "+a.input.Spec.Type, trace.WithTimestamp(a.takenAt),
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 			attribute.String("mainstay.task", a.task), attribute.Int("mainstay.attempt", a.number),
 			attribute.String("mainstay.cluster", a.input.Spec.Cluster),
 			attribute.String("mainstay.lane", a.lane), attribute.String("mainstay.hub", h.id)))
+	if id := a.input.Spec.Labels[fleet.LabelCorrelation]; id != "" {
+		a.span.SetAttributes(attribute.String("mainstay.correlation_id", id))
+	}
 	a.trace = propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, a.trace)
 }

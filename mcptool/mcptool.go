@@ -121,6 +121,9 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 		"execute_tool "+call.Tool, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", call.Tool),
 			attribute.String("gen_ai.tool.call.id", task.ID), attribute.String("server.address", call.Server)))
+	if id := task.Labels[fleet.LabelCorrelation]; id != "" {
+		span.SetAttributes(attribute.String("mainstay.correlation_id", id))
+	}
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, "the call failed")

@@ -143,7 +143,7 @@ func (e *Envelope) Validate() error {
 func (e *Envelope) Label(labels map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, labels)
-	for _, own := range [][2]string{{LabelEvent, e.InboundID()}, {LabelCorrelation, e.Attr(AttrCorrelation)}} {
+	for _, own := range [][2]string{{LabelEvent, e.InboundID()}, {fleet.LabelCorrelation, e.Attr(AttrCorrelation)}} {
 		if own[1] != "" && len(all) < fleet.MaxLabels {
 			all[own[0]] = own[1]
 		}
@@ -151,11 +151,8 @@ func (e *Envelope) Label(labels map[string]string) map[string]string {
 	return all
 }
 
-// The labels of what events start.
-const (
-	LabelEvent       = "event"          // the id of the inbound event
-	LabelCorrelation = "correlation_id" // its attribute correlationid
-)
+// LabelEvent is the label of what events start with the id of the inbound event; see also fleet.LabelCorrelation.
+const LabelEvent = "event"
 
 // ErrTenant is an event, and what it would touch, of two tenants.
 var ErrTenant = errors.New("tenant_mismatch: the event is of another tenant than what it is for")

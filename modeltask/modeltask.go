@@ -110,6 +110,9 @@ func (m *Models) Handle(ctx context.Context, task *agent.Task) (any, error) {
 			attribute.String("gen_ai.provider.name", r.Route.Provider),
 			attribute.String("gen_ai.request.model", r.Route.Model)))
 	defer span.End()
+	if id := task.Labels[fleet.LabelCorrelation]; id != "" {
+		span.SetAttributes(attribute.String("mainstay.correlation_id", id))
+	}
 	begun := time.Now()
 	result, err := m.call(ctx, p, &r, task.Attempt)
 	wrong := errorType(err)

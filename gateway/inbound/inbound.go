@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -78,7 +80,10 @@ func (h *Handlers) Register(routes huma.API) {
 		schemas.Schema(reflect.TypeFor[api.Inbound](), true, "Inbound"),
 		schemas.Schema(reflect.TypeFor[api.InboundBatch](), true, "InboundBatch")}}}}
 	send := op("send-event", "POST /events", "Send an event, or a batch of up to 100",
-		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with \"duplicate\": true for an event whose source and id came before; with other content that is 409 idempotency_conflict. A batch is answered as a whole with 202, each event by itself; of a batch with an invalid event none is taken: 422 names all that are. The attribute tenant must be the caller's.")
+		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with "+
+			"\"duplicate\": true for an event whose source and id came before; with other content that is 409 "+
+			"idempotency_conflict. A batch is answered as a whole with 202, each event by itself; of a batch with an "+
+			"invalid event none is taken: 422 names all that are. The attribute tenant must be the caller's.")
 	send.MaxBodyBytes, send.DefaultStatus = mesh.MaxBatchBytes, http.StatusAccepted
 	send.Responses = map[string]*huma.Response{
 		"200": {Description: "It came before", Content: answer},
@@ -90,7 +95,8 @@ func (h *Handlers) Register(routes huma.API) {
 	rest.Serve(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
 		"With what became of it, and as it was received, byte for byte."), h.get)
 	httpapi.Register(routes, access.View.Scoped(), op("list-quarantine", "GET /quarantine",
-		"List events that could not be dispatched, or whose work died", "Newest first. They wait until a person replays or discards them."),
+		"List events that could not be dispatched, or whose work died",
+		"Newest first. They wait until a person replays or discards them."),
 		func(ctx context.Context, in *quarantineInput) (*listOutput, error) {
 			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
 				RecordPageInput: in.RecordPageInput})
@@ -106,7 +112,8 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 	rest.Serve(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
 		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for."+
-			" What died of it begins again in its place, with its own data only. Answers after the first try, or 409 conflict for an event that does not wait."),
+			" What died of it begins again in its place, with its own data only. "+
+			"Answers after the first try, or 409 conflict for an event that does not wait."),
 		func(ctx context.Context, in *replayInput) (api.Inbound, error) {
 			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
 			if in.Body != nil {
@@ -185,8 +192,11 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 		return one, rest.Invalid("body.data", err)
 	}
 	access.Touch(ctx, "event", e.InboundID())
-	if trace := e.Attr(mesh.AttrTraceParent); trace != "" { // what the event starts is in its sender's trace
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": trace,
+	if id := e.Attr(mesh.AttrCorrelation); id != "" { // of a batch the last
+		trace.SpanFromContext(ctx).SetAttributes(attribute.String("mainstay.correlation_id", id))
+	}
+	if parent := e.Attr(mesh.AttrTraceParent); parent != "" { // what the event starts is in its sender's trace
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent,
 			"tracestate": e.Attr(mesh.AttrTraceState)})
 	}
 	err = h.InTurn(ctx, func(ctx context.Context) (err error) {

@@ -148,3 +148,30 @@ func TestNoTrace(t *testing.T) {
 	call(t, http.MethodGet, node.URL+"/api/v1/agents/tasks/"+id, nil, &shown)
 	require.Empty(t, shown.TraceID)
 }
+
+// The spans of what an event starts have its correlation id: at the gateway, the hub and the agent.
+func TestCorrelationIsOnSpans(t *testing.T) {
+	t.Parallel()
+	node := plane.NewNode(t, plane.NodeOptions{})
+	cluster := node.EnsureCluster(t, fleet.ClusterConfig{})
+	startAgent(t, agent.Options{HubURLs: []string{node.URL}, Cluster: cluster, ID: plane.UniqueID("a"),
+		TracerProvider: plane.Tracer()}, map[string]agent.Handler{"echo": echo})
+	const traceID = "5bf92f3577b34da6a3ce929d0e0e4737"
+	parent := "00-" + traceID + "-00f067aa0ba902b7-01"
+	body := `{"specversion":"1.0","type":"AgentTaskAssigned","source":"/s","id":"` + plane.UniqueID("e") +
+		`","correlationid":"order-7","traceparent":"` + parent + `","data":{"type":"echo","cluster":"` + cluster + `"}}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, node.URL+"/api/v1/agents/events",
+		strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/cloudevents+json")
+	request.Header.Set("traceparent", parent)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusAccepted, answer.StatusCode)
+	for _, name := range []string{"POST /api/v1/agents/events", "deliver echo", "run echo"} {
+		require.Eventually(t, func() bool { return len(named(plane.Spans(traceID), name)) > 0 }, patience,
+			20*time.Millisecond, name)
+		require.Equal(t, "order-7", attributeOf(&named(plane.Spans(traceID), name)[0], "mainstay.correlation_id"), name)
+	}
+}
