@@ -62,6 +62,30 @@ func TestAgentHealth(t *testing.T) {
 	require.Equal(t, agent.StatusUnhealthy, status.Status)
 }
 
+// An agent that is stopping takes nothing new, so it is not ready, while it ends what it has.
+func TestAStoppingAgentIsNotReady(t *testing.T) {
+	t.Parallel()
+	hub := agenttest.NewHub(t, agenttest.Options{})
+	g := newGate()
+	b := start(t, hub, nil, map[string]agent.Handler{"gate": g.handle})
+	hub.WaitRegistered(1)
+	hub.Assign(assign("t1", "gate"))
+	<-g.started
+	code, _ := probe(t, b.agent, "/readyz")
+	require.Equal(t, http.StatusOK, code)
+	b.stop()
+	b.await(agent.EventStopping)
+	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable,
+		"/health": http.StatusServiceUnavailable, "/healthz": http.StatusOK} {
+		code, status := probe(t, b.agent, path)
+		require.Equal(t, want, code, path)
+		require.Equal(t, agent.StatusStopping, status.Status)
+		require.Equal(t, 1, status.RunningTasks)
+	}
+	close(g.open)
+	require.NoError(t, b.ends())
+}
+
 // TestAgentHealthForOthers asks from another machine, and as a web page that has renamed its host.
 func TestAgentHealthForOthers(t *testing.T) {
 	t.Parallel()
