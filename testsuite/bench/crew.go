@@ -34,9 +34,10 @@ type crew struct {
 	capability string   // of each agent; empty: none
 	types      []string // that its agents handle; empty: all of the benchmarks
 	led        bool     // only a leader works
-	setup      string   // of the fault that it is for
-	relay      *relay   // between the agents and the hub; nil: nothing is
-	store      *relay   // between Temporal and the hub of its own; nil: nothing is
+	stopAfter  time.Duration
+	setup      string // of the fault that it is for
+	relay      *relay // between the agents and the hub; nil: nothing is
+	store      *relay // between Temporal and the hub of its own; nil: nothing is
 	cables     map[string]*cable
 	ids        []string
 	processes  map[string]*Process
@@ -50,6 +51,7 @@ func newCrew(i *Installation, cluster string, size int) *crew {
 		cluster:      cluster,
 		safety:       fleet.Idempotent,
 		slots:        workSlots,
+		stopAfter:    stopAfter,
 		processes:    map[string]*Process{},
 		gone:         map[int]bool{},
 		ledger:       ledgerReader{path: filepath.Join(i.dir, cluster+".ledger")},
@@ -91,7 +93,7 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 		}
 		args := append(slices.Clone(under), c.program, "bench", "agent", "--hub", url, "--cluster", c.cluster,
 			"--id", id, "--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path,
-			"--stop-timeout", stopAfter.String())
+			"--stop-timeout", c.stopAfter.String())
 		if c.capability != "" {
 			args = append(args, "--capability", c.capability)
 		}

@@ -108,6 +108,9 @@ var faults = []faultRow{
 		signal: syscall.SIGKILL, setup: setupLed},
 	{Name: "proof", Fault: "leader killed, with proof of death", Target: "≤ 0.6 s, never two at once",
 		limit: 600 * time.Millisecond, signal: syscall.SIGKILL, setup: setupLed, also: proveDeath},
+	{Name: "stop-leader", Fault: "leader stopped (SIGTERM), its work needs 20 s more",
+		Target: "≤ 1 s without a leader, nothing runs twice",
+		limit:  time.Second, signal: syscall.SIGTERM, setup: setupStops},
 	{Name: "hub", Fault: "hub process killed and restarted", Target: "0 run again, 0 lost"},
 	{Name: "temporal", Fault: "embedded Temporal, gateway and worker killed, restarted on their file",
 		Target: "0 run again, 0 lost"},
@@ -123,6 +126,7 @@ const (
 	setupCables = "a network namespace for each agent"
 	setupHub    = "a hub of its own"
 	setupBusy   = "busy processes"
+	setupStops  = "a leader that ends its work before it stops"
 )
 
 // healthyFault takes long, and is measured only where --only names it.
@@ -162,8 +166,8 @@ func failoverBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "failover",
 			Short: "Measure how long work stands still after faults",
-			Long: `Measure the time from a fault to the first instruction of the moved attempt on another agent, with real processes that
-are killed, stopped and frozen, and what becomes of running work when parts of the control plane die.
+			Long: `Measure the time from a fault to the first instruction of the moved attempt on another agent, with real
+processes that are killed, stopped and frozen, and what becomes of running work when parts of the control plane die.
 
 Faults: ` + strings.Join(faultNames(), ", ") + `. "healthy" is done only where --only names it: it watches agents that
 nothing happens to, on a machine that is too busy.`,
@@ -174,7 +178,7 @@ nothing happens to, on a machine that is too busy.`,
 			{"kills", &kills, 50, 1, 1000, "agents killed (SIGKILL)"},
 			{"freezes", &freezes, 20, 1, 1000, "agents frozen (SIGSTOP)"},
 			{"stops", &stops, 50, 1, 1000, "agents stopped (SIGTERM)"},
-			{"leaders", &leaders, 10, 1, 1000, "leaders killed"},
+			{"leaders", &leaders, 10, 1, 1000, "leaders killed or stopped"},
 			{"hosts", &hosts, 10, 1, 1000, "cables pulled, and agents killed with their hub"},
 			{"outage-agents", &p.outageAgents, 100, 1, 1000, "agents with work when parts of the control plane die"},
 		},
@@ -185,7 +189,8 @@ nothing happens to, on a machine that is too busy.`,
 		parts: faultNames(),
 		measure: func(ctx context.Context, r *run) error {
 			p.times = map[string]int{"kill": kills, "freeze": freezes, "stop": stops, "leader": leaders,
-				"proof": leaders, "kill-30ms": kills, "kill-100ms": kills, "host": hosts, "both": hosts}
+				"proof": leaders, "stop-leader": leaders, "kill-30ms": kills, "kill-100ms": kills,
+				"host": hosts, "both": hosts}
 			result := failoverReport{report: r.report}
 			var err error
 			result.Faults, err = p.measure(ctx, func(ctx context.Context) (*Installation, error) {
@@ -225,6 +230,8 @@ func (p *failoverPlan) measure(
 			err = p.outage(ctx, c, &row, progress)
 		case row.setup == setupBusy:
 			err = c.watchHealthy(ctx, &row, p.healthy)
+		case row.setup == setupStops:
+			err = c.stopLeaders(ctx, &row, p.times[row.Name])
 		case row.signal == syscall.SIGCONT:
 			err = c.flap(ctx, &row, p.flap)
 		default:
@@ -258,6 +265,10 @@ func (p *failoverPlan) newCrew(
 			return c, err
 		}
 		return c, c.oneTask(ctx)
+	case row.setup == setupStops:
+		c := newCrew(i, "bench-stop", leaderCrew)
+		c.setup, c.stopAfter = row.setup, 2*leaderWork
+		return c, c.begin(ctx, fleet.ActivePassive)
 	}
 	c := newCrew(i, "bench", p.agents)
 	if err := c.enterNetwork(ctx, row); err != nil {

@@ -136,6 +136,54 @@ func (c *crew) hit(ctx context.Context, row *faultRow, ids ...string) ([]move, e
 	return moved, err
 }
 
+// leaderWork is how long the work of a leader takes that is stopped.
+const leaderWork = 20 * time.Second
+
+// stopLeaders stops the leader n times while it has work, and takes the time until another agent leads. The work is to
+// end where it is.
+func (c *crew) stopLeaders(ctx context.Context, row *faultRow, n int) error {
+	for ; row.Faults < n; row.Faults++ {
+		tasks, err := c.submit(ctx, 1, leaderWork)
+		if err != nil {
+			return err
+		}
+		if err := c.awaitBegun(ctx, tasks); err != nil {
+			return err
+		}
+		var leader string
+		for id, of := range c.running() {
+			if _, works := of[tasks[0]]; works {
+				leader = id
+			}
+		}
+		before, stopped := len(c.ledger.entries), time.Now()
+		c.processes[leader].Signal(row.signal)
+		err = c.ledger.await(ctx, "another leader", moveLimit, func(entries []ledgerEntry) bool {
+			i := slices.IndexFunc(entries[before:], func(e ledgerEntry) bool {
+				return e.Event == ledgerLeads && e.Agent != leader
+			})
+			if i >= 0 {
+				row.times = append(row.times, entries[before+i].time().Sub(stopped))
+			}
+			return i >= 0
+		})
+		if err != nil {
+			return err
+		}
+		lost, rerun, err := c.outcome(ctx, tasks, moveLimit)
+		if err != nil {
+			return err
+		}
+		row.Tasks, row.Lost, row.Rerun = row.Tasks+1, row.Lost+lost, row.Rerun+rerun
+		<-c.processes[leader].done
+		c.gone[c.processes[leader].PID()] = true
+		if err := c.startAgents(ctx, leader); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // strike does the fault to one agent.
 func (c *crew) strike(row *faultRow, id string) error {
 	if cable := c.cables[id]; cable != nil {

@@ -26,6 +26,7 @@ type workPayload struct {
 // What a ledger tells of.
 const (
 	ledgerOnline = "online" // the agent has registered
+	ledgerLeads  = "leads"  // it has become the leader
 	ledgerBegin  = "begin"  // the first instruction of an attempt
 	ledgerEnd    = "end"    // it came to its end
 	ledgerStop   = "stop"   // it was stopped before; the last instruction
@@ -59,10 +60,14 @@ func openLedger(path, agentID string) (*ledger, error) {
 	return &ledger{file, agentID}, nil
 }
 
-// event notes registrations; it is for agent.Options.OnEvent.
+// event notes registrations and leads; it is for agent.Options.OnEvent. The run that waits for one that is not written
+// says so.
 func (l *ledger) event(e agent.Event) {
-	if e.Kind == agent.EventRegistered {
-		_ = l.write(ledgerEntry{Event: ledgerOnline, At: time.Now().UnixNano()}) // the run that waits for it says so
+	switch {
+	case e.Kind == agent.EventRegistered:
+		_ = l.write(ledgerEntry{Event: ledgerOnline, At: time.Now().UnixNano()})
+	case e.Kind == agent.EventRole && e.Role == fleet.RoleLeader:
+		_ = l.write(ledgerEntry{Event: ledgerLeads, At: time.Now().UnixNano()})
 	}
 }
 

@@ -147,7 +147,8 @@ func TestWriteFailovers(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	require.Len(t, lines, 4)
 	require.Regexp(t,
-		`\| SIGKILL +\| 2 +\| 1\.00 s \| 1\.50 s \| 1\.50 s \| 2 tasks moved, 0 overlapped +\| p99 ≤ 2 s \| yes \|`, lines[2])
+		`\| SIGKILL +\| 2 +\| 1\.00 s \| 1\.50 s \| 1\.50 s \| 2 tasks moved, `+
+			`0 overlapped +\| p99 ≤ 2 s \| yes \|`, lines[2])
 	require.Regexp(t, `100 attempts in progress: 1 run again, 0 lost .* no +\|`, lines[3])
 	for _, line := range lines {
 		require.Equal(t, 9, strings.Count(line, "|"), line)
@@ -157,7 +158,7 @@ func TestWriteFailovers(t *testing.T) {
 func TestFaultsHaveNames(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"kill", "freeze", "stop", "kill-30ms", "kill-100ms", "flap", "healthy", "host", "both",
-		"leader", "proof", "hub", "temporal", "cut-off", "all"}, faultNames())
+		"leader", "proof", "stop-leader", "hub", "temporal", "cut-off", "all"}, faultNames())
 }
 
 func TestPlanMeasuresOnlyWhatIsAskedFor(t *testing.T) {
