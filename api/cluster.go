@@ -114,7 +114,7 @@ type ClusterSync struct {
 // Lane is a lane of a cluster as clients see it: what waits in it, and who takes it.
 type Lane struct {
 	Cluster   string `json:"cluster"`
-	Lane      string `json:"lane" doc:"default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>."`
+	Lane      string `json:"lane" doc:"default, cap/<capability>+<capability>, type/<type>, type/<type>/cap/<capability>, fit/<class>, shard/<number> or agent/<id>."`
 	TaskQueue string `json:"task_queue" doc:"Its activity task queue in Temporal."`
 	Backlog
 	Priorities []PriorityBacklog `json:"priorities" doc:"The same by priority, first ones first. Priorities that were not used of late are left out."`

@@ -10,7 +10,7 @@ import (
 
 // LaneNeeds are what all tasks of a lane need of their agent: capabilities, resources, and a handler of a type.
 type LaneNeeds struct {
-	Capabilities []string `json:"capabilities"`
+	Capabilities []string `json:"capabilities,omitempty"`
 	Place        Demand   `json:"place,omitzero"`
 	// Type is the type of all of them; empty: they may have different ones.
 	Type string `json:"type,omitempty"`

@@ -12,7 +12,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-const laneUsage = "only this lane: default, cap/<capability>+<capability>, fit/<class>, shard/<number> or agent/<id>, as the queue command shows them"
+const laneUsage = "only this lane: default, cap/<capability>+<capability>, " +
+	"type/<type>, fit/<class>, shard/<number> or agent/<id>, as the queue command shows them"
 
 func pauseCommand(a *app.App) *cobra.Command {
 	return lanesCommand(a, "pause", client.Clusters.Pause, "Take nothing more from a cluster's lanes, or from one", `
@@ -21,10 +22,12 @@ func pauseCommand(a *app.App) *cobra.Command {
 		func(cluster, lane string, k *api.Cluster) string {
 			if lane != "" {
 				return fmt.Sprintf(
-					"Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
+					"Lane %s of cluster %s is paused. What runs goes on; what waits in it still expires. "+
+						"Go on with: mainstay cluster resume %s --lane %s\n", lane, cluster, cluster, lane)
 			}
 			return fmt.Sprintf(
-				"Cluster %s is paused. What runs goes on; what waits still expires. Go on with: mainstay cluster resume %s\n", cluster, cluster)
+				"Cluster %s is paused. What runs goes on; what waits still expires. "+
+					"Go on with: mainstay cluster resume %s\n", cluster, cluster)
 		})
 }
 
@@ -36,14 +39,16 @@ func resumeCommand(a *app.App) *cobra.Command {
 			switch {
 			case k.Paused != nil && lane != "":
 				return fmt.Sprintf(
-					"Lane %s is not paused by itself now, but all of cluster %s is. Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
+					"Lane %s is not paused by itself now, but all of cluster %s is. "+
+						"Go on with: mainstay cluster resume %s\n", lane, cluster, cluster)
 			case lane != "":
 				return fmt.Sprintf("Lane %s of cluster %s goes on.\n", lane, cluster)
 			}
 			text := fmt.Sprintf("Cluster %s goes on.\n", cluster)
 			for _, l := range k.PausedLanes {
 				text += fmt.Sprintf(
-					"Lane %s was paused by itself and stays so. Go on with: mainstay cluster resume %s --lane %s\n", l.Lane, cluster, l.Lane)
+					"Lane %s was paused by itself and stays so. "+
+						"Go on with: mainstay cluster resume %s --lane %s\n", l.Lane, cluster, l.Lane)
 			}
 			return text
 		})
