@@ -54,7 +54,8 @@ func (f *watchedFleet) CountWorkflow(
 func watchFleet(t *testing.T) *watchedFleet {
 	t.Helper()
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
-	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).Register(httpapi.New(httpapi.Options{}).API())
+	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).
+		Register(httpapi.New(httpapi.Options{}).API())
 	return w
 }
 
@@ -206,6 +207,11 @@ func TestFleetMetricsMove(t *testing.T) {
 			keepsService(job.DeploymentFailed), 0, 1},
 		{"mainstay_cluster_agents_desired{cluster_id=east}", "it is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.DesiredAgents = 3 }, 0, 3},
+		{"mainstay_cluster_agents_desired{cluster_id=east}", "rules keep more than is configured", fleet.Cluster{},
+			func(_ *watchedFleet, c *fleet.Cluster) {
+				c.Config.DesiredAgents, c.Config.MaxAgents, c.Config.Scaling.Mode = 2, 20, fleet.ScalingAuto
+				c.Scaling = &fleet.ScalingState{Target: new(10)}
+			}, 0, 10},
 		{"mainstay_cluster_agents_minimum{cluster_id=east}", "it is configured", fleet.Cluster{},
 			func(_ *watchedFleet, c *fleet.Cluster) { c.Config.MinAgents = 2 }, 0, 2},
 		{"mainstay_cluster_agents_lost{cluster_id=east}", "one is lost", fleet.Cluster{Members: members("a b")}, lose,

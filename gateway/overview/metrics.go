@@ -58,7 +58,8 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Dead letters of the cluster: tasks whose attempts are used up, kept for a retry.", "cluster_id"),
 		up: desc(
 			"stella_agent_up",
-			"1 while the agent is connected, 0 while it is suspect, silent or lost. A lost agent is reported for one day; one that said goodbye or is in maintenance is not.",
+			"1 while the agent is connected, 0 while it is suspect, silent or lost. A lost agent is reported for one day; "+
+				"one that said goodbye or is in maintenance is not.",
 			"agent_id",
 		),
 		leases: desc("stella_agent_lease_count",
@@ -79,7 +80,7 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Partitions of all clusters: shards, and one for each active_passive cluster."),
 		orphaned: desc("stella_agent_orphaned_partitions", "Partitions that nobody leads."),
 		desired: desc("mainstay_cluster_agents_desired",
-			"Agents that the cluster should have; 0: no number was set.", "cluster_id"),
+			"Agents that the cluster should have, by scaling or its settings; 0: none, or no number was set.", "cluster_id"),
 		minimum: desc("mainstay_cluster_agents_minimum",
 			"Agents with fewer of which the cluster is critical; 0: no number was set.", "cluster_id"),
 		lost: desc("mainstay_cluster_agents_lost",
@@ -96,7 +97,8 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"Mass-loss brakes that hold lost agents of the cluster: of its hubs, or over all of them.", "cluster_id"),
 		scalings: desc(
 			"mainstay_cluster_scaling_actions_total",
-			"Changes of the number of agents by scaling that have ended, by change (up or down) and outcome (succeeded or failed).",
+			"Changes of the number of agents by scaling that have ended, "+
+				"by change (up or down) and outcome (succeeded or failed).",
 			"cluster_id",
 			"change",
 			"outcome",
@@ -104,13 +106,15 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 		scalingBlocked: desc("mainstay_cluster_scaling_blocked",
 			"1 while scaling cannot start wanted agents (up) or stop surplus ones (down).", "cluster_id", "change"),
 		deployments: desc("mainstay_cluster_deployments",
-			"Jobs of the cluster whose newest version is being deployed (running), waits for its promotion (waiting), or could not be deployed (failed).",
+			"Jobs of the cluster whose newest version is being deployed (running), "+
+				"waits for its promotion (waiting), or could not be deployed (failed).",
 			"cluster_id", "status"),
 		overdue: desc("mainstay_cluster_deployments_overdue",
 			"Deployments of the cluster that have not ended although a deadline of theirs passed a minute ago or more.",
 			"cluster_id"),
 		short: desc("mainstay_cluster_services_short",
-			"Services of the cluster with fewer healthy instances than they are to have. Stopped and paused ones are not counted.",
+			"Services of the cluster with fewer healthy instances than they are to have. "+
+				"Stopped and paused ones are not counted.",
 			"cluster_id"),
 		held: desc("mainstay_events_quarantined",
 			"Events from outside that could not be dispatched, or whose work died: they wait for a person."),
@@ -214,7 +218,7 @@ func (m *fleetMetrics) collectCluster(gauge gaugeFunc, c *clusterReading) {
 		gauge(m.depth, float64(c.waiting[p]), name, p.String())
 	}
 	gauge(m.deadLetters, float64(c.deadLetters), name)
-	gauge(m.desired, float64(c.Config.DesiredAgents), name)
+	gauge(m.desired, float64(c.Wanted()), name)
 	gauge(m.minimum, float64(c.Config.MinAgents), name)
 	gauge(m.oldest, c.oldest.Seconds(), name)
 	gauge(m.reviews, float64(c.reviews), name)
