@@ -44,6 +44,11 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 	case decision.Rule != fleet.RuleQueue && decision.Rule != fleet.RuleCPU: // it is full
 		add("scaling cannot start agents of cluster "+name, decision.Reason,
 			"End the drains and maintenances, or raise max_agents.", time.Time{})
+	case decision.Rule == fleet.RuleQueue && oldest >= OldWork && c.Config.ReplicationMode == fleet.ActivePassive:
+		add("work waits in cluster "+name+", and scaling cannot help", decision.Reason,
+			"Give the leader more slots, or have all agents work: mainstay cluster update "+name+
+				" --replication-mode active_active.",
+			now.Add(-oldest))
 	case decision.Rule == fleet.RuleQueue && oldest >= OldWork:
 		more := min(2*c.Config.MaxAgents, fleet.MaxMembers)
 		add("cluster "+name+" has as many agents as it may, and work waits", decision.Reason,

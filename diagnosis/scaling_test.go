@@ -86,6 +86,12 @@ func TestOfScaling(t *testing.T) {
 			why:   "max_agents of 3",
 			todo:  "mainstay cluster scale c --max 6",
 			since: noon.Add(-5 * time.Minute)},
+		"only the leader works": {change: func(c *fleet.Cluster) { c.Config.ReplicationMode = fleet.ActivePassive },
+			queue: 50, oldest: 5 * time.Minute,
+			what:  "work waits in cluster c, and scaling cannot help",
+			why:   "more agents would be standbys",
+			todo:  "mainstay cluster update c --replication-mode active_active",
+			since: noon.Add(-5 * time.Minute)},
 		"a rollout has failed": {change: func(c *fleet.Cluster) {
 			c.Scaling = &fleet.ScalingState{Rollout: &fleet.Rollout{Number: 3, Status: fleet.RolloutFailed,
 				Reason: "no agent became healthy", EndedAt: noon.Add(-time.Hour)}}

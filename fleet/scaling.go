@@ -246,6 +246,10 @@ func (d *scaler) activity(agent string) *AgentActivity {
 
 // grow starts agents by a rule.
 func (d *scaler) grow(rule ScalingRule, why string) ScalingDecision {
+	if d.Config.ReplicationMode == ActivePassive && d.current > 0 {
+		return ScalingDecision{Rule: rule, Blocked: true,
+			Reason: why + "; but only the leader takes tasks, and more agents would be standbys"}
+	}
 	if most := d.Config.MaxAgents; d.current >= most {
 		return ScalingDecision{Rule: rule, Blocked: true,
 			Reason: fmt.Sprintf("%s; but the cluster has its max_agents of %d", why, most)}

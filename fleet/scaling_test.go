@@ -187,6 +187,26 @@ func TestDecideScaling(t *testing.T) {
 			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
 				reason: "100 tasks wait, more than 5; but the cluster has its max_agents of 5"},
 		},
+		"more would be standbys": {
+			cluster: func() *Cluster {
+				c := scaledCluster(1, 0, 5)
+				c.Config.ReplicationMode = ActivePassive
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 100, 90) },
+			want: want{change: ScaleNone, rule: RuleQueue, blocked: true,
+				reason: "100 tasks wait, more than 5; but only the leader takes tasks, and more agents would be standbys"},
+		},
+		"the first leads": {
+			cluster: func() *Cluster {
+				c := scaledCluster(0, 0, 5)
+				c.Config.ReplicationMode = ActivePassive
+				return c
+			},
+			facts: func(c *Cluster) *ScalingFacts { return c.idle(1, 0) },
+			want: want{change: ScaleUp, count: 1, target: 1, rule: RuleQueue,
+				reason: "1 task waits, and there is no agent"},
+		},
 		"full of agents in maintenance": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 3)
