@@ -417,7 +417,7 @@ func (w *HealthWindow) Heartbeat(gap, interval time.Duration, now time.Time) {
 	}
 }
 
-// Ended counts one attempt that began on the agent, by how it ended. Leave out attempts that were cancelled, or taken
+// Ended counts one attempt that the agent was given, by how it ended. Leave out attempts that were cancelled, or taken
 // off it by a person or a drain.
 func (w *HealthWindow) Ended(outcome AttemptOutcome, now time.Time) {
 	b := w.at(now)

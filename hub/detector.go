@@ -70,7 +70,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 		h.vacateLocked(s, now)
 		for _, a := range s.attempts {
 			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
-				d.takeBackLocked(a)
+				d.takeBackLocked(a, now)
 			} else if a.accepted && a.instance != nil {
 				h.instances.see(h.id, a, now)
 			}
@@ -112,8 +112,11 @@ func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 
 // takeBackLocked takes back an attempt that the agent did not list as running in time. It goes back to its lane if no
 // answer carried it or it is idempotent; otherwise the agent may have begun it, so it counts as lost.
-func (d detector) takeBackLocked(a *attempt) {
+func (d detector) takeBackLocked(a *attempt, now time.Time) {
 	h := d.hub
+	if a.deliveredIn > 0 && a.session.judged == fleet.Alive { // else its silence counts
+		a.session.countUndone(a, now)
+	}
 	h.forgetLocked(a)
 	if !a.mayHaveBegun() || a.input.Spec.Safety() == fleet.Idempotent {
 		h.giveBackLocked(a, "the agent did not accept it in time")

@@ -38,6 +38,20 @@ func TestHealthHasTimesAndFailuresInARow(t *testing.T) {
 	})
 }
 
+// gives has an agent be given so many tasks, one after the other, and answer each with a poll.
+func gives(a *peer, times int, answers func(*protocol.Poll, protocol.Assignment)) {
+	for n := range times {
+		answer := a.poll()
+		a.b.queue("lane/c", task(fmt.Sprint("t", n)))
+		given := (<-answer).Assignments
+		require.Len(a.b.t, given, 1)
+		a.poll(func(p *protocol.Poll) { answers(p, given[0]) })
+		a.b.pass(0)
+	}
+	a.poll()
+	a.b.pass(0)
+}
+
 func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(a *peer)
@@ -64,6 +78,31 @@ func TestHealthOfWhatAnAgentDoes(t *testing.T) {
 		"it does not end what is out of time": {func(a *peer) {
 			timeOut(a, 10)
 		}, .75, fleet.HealthCritical},
+		"it hands back what it is given": {func(a *peer) {
+			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) {
+				p.Returned = []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt}}
+			})
+		}, .75, fleet.HealthCritical},
+		"it never lists what it is given": {func(a *peer) {
+			gives(a, 10, func(*protocol.Poll, protocol.Assignment) {})
+		}, .75, fleet.HealthCritical},
+		"it drops what it has": {func(a *peer) {
+			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) { lists(t)(p) })
+		}, .75, fleet.HealthCritical},
+		"it hands back nine": {func(a *peer) {
+			gives(a, 9, func(*protocol.Poll, protocol.Assignment) {})
+		}, 1, fleet.HealthHealthy},
+		"it cannot read them": {func(a *peer) {
+			gives(a, 10, func(p *protocol.Poll, t protocol.Assignment) {
+				p.Returned = []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt, Unreadable: "no"}}
+			})
+		}, 1, fleet.HealthHealthy},
+		"it hands the tenth back because it stops": {func(a *peer) {
+			gives(a, 9, func(*protocol.Poll, protocol.Assignment) {})
+			gives(a, 1, func(p *protocol.Poll, t protocol.Assignment) {
+				p.Stopping, p.Returned = true, []protocol.RunningAttempt{{TaskID: t.TaskID, Attempt: t.Attempt}}
+			})
+		}, 1, fleet.HealthHealthy},
 		"it rates itself low": {func(a *peer) {
 			low := 0.25
 			a.poll(func(p *protocol.Poll) { p.Health, p.HealthNote = &low, "disk errors" })

@@ -122,6 +122,7 @@ func (h *Hub) applyPollLocked(s *session, conn *connection, poll protocol.Poll, 
 				h.giveBackUnreceivedLocked(a, "agent "+s.agent+" cannot read it: "+r.Unreadable)
 				continue
 			}
+			s.countUndone(a, now)
 			h.giveBackInTurnLocked(a, "the agent handed it back", now)
 		}
 	}
@@ -216,6 +217,7 @@ func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shoul
 			giveBack(a, "the agent did not receive it")
 			continue
 		}
+		s.countUndone(a, time.Now())
 		h.loseLocked(a, "the agent no longer has the attempt", 0) // no lease: by its own list the agent has stopped it
 	}
 }
@@ -225,6 +227,7 @@ func (h *Hub) settleUnlistedLocked(s *session, listed map[attemptKey]bool, shoul
 // the poll may be older than the answer's arrival, or the answer was lost.
 func (h *Hub) giveBackUnlistedLocked(a *attempt, why string) {
 	if a.deliveredOn == a.session.conn {
+		a.session.countUndone(a, time.Now())
 		h.giveBackUnreceivedLocked(a, "agent "+a.session.agent+" was given it and did not list it in its next poll")
 		return
 	}

@@ -308,6 +308,14 @@ func (s *session) countEnd(a *attempt, outcome fleet.AttemptOutcome, now time.Ti
 	}
 }
 
+// countUndone counts an attempt that the agent was given and did not do: it handed it back, never listed it, or has it
+// no more. One that is stopping may.
+func (s *session) countUndone(a *attempt, now time.Time) {
+	if !s.stopping {
+		s.countEnd(a, fleet.AttemptReturned, now)
+	}
+}
+
 // countMissed counts the heartbeats that the session has missed since its last one: one for each interval that it is
 // silent, half an interval late, and one at once when its connection broke.
 func (s *session) countMissed(interval time.Duration, now time.Time) {
