@@ -14,7 +14,7 @@ type Agent struct {
 	StatusSince  *time.Time        `json:"status_since,omitempty"`
 	StatusReason string            `json:"status_reason,omitempty"`
 	Connection   fleet.Connection  `json:"connection" enum:"connected,reconnecting,disconnected,offline" doc:"How it stands with its hub, whatever its status: connected; out of touch, and may come back within its grace (reconnecting); its grace is over, and its work is held for it (disconnected); or it was given up or has left (offline)."`
-	State        WorkerState       `json:"state" enum:"ready,busy,draining,maintenance,dead" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining), a person or a drain keeps work from it (maintenance), or no hub has it (dead)."`
+	State        WorkerState       `json:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now: it has a free slot (ready), all are in use (busy), it finishes what it has and gets nothing new (draining), a person or a drain keeps work from it (maintenance), no hub has it (dead), or it is suspect or silent, or its hub has not told its load (unknown)."`
 	Role         fleet.Role        `json:"role" enum:"leader,standby,member"`
 	Shards       []int             `json:"shards,omitempty" doc:"The shards of a sharded cluster that it serves."`
 	Epoch        int64             `json:"epoch"`
@@ -64,6 +64,7 @@ const (
 	WorkerDraining    WorkerState = "draining"
 	WorkerMaintenance WorkerState = "maintenance"
 	WorkerDead        WorkerState = "dead"
+	WorkerUnknown     WorkerState = "unknown"
 )
 
 // DrainRequest asks to take an agent out of service.

@@ -36,7 +36,7 @@ var completedFlags = map[string]func(*app.App) cobra.CompletionFunc{
 	"to":      idsOfAgents.complete,
 	"output":  words("text", "json"),
 	"roles":   words("hub", "gateway", "worker"),
-	"state":   words("ready", "busy", "draining", "maintenance", "dead"),
+	"state":   words("ready", "busy", "draining", "maintenance", "dead", "unknown"),
 	"health":  words("healthy", "degraded", "warning", "critical", "failed"),
 
 	"retry-safety":       words("idempotent", "fenced", "at_most_once"),

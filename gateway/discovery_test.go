@@ -62,12 +62,28 @@ func TestLiveStatusIsTheStatus(t *testing.T) {
 		require.Equal(t, status, a.Status)
 		require.Equal(t, &since, a.StatusSince)
 		require.Contains(t, a.StatusReason, reason)
-		require.Equal(t, status == fleet.AgentStopping, a.State == api.WorkerDraining)
+		state := api.WorkerUnknown
+		if status == fleet.AgentStopping {
+			state = api.WorkerDraining
+		}
+		require.Equal(t, state, a.State)
+		require.Empty(t, answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?state=ready", ""),
+			http.StatusOK).Agents)
 		listed := answer[agentPage](t, do(h, http.MethodGet, "/api/v1/agents?status="+string(status), ""), http.StatusOK)
 		require.Len(t, listed.Agents, 2)
 		gone := answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/gone", ""), http.StatusOK)
 		require.Equal(t, fleet.AgentOffline, gone.Status)
 	}
+}
+
+// An agent whose hub has not told its load may be full.
+func TestUnknownLoadIsNotReady(t *testing.T) {
+	t.Parallel()
+	f := newRegistry()
+	f.workers = nil
+	h := serveWith(t, f)
+	require.Equal(t, api.WorkerUnknown, answer[api.Agent](t, do(h, http.MethodGet, "/api/v1/agents/ready", ""),
+		http.StatusOK).State)
 }
 
 // A lost agent can be forgotten; the cluster decides, and its refusal is a conflict.

@@ -33,7 +33,9 @@ func listCommand(a *app.App) *cobra.Command {
 	var health []string
 	command := app.List(a, &cobra.Command{
 		Use: "list", Short: "List agents", Args: app.Exactly(),
-		Example: "  mainstay agent list --cluster default --status online\n  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n  mainstay agent list --state busy --full",
+		Example: "  mainstay agent list --cluster default --status online\n" +
+			"  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n" +
+			"  mainstay agent list --state busy --full",
 	}, func(s *client.Client, _ []string) *client.List[api.Agent] {
 		q.Health = strings.Join(health, ",")
 		return s.Agents.List(q)
@@ -43,7 +45,7 @@ func listCommand(a *app.App) *cobra.Command {
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: online, suspect, warning, stopping, offline, draining or maintenance")
 	flags.StringVar((*string)(&q.State), "state", "",
-		"only those that are ready (a slot is free), busy, draining, in maintenance or dead")
+		"only those that are ready (a slot is free), busy, draining, in maintenance, dead or unknown")
 	flags.BoolVar(&q.Live, "live", false, "only those that a hub has a session of")
 	flags.StringVar(&q.Zone, "zone", "", "only in this zone")
 	flags.StringVar(&q.Group, "group", "", "only of this group")
@@ -97,9 +99,9 @@ func deadCommand(a *app.App) *cobra.Command {
 	var r api.DeadRequest
 	command := app.Show(a, &cobra.Command{
 		Use: "dead ID", Short: "Declare an agent dead, so that its fenced work moves now",
-		Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is switched off.
-Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's record. Should
-the agent live, an event and a metric tell of it, and its results are refused.`,
+		Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is
+switched off. Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's
+record. Should the agent live, an event and a metric tell of it, and its results are refused.`,
 		Example: `  mainstay agent dead agent-1 --proof "the rack has no power since 10:31"`,
 		Args:    app.Exactly("an agent's id"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
@@ -305,8 +307,9 @@ func reduceLoadCommand(a *app.App) *cobra.Command {
 	command := app.Show(a, &cobra.Command{
 		Use:   "reduce-load ID",
 		Short: "Let an agent run fewer tasks at a time",
-		Long: `Let an agent run fewer tasks at a time than it has slots: half of them, unless --slots or --factor says how many. What it
-runs goes on. It gets its slots back by itself, step by step, when the time is over; it stays so when anything restarts.`,
+		Long: `Let an agent run fewer tasks at a time than it has slots: half of them, unless --slots or --factor says how
+many. What it runs goes on. It gets its slots back by itself, step by step, when the time is over; it stays so when
+anything restarts.`,
 		Example: `  mainstay agent reduce-load agent-1 --reason "the disk is slow"
   mainstay agent reduce-load agent-1 --slots 2 --for 1h
   mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
@@ -374,13 +377,14 @@ func terminateCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := app.Show(a, &cobra.Command{
 		Use: "terminate ID", Short: "Drain and stop an agent that a spawner started", Args: app.Exactly("an agent's id"),
-		Long: `Drain and stop an agent that a spawner started. Scaling keeps one fewer from then on, but never fewer than min_agents,
-nor none: then another is started in its place.`,
+		Long: `Drain and stop an agent that a spawner started. Scaling keeps one fewer from then on, but never fewer
+than min_agents, nor none: then another is started in its place.`,
 		Example: "  mainstay agent terminate builders-1f2e3d4c",
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingAccepted, error) {
 		return s.Agents.Terminate(ctx, args[0], reason)
 	}, func(a *app.App, accepted *api.ScalingAccepted) error {
-		return a.Sayf("Agent %s is being stopped. See it with: mainstay scaling get %s\n", accepted.AgentID, accepted.ScalingID)
+		return a.Sayf("Agent %s is being stopped. See it with: mainstay scaling get %s\n", accepted.AgentID,
+			accepted.ScalingID)
 	})
 	command.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return command

@@ -193,7 +193,7 @@ func (h *Handlers) agent(ctx context.Context, in *getAgentInput) (api.Agent, err
 	return agents[0], nil
 }
 
-// stateOf says what an agent is good for. One whose load is not known is taken to have a free slot.
+// stateOf says what an agent is good for. A suspect one gets nothing, and a silent one may not take what it is given.
 func stateOf(a *api.Agent) api.WorkerState {
 	switch a.Status {
 	case fleet.AgentOffline:
@@ -202,8 +202,13 @@ func stateOf(a *api.Agent) api.WorkerState {
 		return api.WorkerMaintenance
 	case fleet.AgentStopping, fleet.AgentDraining:
 		return api.WorkerDraining
+	case fleet.AgentSuspect, fleet.AgentWarning:
+		return api.WorkerUnknown
 	}
-	if a.Running != nil && *a.Running >= a.EffectiveSlots {
+	if a.Running == nil {
+		return api.WorkerUnknown
+	}
+	if *a.Running >= a.EffectiveSlots {
 		return api.WorkerBusy
 	}
 	return api.WorkerReady
@@ -219,7 +224,7 @@ func (v ViewInput) full() bool { return v.View == "full" }
 type listAgentsInput struct {
 	Cluster    string              `query:"cluster"`
 	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
-	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,maintenance,dead" doc:"What it is good for now."`
+	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now."`
 	Live       bool                `query:"live" doc:"Only those that a hub has a session of."`
 	Zone       string              `query:"zone"`
 	Group      string              `query:"group"`
