@@ -96,6 +96,21 @@ type Fit struct {
 	LaneNeeds
 }
 
+// String says what the tasks need.
+func (n *LaneNeeds) String() string {
+	var parts []string
+	if n.Type != "" {
+		parts = append(parts, "a handler of type "+n.Type)
+	}
+	if len(n.Capabilities) > 0 {
+		parts = append(parts, strings.Join(n.Capabilities, ", "))
+	}
+	if !n.Place.IsZero() {
+		parts = append(parts, "its resources")
+	}
+	return strings.Join(parts, ", ")
+}
+
 // MetBy reports whether an agent could ever run the lane's tasks.
 func (n *LaneNeeds) MetBy(p *AgentProfile) bool {
 	return n.Place.FitsOn(p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities) &&

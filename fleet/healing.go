@@ -167,6 +167,8 @@ type HealingAgent struct {
 	Reduced bool         `json:"reduced,omitempty"` // its load is reduced already
 	// OutBy is the one that keeps it out of service: "" (none), "healing" or "operator".
 	OutBy string `json:"out_by,omitempty"`
+	// Alone is what tasks need that no better agent in service has; empty: nothing.
+	Alone string `json:"alone,omitempty"`
 }
 
 // HealingRecord is the record of one healing action.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -369,6 +370,64 @@ func TestExamineForHealing(t *testing.T) {
 			require.Equal(t, c.wrong, wrong)
 			require.Equal(t, []int{c.agents, c.serving, c.healthy}, []int{len(got.Agents), got.Serving, got.Healthy})
 			require.Equal(t, c.suspects, !got.LastUpset.IsZero())
+		})
+	}
+}
+
+// TestHealingKeepsWhoAloneCan has ill agents with capabilities that tasks need. Healing takes none away whose tasks no
+// better agent can run.
+func TestHealingKeepsWhoAloneCan(t *testing.T) {
+	t.Parallel()
+	long := noon.Add(-time.Hour)
+	type levels map[string]HealthLevel
+	for name, c := range map[string]struct {
+		gpu    []string // agents that have it
+		ill    levels
+		needed bool
+		acts   []string
+	}{
+		"nobody else has it":        {[]string{"a"}, levels{"a": HealthDegraded}, true, nil},
+		"and it is critical":        {[]string{"a"}, levels{"a": HealthCritical}, true, nil},
+		"no task needs it":          {[]string{"a"}, levels{"a": HealthDegraded}, false, []string{"drain_agent a"}},
+		"a healthy one has it":      {[]string{"a", "b"}, levels{"a": HealthDegraded}, true, []string{"drain_agent a"}},
+		"both that have it are ill": {[]string{"a", "b"}, levels{"a": HealthDegraded, "b": HealthDegraded}, true, nil},
+		"another ill one has not": {[]string{"a"}, levels{"a": HealthDegraded, "b": HealthDegraded}, true,
+			[]string{"drain_agent b"}},
+		"the other is a little ill": {[]string{"a", "b"}, levels{"a": HealthCritical, "b": HealthDegraded}, true,
+			[]string{"failover_agent a"}},
+		"the other is as ill":         {[]string{"a", "b"}, levels{"a": HealthCritical, "b": HealthFailed}, true, nil},
+		"its load can be reduced yet": {[]string{"a"}, levels{"a": HealthWarning}, true, []string{"reduce_load a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &ClusterFacts{CreatedAt: long, Cluster: Cluster{Config: ClusterConfig{Name: "c"}.WithDefaults()}}
+			for _, id := range []string{"a", "b", "d", "e"} {
+				profile := AgentProfile{MaxTasks: 4}
+				if slices.Contains(c.gpu, id) {
+					profile.Capabilities = []string{"gpu"}
+				}
+				f.Join(Join{AgentID: id, Instance: id, AgentProfile: profile}, "h", long)
+				if level := c.ill[id]; level != "" {
+					f.Member(id).Health = &MemberHealth{Level: level, Since: long}
+				}
+			}
+			if c.needed {
+				require.True(t, f.OpenLaneFor(LaneNeeds{Capabilities: []string{"gpu"}}, "", noon))
+			}
+			examined, _ := ExamineForHealing(f, noon)
+			var acts []string
+			for _, d := range DecideHealing(&examined, noon) {
+				if d.Verdict == HealAct {
+					acts = append(acts, string(d.Type)+" "+d.TargetID)
+				} else {
+					require.Contains(t, d.Why, "no better agent in service can run the tasks that need gpu")
+				}
+				if takesAway(d.Type) {
+					require.Equal(t, d.Verdict == HealAct,
+						f.CheckHealing(d.TargetID, "", HealingCheck{Type: d.Type, Epoch: d.Facts.Epoch}) == nil)
+				}
+			}
+			require.Equal(t, c.acts, acts)
 		})
 	}
 }

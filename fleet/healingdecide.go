@@ -254,7 +254,7 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 		return HealWait, fmt.Sprintf("only since %s; it is given %s", d.Facts.Since.UTC().Format(time.RFC3339),
 			h.patience(d))
 	}
-	if why := h.needed(d.Type); why != "" {
+	if why := h.needed(d.Type, h.agents[d.TargetID]); why != "" {
 		return HealSkip, why
 	}
 	return HealAct, ""
@@ -262,7 +262,7 @@ func (h *healer) verdict(d *HealingDecision) (HealingVerdict, string) {
 
 // needed returns why the cluster needs the agent that an action takes away; empty: it does not, or the action takes
 // none.
-func (h *healer) needed(action HealingType) string {
+func (h *healer) needed(action HealingType, a *HealingAgent) string {
 	half := (h.Members + 1) / 2
 	switch rest := h.serving - 1; {
 	case !takesAway(action):
@@ -270,6 +270,8 @@ func (h *healer) needed(action HealingType) string {
 		return "no other agent is fit to take over"
 	case action == HealDrain && h.Healthy == 0:
 		return "no healthy agent would be left to do its work: every agent of the cluster is unhealthy"
+	case a != nil && a.Alone != "":
+		return "no better agent in service can run the tasks that need " + a.Alone
 	case rest < 1:
 		return "it is the last agent that serves the cluster"
 	case action == HealDrain && rest < h.Minimum:
@@ -371,11 +373,43 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 			c.Agents = append(c.Agents, agent)
 		}
 	}
+	c.findAlone(&f.Cluster)
 	for i := range f.Departures {
 		c.ShortSince = later(c.ShortSince, f.Departures[i].At)
 	}
 	c.ShortSince = later(c.ShortSince, f.CreatedAt)
 	return c, len(c.Agents) > 0 || c.Serving < c.Wanted || !c.LastUpset.IsZero()
+}
+
+// findAlone says of the ill agents what tasks lately needed that no healthy one has; of a critical or failed one, what
+// no degraded one has either.
+func (c *HealingCase) findAlone(of *Cluster) {
+	if len(c.Agents) == 0 {
+		return
+	}
+	needs := make([]LaneNeeds, 0, len(of.Fits)+len(of.CapabilitySets))
+	for i := range of.Fits {
+		needs = append(needs, of.Fits[i].LaneNeeds)
+	}
+	for _, set := range of.CapabilitySets {
+		needs = append(needs, LaneNeeds{Capabilities: set})
+	}
+	for i := range needs {
+		ill, able, fit := map[string]bool{}, false, false
+		for j := range of.Members {
+			m := &of.Members[j]
+			if fit || m.Status != AgentOnline || !needs[i].MetBy(&m.AgentProfile) {
+				continue
+			}
+			ill[m.AgentID], fit = true, m.Health.Fit()
+			able = able || fit || !m.Health.Level.WorseThan(HealthWarning)
+		}
+		for j := range c.Agents {
+			if a := &c.Agents[j]; ill[a.AgentID] && !fit && (!a.unable() || !able) && a.Alone == "" {
+				a.Alone = needs[i].String()
+			}
+		}
+	}
 }
 
 // outBy returns what keeps an agent out of service: see HealingAgent.OutBy.
@@ -447,7 +481,8 @@ func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
 		return errors.New("the agent's load is reduced already")
 	}
 	now, _ := ExamineForHealing(&ClusterFacts{Cluster: *c}, time.Time{})
-	if why := newHealer(&now, time.Time{}).needed(h.Type); why != "" {
+	healer := newHealer(&now, time.Time{})
+	if why := healer.needed(h.Type, healer.agents[agentID]); why != "" {
 		return errors.New(why)
 	}
 	return nil
