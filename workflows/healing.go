@@ -305,6 +305,7 @@ func (a *healingAction) carryOut(ctx workflow.Context) (string, error) {
 			contract.ClusterReduceLoad{
 				Cluster: d.Cluster,
 				Request: contract.ReduceLoadRequest{AgentID: d.TargetID, UntilHealthy: true,
+					For:     fleet.Duration(fleet.MaxReduceFor), // as long as it takes
 					Reason:  "healing: " + d.Reason,
 					Healing: a.check()},
 			}).Get(ctx)

@@ -67,7 +67,7 @@ func newHealingRun(t *testing.T) *healingRun {
 			error) {
 			r.checks = append(r.checks, *in.Request.Healing)
 			return contract.LoadReduced{MaxTasks: 8, EffectiveSlots: 4}, r.note(contract.ReduceLoadActivity.Name,
-				in.Request.AgentID, in.Request.Reason)
+				in.Request.AgentID, in.Request.For.String(), in.Request.Reason)
 		},
 		contract.EndOrphanActivity.Name: func(_ context.Context, in contract.EndOrphanInput) (string, error) {
 			return "the attempt was ended", r.note(contract.EndOrphanActivity.Name, in.Orphan.TaskID)
@@ -231,7 +231,8 @@ func TestHealingActionsSucceed(t *testing.T) {
 		},
 		"reduce": {
 			kind: fleet.HealReduce, outcome: "it runs at most 4 of 8 tasks at a time until it is healthy",
-			calls: []string{contract.ReduceLoadActivity.Name + " a-1 healing: why"},
+			calls: []string{contract.ReduceLoadActivity.Name + " a-1 " + fleet.Duration(fleet.MaxReduceFor).String() +
+				" healing: why"},
 			event: fleet.EventData{AgentID: "a-1"},
 		},
 		"restore": {
