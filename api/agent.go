@@ -125,7 +125,7 @@ type AgentHealth struct {
 	// LastHeartbeat and Metrics are absent where no hub publishes the agent.
 	LastHeartbeat       *time.Time     `json:"last_heartbeat,omitempty" doc:"As its hub last published it: every heartbeat interval."`
 	Metrics             *HealthMetrics `json:"metrics,omitempty"`
-	ConsecutiveFailures int            `json:"consecutive_failures" doc:"Attempts that failed or were not finished since the last one that completed."`
+	ConsecutiveFailures *int           `json:"consecutive_failures,omitempty" doc:"Attempts that failed or were not finished since the last one that completed, in its present session. Absent: not known, as of a lost agent."`
 	FailedAt            *time.Time     `json:"failed_at,omitempty" doc:"Since when it is critical, failed or not connected."`
 }
 
@@ -134,7 +134,7 @@ type HealthMetrics struct {
 	CPUPercent    *float64 `json:"cpu_percent,omitempty" doc:"Of its machine; absent: not known."`
 	MemoryPercent *float64 `json:"memory_percent,omitempty" doc:"Of its machine; absent: not known."`
 	TaskCount     int      `json:"task_count" doc:"Tasks that it runs."`
-	ErrorRate     float64  `json:"error_rate" minimum:"0" maximum:"1" doc:"The share of its tasks that failed, since its process started."`
+	ErrorRate     *float64 `json:"error_rate,omitempty" minimum:"0" maximum:"1" doc:"The share of its tasks that failed, since its process started. Absent: it has ended none."`
 }
 
 // ReduceLoadRequest lets an agent use fewer of its slots.

@@ -121,7 +121,8 @@ func (h *Handlers) Register(routes huma.API) {
 		"List a cluster's members", "")), h.listMembers)
 	rest.Serve(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
 		"Declare an agent dead, so that its fenced work moves now",
-		"For when it is certain that its process and all that it started has ended, as when its machine is switched off. Nothing waits "+
+		"For when it is certain that its process and all that it started has ended, as when its machine "+
+			"is switched off. Nothing waits "+
 			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it."),
 		h.declareDead)
 	h.registerHealth(routes)
@@ -386,7 +387,7 @@ func healthOf(c *fleet.Cluster, m *fleet.Member, byHub map[string]contract.ReadH
 		a.Why = "its hub did not answer for it; try again"
 	default:
 		a.Level, a.Score, a.Why, a.Factors, a.Checks = rated.Level, &rated.Score, rated.Why, rated.Factors, rated.Checks
-		a.ConsecutiveFailures = rated.ConsecutiveFailures
+		a.ConsecutiveFailures = &rated.ConsecutiveFailures
 		if m.Health != nil && m.Health.Level.WorseThan(fleet.HealthWarning) {
 			a.FailedAt = &m.Health.Since
 		}
@@ -399,7 +400,7 @@ func takeMetrics(a *api.AgentHealth, now *fleet.LiveAgent) {
 	a.LastHeartbeat = &now.LastHeartbeat
 	a.Metrics = &api.HealthMetrics{CPUPercent: now.CPUPercent, MemoryPercent: now.MemoryPercent, TaskCount: now.Running}
 	if now.Processed > 0 {
-		a.Metrics.ErrorRate = float64(now.Failed) / float64(now.Processed)
+		a.Metrics.ErrorRate = new(float64(now.Failed) / float64(now.Processed))
 	}
 }
 
