@@ -57,7 +57,7 @@ func TestALeaseHoldsAsItWasTold(t *testing.T) {
 				}
 				require.Equal(t, tt.held, answered.Sub(began))
 				a.hangUp()
-				b.pass(10 * time.Second)
+				b.pass(20 * time.Second) // fenced work is held until the lease has ended
 				require.Len(t, b.reported(), 1)
 				r := b.reported()[0]
 				free := r.NoticedAt.Add(r.LeaseRemaining.Std()).Sub(answered)
