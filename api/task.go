@@ -47,6 +47,7 @@ type Task struct {
 	History       []TaskMoment      `json:"history,omitempty" doc:"What happened to it, oldest first, at most 500 of the newest; only with include=history."`
 	Result        json.RawMessage   `json:"result,omitempty" doc:"What the handler returned."`
 	ResultAttempt int               `json:"result_attempt,omitempty" doc:"The number of the attempt that the result is of."`
+	LateResult    *fleet.LateResult `json:"late_result,omitempty" doc:"Of a task in review: what its agent brought after it had counted as lost. The decision accept takes it."`
 
 	Recovery               *fleet.Recovery    `json:"recovery,omitempty" doc:"Its recovery, with what it left out. Absent: it has a retry policy."`
 	PolicyState            *fleet.PolicyState `json:"policy_state,omitempty" doc:"With recovery: what that has done, and what follows."`
@@ -77,7 +78,7 @@ type Cancelling struct {
 // TaskMoment is one thing that happened to a task.
 type TaskMoment struct {
 	At       time.Time       `json:"at"`
-	Event    string          `json:"event" doc:"submitted; of an attempt: queued, delivered (to a hub), running, progress, and how it ended, as its outcome; moved: a person or a drain took it off its agent; waiting, review, dead_letter; cancel_asked, retried, discarded, reviewed, prioritized; at last how the task ended: completed, failed, cancelled or expired, without an attempt."`
+	Event    string          `json:"event" doc:"submitted; of an attempt: queued, delivered (to a hub), running, progress, and how it ended, as its outcome; moved: a person or a drain took it off its agent; waiting, review, dead_letter; cancel_asked, retried, discarded, reviewed, prioritized; late_result: its agent brought a result after the task had gone to review; at last how the task ended: completed, failed, cancelled or expired, without an attempt."`
 	Attempt  int             `json:"attempt,omitempty"`
 	AgentID  string          `json:"agent_id,omitempty"`
 	By       string          `json:"by,omitempty" doc:"Who asked for it: the name and id of a token or certificate. Absent while security is off."`
@@ -126,7 +127,7 @@ type BatchError struct {
 
 // ReviewTaskRequest is a person's decision about a task in review.
 type ReviewTaskRequest struct {
-	Decision fleet.ReviewDecision `json:"decision" enum:"rerun,completed,failed" doc:"rerun: it is safe, deliver it again. completed: it was done, take result. failed: give it up."`
+	Decision fleet.ReviewDecision `json:"decision" enum:"accept,rerun,completed,failed" doc:"accept: take the late_result that its agent brought. rerun: it is safe, deliver it again. completed: it was done, take result. failed: give it up."`
 	Result   json.RawMessage      `json:"result,omitempty" doc:"The task's result, with the decision completed."`
 	Reason   string               `json:"reason,omitempty" maxLength:"512" doc:"Kept in the task's history."`
 }

@@ -73,8 +73,10 @@ type TaskState struct {
 	Tried    int              `json:"tried,omitempty"`
 	Result   json.RawMessage  `json:"result,omitempty"`
 	// ResultAttempt is the number of the attempt that the result is of; zero: of none.
-	ResultAttempt int        `json:"result_attempt,omitempty"`
-	NextAttempt   *time.Time `json:"next_attempt_at,omitempty"`
+	ResultAttempt int `json:"result_attempt,omitempty"`
+	// Late is the result that an agent brought after the task had gone to review; nil: none, or it is decided.
+	Late        *fleet.LateResult `json:"late_result,omitempty"`
+	NextAttempt *time.Time        `json:"next_attempt_at,omitempty"`
 	// ExpiresAt is until when a task waits for an agent.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	// Priority is the one in force; zero: the default.
@@ -101,6 +103,8 @@ var (
 	DiscardUpdate      = Update[DiscardRequest, Done]{"discard"}
 	ReviewUpdate       = Update[ReviewRequest, Done]{"review"}
 	ReprioritizeUpdate = Update[ReprioritizeRequest, Done]{"reprioritize"}
+	// LateResultUpdate brings a result of the attempt that a task in review was lost with.
+	LateResultUpdate = Update[LateResultRequest, Done]{"late-result"}
 	// WakeSignal has a task offered again that no agent could run: an agent has joined since.
 	WakeSignal = Signal[None]{"wake"}
 	// RunTaskActivity is one delivery of a task. It is scheduled on a lane; hubs poll lanes and complete it by token.
@@ -165,6 +169,12 @@ type ReviewRequest struct {
 	Decision fleet.ReviewDecision `json:"decision"`
 	Result   json.RawMessage      `json:"result,omitempty"`
 	Reason   string               `json:"reason,omitempty"`
+}
+
+// LateResultRequest is the result of an attempt that Temporal no longer takes.
+type LateResultRequest struct {
+	ForTask
+	fleet.LateResult
 }
 
 // RunTaskInput is the input of RunTaskActivity: all a hub needs to give the attempt to an agent.

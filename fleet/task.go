@@ -330,15 +330,28 @@ const (
 	ReviewRerun     ReviewDecision = "rerun"     // it is safe: deliver it again
 	ReviewCompleted ReviewDecision = "completed" // it was done; take the given result
 	ReviewFailed    ReviewDecision = "failed"    // give it up
+	ReviewAccept    ReviewDecision = "accept"    // take the result that its agent brought late
 )
 
 // Validate checks the decision.
 func (d ReviewDecision) Validate() error {
 	switch d {
-	case ReviewRerun, ReviewCompleted, ReviewFailed:
+	case ReviewRerun, ReviewCompleted, ReviewFailed, ReviewAccept:
 		return nil
 	}
-	return fmt.Errorf("decision must be rerun, completed or failed")
+	return fmt.Errorf("decision must be accept, rerun, completed or failed")
+}
+
+// LateResult is what an agent reported of an attempt after its task had gone to review.
+type LateResult struct {
+	Attempt   int             `json:"attempt"`
+	AgentID   string          `json:"agent_id"`
+	At        time.Time       `json:"at" doc:"When the agent brought it."`
+	StartedAt *time.Time      `json:"started_at,omitempty"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When the work ended, by the agent's clock."`
+	Outcome   AttemptOutcome  `json:"outcome" enum:"completed,failed" doc:"How the work ended."`
+	Result    json.RawMessage `json:"result,omitempty" doc:"What the handler returned."`
+	Reason    string          `json:"reason,omitempty" doc:"Why it failed."`
 }
 
 // ValidateStartAt checks when a task may first be delivered: at most a year ahead. A time in the past means at once.

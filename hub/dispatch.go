@@ -108,7 +108,8 @@ func (h *Hub) assignLocked(s *session, a *attempt) {
 		Epoch: s.epoch, Lane: a.lane, Temporal: a.token, Beacon: a.input.Spec.BeaconTimeout,
 		Type: a.taskType, Tenant: a.tenant, Elements: elementNumbers(&a.input), JobInstance: sealedInstance(a.instance),
 		Allocation: a.allocation, ResultLimit: a.input.ResultLimit, StopGrace: fleet.Duration(a.stopGrace),
-		Grace: fleet.Duration(a.grace), Fenced: a.fenced}
+		Grace: fleet.Duration(a.grace), Fenced: a.fenced,
+		Person: a.input.Spec.Safety().NeedsPerson()}
 	a.sealed, a.logLimit = h.seal.attempt(claims), claims.logLimit()
 	s.attempts[a.attemptKey] = a
 	s.reallocated(a.allocation)

@@ -54,7 +54,7 @@ func (e endpoints) reportResult(ctx context.Context, in *resultInput) (*resultOu
 	defer cancel()
 	log := boundLog(e.hub.logs.Whole(claims.Task, &in.Body), claims.logLimit())
 	if err := send(ctx, claims.Temporal, report, log); err != nil {
-		return nil, e.resultProblem(&claims, err)
+		return nil, e.resultProblem(&claims, err, e.bringLate(ctx, &claims, &report, err))
 	}
 	e.hub.metrics.results.WithLabelValues(string(in.Body.Outcome)).Inc()
 	e.settle(&claims, session.Cluster, &in.Body, &report)
@@ -232,8 +232,23 @@ func (e endpoints) settle(claims *attemptClaims, cluster string, r *protocol.Res
 	h.forgetLocked(a)
 }
 
+// bringLate keeps a result that Temporal no longer takes beside the review of its task, if it waits for a person now
+// because of this attempt. Only work that must not run twice does, and elements of arrays have no review of their own.
+func (e endpoints) bringLate(ctx context.Context, claims *attemptClaims, r *contract.AttemptReport, err error) bool {
+	if store.KindOf(err) != store.NotFound || !claims.Person || len(claims.Elements) > 0 ||
+		r.Outcome != fleet.AttemptCompleted && r.Outcome != fleet.AttemptFailed {
+		return false
+	}
+	workflowID, key := contract.Locate(claims.Task)
+	_, err = contract.LateResultUpdate.Send(ctx, e.hub.client, workflowID, contract.LateResultRequest{
+		ForTask: contract.ForTask{Task: key},
+		LateResult: fleet.LateResult{Attempt: claims.Attempt, AgentID: r.AgentID, StartedAt: r.StartedAt,
+			EndedAt: r.EndedAt, Outcome: r.Outcome, Result: r.Output, Reason: r.Reason}})
+	return err == nil
+}
+
 // resultProblem is the answer to a result that Temporal did not take.
-func (e endpoints) resultProblem(claims *attemptClaims, err error) error {
+func (e endpoints) resultProblem(claims *attemptClaims, err error, kept bool) error {
 	switch store.KindOf(err) {
 	case store.NotFound:
 		e.hub.metrics.stale.Inc()
@@ -242,6 +257,10 @@ func (e endpoints) resultProblem(claims *attemptClaims, err error) error {
 		if a := e.hub.attemptLocked(claims); a != nil {
 			a.session.countEnd(a, fleet.AttemptLost, time.Now())
 			e.hub.forgetLocked(a)
+		}
+		if kept {
+			return httpapi.Problem(protocol.CodeSuperseded,
+				"the task is in review: the result is kept for the person who decides")
 		}
 		return httpapi.Problem(protocol.CodeSuperseded,
 			"the attempt no longer counts: it was accepted before, delivered again, cancelled or timed out")

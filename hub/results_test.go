@@ -40,8 +40,8 @@ func (p *peer) report(a protocol.Assignment, outcome fleet.AttemptOutcome, chang
 	return err
 }
 
-// TestEndsAreReportedWhateverAnAgentSays: a report that cannot be sent is repeated for two minutes, and others of the hub
-// waited for it.
+// TestEndsAreReportedWhateverAnAgentSays: a report that cannot be sent is repeated for two minutes, and others of
+// the hub waited for it.
 func TestEndsAreReportedWhateverAnAgentSays(t *testing.T) {
 	for name, respond := range map[string]error{"Temporal takes it": nil, "not now": errors.New("not now")} {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +80,44 @@ func TestResultFreesTheSlotAndCountsOnce(t *testing.T) {
 		require.EqualValues(t, 1, b.counted("mainstay_hub_stale_results_total"))
 		require.EqualValues(t, 1, b.counted("mainstay_hub_results_total"))
 	})
+}
+
+// A result of an attempt that is over is kept where a person has to decide because of it.
+func TestAResultThatComesLateIsKeptForTheReview(t *testing.T) {
+	for name, c := range map[string]struct {
+		safety  fleet.RetrySafety
+		outcome fleet.AttemptOutcome
+		decided bool
+		kept    int
+		says    string
+	}{
+		"at_most_once":       {fleet.AtMostOnce, fleet.AttemptCompleted, false, 1, "kept for the person who decides"},
+		"unmarked":           {fleet.Unmarked, fleet.AttemptFailed, false, 1, "kept for the person who decides"},
+		"it is decided":      {fleet.AtMostOnce, fleet.AttemptCompleted, true, 0, "no longer counts"},
+		"idempotent":         {fleet.Idempotent, fleet.AttemptCompleted, false, 0, "no longer counts"},
+		"it has not ended":   {fleet.AtMostOnce, fleet.AttemptCancelled, false, 0, "no longer counts"},
+		"it ran out of time": {fleet.AtMostOnce, fleet.AttemptTimedOut, false, 0, "no longer counts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, b *bench) {
+				a := b.register("a", 1)
+				given := a.give(task("t1", func(in *contract.RunTaskInput) { in.Spec.RetrySafety = c.safety }))
+				b.temporal.respond, b.temporal.decided = serviceerror.NewNotFound("over"), c.decided
+				err := a.report(given, c.outcome,
+					func(in *resultInput) { in.Body.Output, in.Body.Error = json.RawMessage(`42`), "broken" })
+				requireCode(t, protocol.CodeSuperseded, err)
+				require.ErrorContains(t, err, c.says)
+				require.Len(t, b.temporal.late, c.kept)
+				for _, late := range b.temporal.late {
+					require.Equal(t, 1, late.Attempt)
+					require.Equal(t, "a", late.AgentID)
+					require.Equal(t, c.outcome, late.Outcome)
+					require.Equal(t, c.outcome == fleet.AttemptCompleted, late.Result != nil)
+					require.Equal(t, c.outcome == fleet.AttemptFailed, late.Reason == "broken")
+				}
+			})
+		})
+	}
 }
 
 func TestResultIsKeptWhileTemporalIsAway(t *testing.T) {

@@ -62,6 +62,8 @@ type attemptClaims struct {
 	// Grace is how long its agent may be out of touch. Fenced: the agent stops it when its lease ends.
 	Grace  fleet.Duration `json:"d,omitempty"`
 	Fenced bool           `json:"w,omitempty"`
+	// Person: when it is lost, a person decides.
+	Person bool `json:"q,omitempty"`
 }
 
 // logLimit bounds the attempt's log, in bytes of JSON.

@@ -47,6 +47,8 @@ type fakeTemporal struct {
 	epochs   map[string]fleet.Joined
 	joins    []contract.JoinRequest
 	deaths   []fleet.DeathProof
+	late     []contract.LateResultRequest
+	decided  bool   // no task waits for a late result
 	refuse   string // answers joins when set
 	direct   map[string]contract.Directive
 	changes  []fleet.Transition
@@ -314,6 +316,13 @@ func (c fakeClient) UpdateWorkflow(
 	defer c.temporal.mu.Unlock()
 	if proof, died := o.Args[0].(fleet.DeathProof); died {
 		c.temporal.deaths = append(c.temporal.deaths, proof)
+		return fakeUpdate{fakeValue: fakeValue{nil}}, nil
+	}
+	if late, brought := o.Args[0].(contract.LateResultRequest); brought {
+		if c.temporal.decided {
+			return nil, serviceerror.NewNotFound("the task has ended")
+		}
+		c.temporal.late = append(c.temporal.late, late)
 		return fakeUpdate{fakeValue: fakeValue{nil}}, nil
 	}
 	if empty, closes := o.Args[0].([]fleet.OpenLane); closes {

@@ -225,13 +225,16 @@ func (l *teller) asked(at time.Time, update *updatepb.Input) {
 	words := map[string]string{
 		contract.CancelUpdate.Name: "cancel_asked", contract.RetryUpdate.Name: momentRetried,
 		contract.DiscardUpdate.Name: "discarded", contract.ReviewUpdate.Name: momentReviewed,
-		contract.ReprioritizeUpdate.Name: "prioritized",
+		contract.ReprioritizeUpdate.Name: "prioritized", contract.LateResultUpdate.Name: "late_result",
 	}
 	var request struct {
 		contract.ForTask
 		Reason   string
 		Decision fleet.ReviewDecision
 		Priority fleet.Priority
+		Attempt  int
+		AgentID  string `json:"agent_id"`
+		Outcome  fleet.AttemptOutcome
 	}
 	if p := update.GetArgs().GetPayloads(); len(p) > 0 {
 		contract.Decode(p[0], &request)
@@ -240,11 +243,14 @@ func (l *teller) asked(at time.Time, update *updatepb.Input) {
 	switch {
 	case request.Decision != "":
 		reason = joined(string(request.Decision), reason)
+	case request.Outcome != "":
+		reason = joined(string(request.Outcome), reason)
 	case request.Priority != 0:
 		reason = joined(request.Priority.String(), reason)
 	}
 	if word := words[update.GetName()]; word != "" && request.Task == l.key {
-		l.add(api.TaskMoment{At: at, Event: word, By: request.By, Reason: reason})
+		l.add(api.TaskMoment{At: at, Event: word, By: request.By, Reason: reason, Attempt: request.Attempt,
+			AgentID: request.AgentID})
 	}
 }
 

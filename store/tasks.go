@@ -351,6 +351,7 @@ func (t *Task) takeState(s *contract.TaskState) {
 		t.Cancelling = &api.Cancelling{Reason: s.Cancelling.Reason, By: s.Cancelling.By}
 	}
 	t.Attempts, t.Tried, t.Result, t.ResultAttempt = s.Attempts, s.Tried, s.Result, s.ResultAttempt
+	t.LateResult = s.Late
 	t.Recovery, t.PolicyState = s.Recovery, s.PolicyState
 	if s.Priority != 0 {
 		t.setPriority(s.Priority)

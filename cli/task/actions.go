@@ -31,7 +31,8 @@ func discardCommand(a *app.App) *cobra.Command {
 	var reason string
 	command := app.Show(a, &cobra.Command{
 		Use: "discard ID --reason TEXT", Short: "Give a dead letter up",
-		Long:    "Give a dead letter up: it ends as failed now, and not when its retention does. Its attempts and payload stay visible.",
+		Long: "Give a dead letter up: it ends as failed now, and not when its retention does. " +
+			"Its attempts and payload stay visible.",
 		Example: `  mainstay task discard t-06… --reason "the customer is gone"`,
 		Args:    app.Exactly("a task's id"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Task, error) {
@@ -50,7 +51,8 @@ func priorityCommand(a *app.App) *cobra.Command {
 	var request api.TaskPriorityRequest
 	command := app.Show(a, &cobra.Command{
 		Use: "priority ID PRIORITY", Short: "Change the priority of a task that has not ended",
-		Long: `Change the priority of a task that has not ended: 1 (first) to 5 (last), or critical, high, normal, low or background.
+		Long: `Change the priority of a task that has not ended: 1 (first) to 5 (last), or critical, high, normal, low or
+background.
 
 A task that waits for an agent is moved within about a second. What an agent runs already is not disturbed; the priority
 then holds for later attempts.`,
@@ -88,10 +90,11 @@ func reviewCommand(a *app.App) *cobra.Command {
 	var request api.ReviewTaskRequest
 	var result string
 	command := app.Show(a, &cobra.Command{
-		Use:   "review ID --decision rerun|completed|failed",
+		Use:   "review ID --decision accept|rerun|completed|failed",
 		Short: "Decide about a task that may not be safe to run again",
 		Long: `Decide about a task that may not be safe to run again: its agent was lost, and nobody knows how far it came.
 
+  accept     take the result that its agent brought after it had counted as lost: task get shows it
   rerun      it is safe: deliver it again
   completed  it was done: take --result as its result
   failed     give it up`,
@@ -112,7 +115,7 @@ func reviewCommand(a *app.App) *cobra.Command {
 		})
 	}, printNow)
 	flags := command.Flags()
-	flags.StringVar((*string)(&request.Decision), "decision", "", "rerun, completed or failed")
+	flags.StringVar((*string)(&request.Decision), "decision", "", "accept, rerun, completed or failed")
 	flags.StringVar(&result, "result", "", "with completed: the result as JSON, @FILE, or - for standard input")
 	flags.StringVar(&request.Reason, "reason", "", "why; kept in the task's history")
 	return command

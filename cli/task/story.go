@@ -52,7 +52,24 @@ func printStory(a *app.App, task *api.Task, show extent) error {
 			return err
 		}
 	}
+	if err := printLate(a, task, show); err != nil {
+		return err
+	}
 	return printResult(a.Stdout, task, show)
+}
+
+// printLate shows what an agent brought after its task went to review.
+func printLate(a *app.App, task *api.Task, show extent) error {
+	late := task.LateResult
+	if late == nil {
+		return nil
+	}
+	fmt.Fprintf(a.Stdout, "\nAgent %s brought the end of attempt %d after that: %s, %s. To take it:\n"+
+		"  mainstay task review %s --decision accept\n", late.AgentID, late.Attempt, late.Outcome, a.Ago(&late.At), task.ID)
+	if late.Outcome != fleet.AttemptCompleted {
+		return printLong(a.Stdout, task, "\nLate failure", late.Reason, show)
+	}
+	return printLong(a.Stdout, task, "\nLate result", readable(late.Result), show)
 }
 
 // printHistory prints what happened to a task, one thing a line.

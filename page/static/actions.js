@@ -118,6 +118,7 @@ export const prioritize = (id) => ask({
 
 const decisions = {
   rerun: ["Run $id again?", "It was not done, or doing it twice is harmless: it is delivered again.", "Run again"],
+  accept: ["Take the late result of $id?", "Its agent brought it after the task went to review. The task ends with it.", "Take it"],
   completed: ["Mark $id as done?", "You found that it was done. The task completes with the result that you give.", "It was done"],
   failed: ["Give $id up?", "The task ends as failed.", "Give up"],
 };

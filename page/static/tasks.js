@@ -57,6 +57,7 @@ export const deadLetters = {
 
 /** decide are the buttons for a task in review. */
 export const decide = (t) => h("span.actions", null,
+  t.late_result && button("Take its result…", () => act.review(t.id, "accept"), { "aria-label": `Take the result that ${t.id} had late` }),
   button("Run again…", () => act.review(t.id, "rerun"), { "aria-label": `Run ${t.id} again` }),
   button("It was done…", () => act.review(t.id, "completed"), { "aria-label": `${t.id} was done` }),
   button("Give up…", () => act.review(t.id, "failed"), { kind: "danger", "aria-label": `Give ${t.id} up` }));
@@ -114,6 +115,9 @@ export const task = {
       ["Starts", t.start_at && ago(t.start_at)], ["Next attempt", t.next_attempt_at && ago(t.next_attempt_at)], ["Waits until", t.expires_at && ago(t.expires_at)], ["Ended", t.closed_at && ago(t.closed_at)],
       ...submitted(t.spec), ["Recovery", t.recovery && label(t.recovery.mode)], ["So far", open(t) && tried(t.policy_state)], ["Kept until", t.dead_letter && open(t) && ago(t.dead_letter.until)], ["Schedule", t.schedule], ["Labels", labelsOf(t)]),
     section("Attempts", { aside: h("span.quiet", null, t.attempts?.length > 1 && "oldest first") }, attempts(t, (a) => a.outcome !== "returned" && log(t.id, a.number))),
+    t.late_result && section("Late result", { aside: h("span.quiet", null, "brought after the task went to review; it does not count unless you take it") },
+      facts(["Agent", agentLink(t.late_result.agent_id)], ["Attempt", t.late_result.attempt], ["Outcome", label(t.late_result.outcome)], ["Brought", ago(t.late_result.at)], ["Why", t.late_result.reason]),
+      t.late_result.result !== undefined && result(t.late_result.result)),
     t.result !== undefined && section("Result", null, result(t.result)),
     t.payload !== undefined && section("Payload", null, json(t.payload)),
     t.history?.length && section("History", { aside: h("span.quiet", null, "oldest first") }, table("History", [

@@ -4,6 +4,7 @@
 package delivery
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -55,7 +56,8 @@ type Delivery struct {
 	retry   *contract.RetryRequest
 	discard *contract.DiscardRequest
 	review  *contract.ReviewRequest
-	failed  bool // a person decided in review that it failed
+	late    *fleet.LateResult // brought since the task is in review
+	failed  bool              // a person decided in review that it failed
 }
 
 // New is the delivery of a task that was submitted at a time, or that goes on from what an earlier run of its carrier
@@ -256,9 +258,16 @@ func (d *Delivery) heedCancellation(ctx workflow.Context) {
 
 // reviewed carries out a person's decision.
 func (d *Delivery) reviewed(ctx workflow.Context) (fleet.TaskStatus, string) {
-	decision := *d.review
-	d.review = nil
+	decision, late := *d.review, d.late
+	d.review, d.late = nil, nil
 	switch decision.Decision {
+	case fleet.ReviewAccept:
+		if late.Outcome != fleet.AttemptCompleted {
+			d.failed = true
+			return fleet.TaskFailed, byReview("failed", "its agent reported: "+late.Reason)
+		}
+		d.result, d.source = late.Result, late.Attempt
+		return fleet.TaskCompleted, byReview("completed", cmp.Or(decision.Reason, "its agent had brought the result"))
 	case fleet.ReviewCompleted:
 		d.result = decision.Result
 		return fleet.TaskCompleted, byReview("completed", decision.Reason)
@@ -321,7 +330,7 @@ func (d *Delivery) end(status fleet.TaskStatus, why string) bool {
 // State is the task as it stands now.
 func (d *Delivery) State() contract.TaskState {
 	state := contract.TaskState{Status: d.status, Why: d.why, Attempts: d.log, Tried: d.carried.Tried, Result: d.result,
-		ResultAttempt: d.source, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
+		ResultAttempt: d.source, Late: d.late, NextAttempt: d.next, Priority: d.priority(), DeadLetter: d.dead}
 	if !d.status.Final() {
 		state.Cancelling = d.cancel
 	}

@@ -34,7 +34,13 @@ func Handle(ctx workflow.Context, find func(key string) *Delivery, changes *work
 			}),
 		handle(ctx, find, contract.ReviewUpdate,
 			func(d *Delivery, _ workflow.Context, req contract.ReviewRequest) { d.review = &req },
-			(*Delivery).mayReview))
+			(*Delivery).mayReview),
+		handle(ctx, find, contract.LateResultUpdate,
+			func(d *Delivery, ctx workflow.Context, req contract.LateResultRequest) {
+				d.late = &req.LateResult
+				d.late.At = workflow.Now(ctx).UTC()
+			},
+			(*Delivery).mayBringLate))
 }
 
 // handle carries out an update.
@@ -71,6 +77,19 @@ func (d *Delivery) mayReview(req contract.ReviewRequest) error {
 	}
 	if d.status != fleet.TaskReview || d.review != nil {
 		return workflows.Refuse("only a task in review can be decided; this task is %s", standing(d.status))
+	}
+	if req.Decision == fleet.ReviewAccept && d.late == nil {
+		return workflows.Refuse("its agent has brought no result since: decide rerun, completed or failed")
+	}
+	return nil
+}
+
+// mayBringLate takes one result of the attempt that the task went to review with.
+func (d *Delivery) mayBringLate(req contract.LateResultRequest) error {
+	last := len(d.log) - 1
+	if d.status != fleet.TaskReview || d.review != nil || d.late != nil || last < 0 ||
+		d.log[last].Number != req.Attempt || !d.log[last].Outcome.Gone() && d.log[last].Outcome != fleet.AttemptTimedOut {
+		return workflows.Refuse("no result is waited for")
 	}
 	return nil
 }

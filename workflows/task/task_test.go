@@ -275,22 +275,37 @@ func TestTaskReview(t *testing.T) {
 		{fleet.ReviewRerun, script{lost, completed(`"again"`)}, fleet.TaskCompleted, `"again"`},
 		{fleet.ReviewCompleted, script{lost}, fleet.TaskCompleted, `"by hand"`},
 		{fleet.ReviewFailed, script{lost}, fleet.TaskFailed, ``},
+		{fleet.ReviewAccept, script{lost}, fleet.TaskCompleted, `"late"`},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.decision), func(t *testing.T) {
 			t.Parallel()
 			run := newTask(t, tt.hub)
-			var retry, review *workflowtest.Answer
+			var retry, review, early, other, late, again *workflowtest.Answer
 			run.RegisterDelayedCallback(func() {
 				require.Equal(t, fleet.TaskReview, run.query(t).Status)
 				retry = run.update(contract.RetryUpdate.Name, contract.RetryRequest{})
+				bring := func(attempt int) *workflowtest.Answer {
+					return run.update(contract.LateResultUpdate.Name, contract.LateResultRequest{LateResult: fleet.LateResult{
+						Attempt: attempt, Outcome: fleet.AttemptCompleted, Result: json.RawMessage(`"late"`)}})
+				}
+				early = run.update(contract.ReviewUpdate.Name, contract.ReviewRequest{Decision: fleet.ReviewAccept})
+				other, late, again = bring(2), bring(1), bring(1)
+			}, 47*time.Hour)
+			run.RegisterDelayedCallback(func() {
+				require.Equal(t, `"late"`, string(run.query(t).Late.Result))
 				review = run.update(contract.ReviewUpdate.Name,
 					contract.ReviewRequest{Decision: tt.decision, Result: json.RawMessage(`"by hand"`)})
 			}, 48*time.Hour)
 			run.start(fleet.TaskSpec{RetrySafety: fleet.AtMostOnce})
 			require.True(t, retry.Refused, "a task in review is no dead letter")
+			require.True(t, early.Refused, "there is nothing to take yet")
+			require.True(t, other.Refused, "it had no such attempt")
+			require.False(t, late.Refused)
+			require.True(t, again.Refused, "one is there")
 			require.False(t, review.Refused)
 			state := run.outcome(t)
+			require.Nil(t, state.Late, "it is decided")
 			require.Equal(t, tt.status, state.Status, "an at_most_once task waits for a person for as long as it takes")
 			require.Equal(t, tt.result, string(state.Result))
 			require.Len(t, run.deliveries, len(tt.hub))
