@@ -271,6 +271,8 @@ func (a *healingAction) run(ctx workflow.Context) {
 	case IsType(err, contract.Refused):
 		a.end(fleet.HealingSkipped, ReasonOf(err))
 		a.forget(ctx)
+	case IsType(err, nothingToDo):
+		a.end(fleet.HealingSkipped, ReasonOf(err))
 	case err != nil:
 		a.end(fleet.HealingFailed, ReasonOf(err))
 	default:
@@ -411,6 +413,9 @@ func endedAs(what, status, why string) error {
 	return temporal.NewApplicationError("the "+what+" is "+status+why, status)
 }
 
+// nothingToDo is the type of the error of an action that has done nothing.
+const nothingToDo = "NothingToDo"
+
 // replicate spreads shards and targets over the present agents, and makes scaling start the missing ones.
 func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	d := &a.in.Decision
@@ -419,12 +424,18 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	moved := "" // when nothing had to move
+	moved := "no shard or target had to move; "
 	if n := len(spread.Moves); n > 0 {
 		moved = fmt.Sprintf("%d shards and targets were moved; ", n)
 	}
+	ended := func(how string) (string, error) {
+		if len(spread.Moves) == 0 {
+			return "", temporal.NewNonRetryableApplicationError(moved+how, nothingToDo, nil)
+		}
+		return moved + how, nil
+	}
 	if !d.Facts.Scaled {
-		return moved + "nobody starts agents here: start them, or turn scaling on", nil
+		return ended("nobody starts agents here: start them, or turn scaling on")
 	}
 	scaled, err := contract.AskScaleActivity.Execute(onWorker(ctx, "ask for agents"), d.Cluster).Get(ctx)
 	if err != nil {
@@ -437,7 +448,7 @@ func (a *healingAction) replicate(ctx workflow.Context) (string, error) {
 		return "", temporal.NewNonRetryableApplicationError(moved+"scaling cannot start agents now: "+scaled.Reason,
 			"Blocked", nil)
 	}
-	return moved + "scaling does what is needed: " + scaled.Reason, nil
+	return ended("scaling does what is needed: " + scaled.Reason)
 }
 
 // countHealing counts the action in the worker's metrics. Losing the count changes nothing.

@@ -31,6 +31,7 @@ type healingRun struct {
 	moved     fleet.FailoverRecord
 	drained   fleet.DrainRecord
 	spread    fleet.Rebalance
+	unscaled  bool // nobody starts agents
 	scaled    fleet.ScalingDecision
 
 	mu      sync.Mutex
@@ -395,6 +396,13 @@ func TestHealingActionsEndBadly(t *testing.T) {
 			fleet.HealingFailed, "the drain is failed: a-1: no hub"},
 		"a person ended the drain": {fleet.HealDrain, func(r *healingRun) { r.drained.Status = fleet.DrainCancelled },
 			fleet.HealingFailed, "the drain is cancelled"},
+		"nothing had to move, and nobody starts agents": {fleet.HealRebalance,
+			func(r *healingRun) { r.spread.Moves, r.unscaled = nil, true },
+			fleet.HealingSkipped,
+			"no shard or target had to move; nobody starts agents here: start them, or turn scaling on"},
+		"nothing had to move, and scaling is at it": {fleet.HealRebalance, func(r *healingRun) {
+			r.spread.Moves, r.scaled = nil, fleet.ScalingDecision{Reason: "2 are being started"}
+		}, fleet.HealingSkipped, "no shard or target had to move; scaling does what is needed: 2 are being started"},
 		"scaling is blocked": {fleet.HealRebalance,
 			func(r *healingRun) { r.scaled = fleet.ScalingDecision{Blocked: true, Reason: "max_agents is 3"} },
 			fleet.HealingFailed, "4 shards and targets were moved; scaling cannot start agents now: max_agents is 3"},
@@ -410,6 +418,7 @@ func TestHealingActionsEndBadly(t *testing.T) {
 			r := newHealingRun(t)
 			tc.set(r)
 			d, _ := ofKind(tc.kind)
+			d.Facts.Scaled = d.Facts.Scaled && !r.unscaled
 			record := r.act(t, d)
 			require.Equal(t, tc.status, record.Status)
 			require.Equal(t, tc.outcome, record.Outcome)
