@@ -71,6 +71,9 @@ func NewHealingMetrics(r prometheus.Registerer) *HealingMetrics {
 			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}}),
 	}
 	r.MustRegister(m.actions, m.duration)
+	for _, kind := range fleet.HealingTypes() { // else the first failure would be no increase
+		m.actions.WithLabelValues(string(kind), string(fleet.HealingFailed))
+	}
 	return m
 }
 

@@ -38,7 +38,12 @@ func TestHealingMetricsMove(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, families, 2)
 	require.Equal(t, "stella_agent_healing_actions_total", families[0].GetName())
-	require.InDelta(t, 2, families[0].GetMetric()[0].GetCounter().GetValue(), 0)
+	counts := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		counts[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+	}
+	require.InDelta(t, 2, counts["drain_agent succeeded"], 0)
+	require.Contains(t, counts, "drain_agent failed", "the first failure is an increase")
 	require.Equal(t, "stella_agent_healing_cycle_duration_seconds", families[1].GetName())
 	require.EqualValues(t, 1, families[1].GetMetric()[0].GetHistogram().GetSampleCount())
 }

@@ -129,9 +129,9 @@ func InboundTerm(s mesh.Status) string {
 	return Equals(marked, string(s))
 }
 
-// QuarantinedEvents is the visibility query for the events in quarantine.
-func QuarantinedEvents() string {
-	return Equals("WorkflowType", InboundWorkflow) + " AND " + openWithMark(string(mesh.Quarantined))
+// WaitingEvents is the visibility query for the events in quarantine, or those that nothing asks for.
+func WaitingEvents(s mesh.Status) string {
+	return Equals("WorkflowType", InboundWorkflow) + " AND " + openWithMark(string(s))
 }
 
 // TriggerTerm is an event's type as the search attribute AttrLabels of the jobs has it whose runs it starts: a hash,

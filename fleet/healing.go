@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -34,6 +36,9 @@ var priorities = map[HealingType]int{
 	HealRestore:   20,
 	HealReport:    10,
 }
+
+// HealingTypes are the types of all actions, in no order.
+func HealingTypes() []HealingType { return slices.Collect(maps.Keys(priorities)) }
 
 // HealingVerdict is what healing does about a finding.
 type HealingVerdict string

@@ -199,6 +199,7 @@ func TestFleetMetricsMove(t *testing.T) {
 			fleet.Cluster{}, count("blocked"), 0, 10},
 		{"mainstay_events_quarantined{}", "an event cannot be dispatched", fleet.Cluster{},
 			count("quarantined"), 0, 6},
+		{"mainstay_events_unmatched{}", "nothing asks for an event", fleet.Cluster{}, count("unmatched"), 0, 6},
 		{"mainstay_cluster_deployments{cluster_id=east,status=failed}", "a new version is not healthy",
 			fleet.Cluster{}, keepsService(job.DeploymentFailed), 0, 1},
 		{"mainstay_cluster_deployments_overdue{cluster_id=east}", "nobody ends a deployment", fleet.Cluster{},

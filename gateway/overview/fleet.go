@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
+	"mainstay.dev/mainstay/mesh"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -35,6 +36,8 @@ type fleetReading struct {
 	clusters []clusterReading
 	unread   int   // clusters that did not answer
 	held     int64 // events in quarantine
+	// unmatched are the events that nothing asks for, and that can be replayed.
+	unmatched int64
 }
 
 // clusterReading is one cluster, with what only Temporal knows of its tasks.
@@ -120,8 +123,10 @@ func (h *Handlers) readFleet(ctx context.Context, now time.Time) (*fleetReading,
 			return nil, err
 		}
 	}
-	if reading.held, err = h.Store.Count(ctx, contract.QuarantinedEvents()); err != nil {
-		return nil, err
+	for status, n := range map[mesh.Status]*int64{mesh.Quarantined: &reading.held, mesh.Unmatched: &reading.unmatched} {
+		if *n, err = h.Store.Count(ctx, contract.WaitingEvents(status)); err != nil {
+			return nil, err
+		}
 	}
 	if err := h.readServices(ctx, reading.clusters, now); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ type fleetMetrics struct {
 	up, leases, partitionLeader, leaseEpoch, handovers     *prometheus.Desc
 	live, partitions, orphaned                             *prometheus.Desc
 	desired, minimum, oldest, reviews, paused, brake, lost *prometheus.Desc
-	unread, scalings, scalingBlocked, held                 *prometheus.Desc
+	unread, scalings, scalingBlocked, held, unmatched      *prometheus.Desc
 	deployments, overdue, short                            *prometheus.Desc
 }
 
@@ -118,6 +118,8 @@ func NewMetrics(h *Handlers) prometheus.Collector {
 			"cluster_id"),
 		held: desc("mainstay_events_quarantined",
 			"Events from outside that could not be dispatched, or whose work died: they wait for a person."),
+		unmatched: desc("mainstay_events_unmatched",
+			"Events from outside that nothing asks for: each can be replayed for 7 days, and is closed then."),
 		unread: desc("mainstay_gateway_fleet_unread_clusters",
 			"Clusters that did not answer when the fleet was last read; their metrics are missing."),
 	}
@@ -127,7 +129,7 @@ func (m *fleetMetrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{m.members, m.leader, m.health, m.depth, m.deadLetters, m.up, m.leases, m.partitionLeader,
 		m.leaseEpoch, m.handovers,
 		m.live, m.partitions, m.orphaned, m.desired, m.minimum, m.lost,
-		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked, m.held,
+		m.oldest, m.reviews, m.paused, m.brake, m.unread, m.scalings, m.scalingBlocked, m.held, m.unmatched,
 		m.deployments, m.overdue, m.short}
 }
 
@@ -185,6 +187,7 @@ func (m *fleetMetrics) Collect(metrics chan<- prometheus.Metric) {
 	gauge(m.orphaned, float64(orphaned))
 	gauge(m.unread, float64(reading.unread))
 	gauge(m.held, float64(reading.held))
+	gauge(m.unmatched, float64(reading.unmatched))
 }
 
 // collectScaling tells of one direction of a cluster's scaling; nothing of a cluster that has never had it on.
