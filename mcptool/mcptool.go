@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"mainstay.dev/mainstay/agent"
@@ -61,7 +62,8 @@ type Result struct {
 
 // Tools are servers with the sessions that are open. Close ends these.
 type Tools struct {
-	servers map[string]*connection
+	servers  map[string]*connection
+	duration metric.Float64Histogram // of calls
 }
 
 // New makes the tools of a file. Servers are started or called when a task needs them. opened learns with which of them
@@ -69,7 +71,7 @@ type Tools struct {
 func New(
 	f *File, version string, log *slog.Logger, opened func(provider string, access fleet.ProviderAccess) error,
 ) *Tools {
-	t := &Tools{servers: map[string]*connection{}}
+	t := &Tools{servers: map[string]*connection{}, duration: newDuration()}
 	for name, s := range f.Servers {
 		t.servers[name] = &connection{Server: s, log: log.With("server", name), client: mcp.NewClient(
 			&mcp.Implementation{Name: "mainstay-agent", Version: version}, nil),
@@ -124,11 +126,13 @@ func (t *Tools) Handle(ctx context.Context, task *agent.Task) (result any, err e
 	if id := task.Labels[fleet.LabelCorrelation]; id != "" {
 		span.SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
+	begun := time.Now()
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, "the call failed")
 		}
 		span.End()
+		t.record(ctx, call.Server, call.Tool, err, time.Since(begun))
 	}()
 	session, err := c.open(ctx)
 	if err != nil {
