@@ -21,7 +21,7 @@ import (
 )
 
 // AssignmentTypes are the types of events whose data is a task, where nobody says which.
-var AssignmentTypes = []string{"AgentTaskAssigned", "dev.mainstay.task.assigned"}
+var AssignmentTypes = []string{"AgentTaskAssigned", "dev.mainstay.task.assigned", "InvokeModel", "InvokeTool"}
 
 // Dispatcher starts what events from outside ask for.
 type Dispatcher struct {

@@ -38,8 +38,8 @@ type HTTP struct {
 
 // Mesh is what events from outside start.
 type Mesh struct {
-	// AssignmentTypes are the types of events whose data is a task. Default AgentTaskAssigned and
-	// dev.mainstay.task.assigned.
+	// AssignmentTypes are the types of events whose data is a task. Default AgentTaskAssigned,
+	// dev.mainstay.task.assigned, InvokeModel and InvokeTool.
 	AssignmentTypes []string `yaml:"assignment_types"`
 }
 

@@ -24,7 +24,11 @@ type Assignment struct {
 var sent = map[string]string{"task_id": "id", "tenant_id": "tenant", "agent_id": "agent"}
 
 // ofEnvelope are members of the data that say again what the event's attributes say, and nothing about the task.
-var ofEnvelope = strings.Fields("event_id event_type correlation_id causation_id trace_id occurred_at schema_version")
+var ofEnvelope = strings.Fields("event_id event_type correlation_id causation_id trace_id occurred_at schema_version " +
+	"execution_id step_id")
+
+// commands are types of events whose data is a task of a certain type, which the data may leave out.
+var commands = map[string]string{"InvokeModel": ModelTask, "InvokeTool": fleet.ToolTask}
 
 // ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
 // What is no field of a task is refused: a task must not lose what its sender asked for.
@@ -39,6 +43,12 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 	}
 	if err := json.Unmarshal(plain, &a); err != nil {
 		return "", spec, errors.New("its data is no task: send an object with type, cluster and payload")
+	}
+	if implied := commands[e.Attr("type")]; implied != "" {
+		if a.Type = cmp.Or(a.Type, implied); a.Type != implied {
+			return "", spec, fmt.Errorf("type: an event %s asks for a task of type %s: leave the type out",
+				e.Attr("type"), implied)
+		}
 	}
 	_, own := fleet.CutTenant(e.InboundID())
 	tenant, name := fleet.CutTenant(cmp.Or(a.ID, "e-"+own))
