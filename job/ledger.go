@@ -152,8 +152,7 @@ func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now
 	l := &Ledger{Job: p.Job, JobVersion: p.JobVersion, Status: RunRunning, Inputs: inputs, Origin: origin,
 		StartedAt: now, Steps: make([]Entry, len(p.Steps))}
 	if p.Deadline > 0 {
-		at := now.Add(p.Deadline.Std())
-		l.DeadlineAt = &at
+		l.DeadlineAt = new(now.Add(p.Deadline.Std()))
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -164,6 +163,13 @@ func NewLedger(p *Plan, runID string, inputs json.RawMessage, origin Origin, now
 		}
 	}
 	return l
+}
+
+// Delay has the deadline of a new run count from a time, if that is later than now.
+func (l *Ledger) Delay(startAt time.Time) {
+	if l.DeadlineAt != nil && startAt.After(l.StartedAt) {
+		l.DeadlineAt = new(l.DeadlineAt.Add(startAt.Sub(l.StartedAt)))
+	}
 }
 
 // budgets is how often what models took has used up what the job gives them.
@@ -197,7 +203,7 @@ func (l *Ledger) Entry(step string) *Entry {
 // need. It returns the ids of the steps that may begin now, in the order of the plan. Applied twice it changes nothing
 // more.
 func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
-	if l.Status.Final() || l.Cancel != nil {
+	if l.Status.Final() || l.Cancel != nil || l.Late(now) {
 		return nil
 	}
 	failing := l.failing(p)
@@ -255,13 +261,16 @@ func (l *Ledger) failing(p *Plan) bool {
 	})
 }
 
+// Late reports whether the run's deadline has passed.
+func (l *Ledger) Late(now time.Time) bool { return l.DeadlineAt != nil && !now.Before(*l.DeadlineAt) }
+
 // End says how the run ends now, if it does: when it is cancelled, when its deadline has passed, and when the steps
 // that it needs have ended. Tasks that are open then are to be cancelled.
 func (l *Ledger) End(p *Plan, now time.Time) (status RunStatus, why string, ended bool) {
 	switch {
 	case l.Cancel != nil:
 		return RunCancelled, l.Cancel.Reason, true
-	case l.DeadlineAt != nil && !now.Before(*l.DeadlineAt):
+	case l.Late(now):
 		return RunFailed, "the run's deadline of " + p.Deadline.Std().String() + " passed", true
 	}
 	var failed, partial []string

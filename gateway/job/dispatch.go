@@ -80,8 +80,10 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	if err != nil {
 		return api.Run{}, h.Answer(err, "start a run", protocol.CodeInternal)
 	}
+	ledger := job.NewLedger(plan, id, inputs, in.Origin, time.Now().UTC())
+	ledger.Delay(in.StartAt)
 	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
-		Ledger: *job.NewLedger(plan, id, inputs, in.Origin, time.Now().UTC())}, nil
+		Ledger: *ledger}, nil
 }
 
 // planned checks the inputs of a run, fills in their defaults, and makes its plan.

@@ -90,6 +90,7 @@ func (r *run) begin(ctx workflow.Context) {
 		return
 	}
 	r.ledger = job.NewLedger(&r.in.Plan, r.id, r.in.Inputs, r.in.Origin, workflow.Now(ctx))
+	r.ledger.Delay(r.in.StartAt)
 	if r.in.Done != nil {
 		r.ledger.TakeOver(r.in.Done)
 	}
@@ -321,7 +322,7 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 	return nil
 }
 
-// admit waits until the run may begin, where its job bounds how many go at a time.
+// admit waits until the run may begin, where its job bounds how many go at a time, or until its deadline.
 func (r *run) admit(ctx workflow.Context) error {
 	limit := r.in.Plan.Concurrency
 	if limit == nil {
@@ -347,7 +348,9 @@ func (r *run) admit(ctx workflow.Context) error {
 		return nil //nolint:nilerr // the job was deleted, and nobody counts its runs
 	}
 	r.showWaiting(ctx, "it waits until another run of its job has ended")
-	_ = workflow.Await(ctx, func() bool { return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil })
+	_ = workflow.Await(ctx, func() bool {
+		return r.admission != nil || r.ledger.Cancel != nil || ctx.Err() != nil || r.ledger.Late(workflow.Now(ctx))
+	})
 	if r.admission != nil && r.admission.Skip {
 		r.ledger.Cancel = &job.Decision{Action: "skip", Reason: r.admission.Why, At: workflow.Now(ctx)}
 	}
