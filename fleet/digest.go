@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Digest distinguishes submissions with the same id or key. Submissions with the same meaning have the same digest:
-// written-out defaults, blanks, and the order of capabilities and of a payload's fields make no difference.
+// written-out defaults, blanks, times of start and expiry, and the order of capabilities and of a payload's fields make
+// no difference.
 func (s TaskSpec) Digest() (string, error) {
 	payload, err := canonicalJSON(s.Payload)
 	if err != nil {
@@ -20,7 +22,7 @@ func (s TaskSpec) Digest() (string, error) {
 	s.Payload = payload
 	s.Priority = s.Priority.OrDefault()
 	s.RetrySafety = s.Safety()
-	s.StartAt, s.ExpiresAt = s.StartAt.UTC(), s.ExpiresAt.UTC()
+	s.StartAt, s.ExpiresAt = time.Time{}, time.Time{} // a command that says +2h names another time when it is repeated
 	s.Timeout = Duration(s.AttemptTimeout())
 	s.ExpiresIn = Duration(s.Expiration())
 	s.Recovery = s.EffectiveRecovery()
