@@ -231,6 +231,43 @@ func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
 	return begin
 }
 
+// whyBytes bounds what a step says of the one that it waits for: a ledger may have many such steps.
+const whyBytes = 200
+
+// Explain says, in a ledger that is to be shown, why steps have not begun.
+func (l *Ledger) Explain(p *Plan) {
+	failing := l.failing(p)
+	for i := range p.Steps {
+		switch e := &l.Steps[i]; {
+		case e.Begun || e.Why != "" || l.Status.Final():
+		case e.Status == StepPending:
+			e.Why = l.behind(p.Steps[i].After)
+		case e.Status != StepReady:
+		case l.Paused != nil:
+			e.Why = "the run is paused"
+		case failing:
+			e.Why = "the run fails, and begins no other step"
+		default:
+			e.Why = "it begins when it is its turn"
+		}
+	}
+}
+
+// behind says which of the steps that one comes after have not ended, and what holds the first that cannot go on by
+// itself.
+func (l *Ledger) behind(after []string) string {
+	var open []string
+	for _, id := range after {
+		switch e := l.Entry(id); {
+		case e.Status == StepBlocked:
+			return fleet.Shorten("it comes after "+id+", which is blocked: "+e.Why, whyBytes)
+		case !e.Status.Final():
+			open = append(open, id)
+		}
+	}
+	return fleet.Shorten("it comes after "+strings.Join(open, ", "), whyBytes)
+}
+
 // dependencies counts the steps of a list that are through, and those that have not ended.
 func (l *Ledger) dependencies(after []string) (through, open int) {
 	for _, id := range after {

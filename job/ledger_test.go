@@ -130,10 +130,45 @@ func TestAnyOrderOfCompletions(t *testing.T) {
 }
 
 // How the recovery of a step stands when a run is shown.
+// Each step that has not begun says why.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	plan := &Plan{Steps: []PlannedStep{{ID: "a"}, {ID: "b", Step: Step{After: []string{"a"}}},
+		{ID: "c", Step: Step{After: []string{"b"}}},
+		{ID: "d"}}}
+	for name, c := range map[string]struct {
+		change     func(*Ledger)
+		b, c, last string
+	}{
+		"one runs": {func(l *Ledger) { l.Steps[0].Status = StepRunning }, "it comes after a", "it comes after b",
+			"it begins when it is its turn"},
+		"one is blocked": {func(l *Ledger) { l.Steps[0].Status, l.Steps[0].Why = StepBlocked, "its agent was lost" },
+			"it comes after a, which is blocked: its agent was lost", "it comes after b", "it begins when it is its turn"},
+		"one failed": {func(l *Ledger) { l.Steps[0].End(StepFailed, "exit 1", now) },
+			"it comes after a, which failed", "it comes after b, which failed", "the run fails, and begins no other step"},
+		"it is paused": {func(l *Ledger) { l.Paused = &RunPause{} }, "it comes after a", "it comes after b",
+			"the run is paused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := NewLedger(plan, "r", nil, Origin{}, now)
+			for i := range l.Steps {
+				l.Steps[i].Begun = i == 0
+			}
+			c.change(l)
+			l.Advance(plan, now)
+			l.Explain(plan)
+			require.Equal(t, []string{c.b, c.c, c.last}, []string{l.Steps[1].Why, l.Steps[2].Why, l.Steps[3].Why})
+		})
+	}
+}
+
 func TestShowRecovery(t *testing.T) {
 	t.Parallel()
 	recovery := fleet.DefaultRecovery(fleet.ClusterRecover, false)
-	restarting := &fleet.PolicyState{Restarts: []time.Time{noon.Add(-48 * time.Hour), noon}, NextAction: fleet.ActionRestart}
+	restarting := &fleet.PolicyState{Restarts: []time.Time{noon.Add(-48 * time.Hour), noon},
+		NextAction: fleet.ActionRestart}
 	for name, c := range map[string]struct {
 		status StepStatus
 		state  *fleet.PolicyState
@@ -153,7 +188,8 @@ func TestShowRecovery(t *testing.T) {
 			t.Parallel()
 			work := Work{Status: c.status, PolicyState: c.state}
 			policy := &StepPolicy{Recovery: &recovery}
-			l := Ledger{Steps: []Entry{{Work: work, Policy: policy}, {Policy: policy, Counts: &Counts{}, Elements: []Work{work}}, {}}}
+			l := Ledger{Steps: []Entry{{Work: work, Policy: policy},
+				{Policy: policy, Counts: &Counts{}, Elements: []Work{work}}, {}}}
 			l.Show(noon)
 			for _, w := range []Work{l.Steps[0].Work, l.Steps[1].Elements[0]} {
 				require.Equal(t, c.want, w.RecoveryStatus)

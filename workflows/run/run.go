@@ -397,6 +397,7 @@ func (r *run) handle(ctx workflow.Context) error {
 func (r *run) view() contract.RunLedger {
 	l := r.ledger.Clone()
 	r.refresh(l)
+	l.Explain(&r.in.Plan)
 	return contract.RunLedger{Ledger: *l}
 }
 
