@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -59,8 +60,39 @@ func (r *Rebalance) SpreadTasks(holders []*TaskHolder) {
 		r.Why += "; no task can move to an agent with a smaller share of its slots in use"
 	case r.DryRun:
 		r.Why += fmt.Sprintf("; %s would move", Count(moved, "task"))
-	default:
-		r.Why += "; " + Count(moved, "task") + Plural(moved, " moves", " move")
+	}
+}
+
+// KeepMade leaves out the moves of tasks that hubs did not make: the counts and the words go by the others. unmoved
+// says of agents why none of theirs moved.
+func (r *Rebalance) KeepMade(made map[HeldAttempt]bool, unmoved map[string]string) {
+	planned, moved := 0, 0
+	r.Moves = slices.DeleteFunc(r.Moves, func(m RebalanceMove) bool {
+		if m.Task == "" {
+			return false
+		}
+		planned++
+		if made[HeldAttempt{TaskID: m.Task, Attempt: m.Attempt}] {
+			moved++
+			return false
+		}
+		for i := range r.Agents {
+			switch g := &r.Agents[i]; g.AgentID {
+			case m.From:
+				g.Tasks++
+			case m.To:
+				g.Tasks--
+			}
+		}
+		return true
+	})
+	r.Why += "; "
+	if moved < planned {
+		r.Why += fmt.Sprintf("%d of ", moved)
+	}
+	r.Why += Count(planned, "task") + Plural(planned, " moves", " move")
+	for _, agent := range slices.Sorted(maps.Keys(unmoved)) {
+		r.Why += "; none from agent " + agent + ": " + unmoved[agent]
 	}
 }
 

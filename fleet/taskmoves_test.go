@@ -35,9 +35,10 @@ func TestSpreadTasks(t *testing.T) {
 		holders []*TaskHolder
 		moves   []string
 	}{
-		"even":              {[]*TaskHolder{holder("a", 4, 2), holder("b", 4, 1)}, nil},
-		"all on one":        {[]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)}, []string{"a-3 a→b", "a-2 a→b"}},
-		"to several":        {[]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0), holder("c", 4, 0)}, []string{"a-3 a→b", "a-2 a→c"}},
+		"even":       {[]*TaskHolder{holder("a", 4, 2), holder("b", 4, 1)}, nil},
+		"all on one": {[]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)}, []string{"a-3 a→b", "a-2 a→b"}},
+		"to several": {[]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0), holder("c", 4, 0)},
+			[]string{"a-3 a→b", "a-2 a→c"}},
 		"shares, not tasks": {[]*TaskHolder{holder("a", 10, 6), holder("b", 2, 0)}, []string{"a-5 a→b"}},
 		"full":              {[]*TaskHolder{holder("a", 9, 9), holder("b", 1, 1)}, nil},
 		"others stay":       {[]*TaskHolder{pinned, holder("b", 4, 0)}, []string{"a-1 a→b"}},
@@ -61,6 +62,25 @@ func TestSpreadTasks(t *testing.T) {
 	r.SpreadTasks([]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)})
 	require.Empty(t, r.Moves)
 	require.Equal(t, "x; tasks stay where roles have them", r.Why)
+}
+
+// TestOnlyMovesThatWereMadeAreTold has a hub make one of two moves, and another hub none.
+func TestOnlyMovesThatWereMadeAreTold(t *testing.T) {
+	t.Parallel()
+	r := Rebalance{Mode: ActiveActive, Why: "even", Moves: []RebalanceMove{{Target: "t", To: "c"}},
+		Agents: []AgentShare{{AgentID: "a"}, {AgentID: "b"}, {AgentID: "c"}}}
+	r.SpreadTasks([]*TaskHolder{holder("a", 4, 3), holder("b", 4, 3), holder("c", 4, 0)})
+	require.Equal(t, "even", r.Why, "nothing was made yet")
+	require.Len(t, r.Moves, 3)
+	require.Equal(t, []int{2, 2, 2}, []int{r.Agents[0].Tasks, r.Agents[1].Tasks, r.Agents[2].Tasks})
+	kept := r.Moves[1]
+	other := map[string]string{"a": "b", "b": "a"}[kept.From]
+	r.KeepMade(map[HeldAttempt]bool{{TaskID: kept.Task, Attempt: 1}: true}, map[string]string{other: "it did not answer"})
+	require.Equal(t, []RebalanceMove{{Target: "t", To: "c"}, kept}, r.Moves)
+	require.Equal(t, "even; 1 of 2 tasks move; none from agent "+other+": it did not answer", r.Why)
+	for _, g := range r.Agents {
+		require.Equal(t, map[string]int{kept.From: 2, other: 3, "c": 1}[g.AgentID], g.Tasks, g.AgentID)
+	}
 }
 
 func TestSpreadTasksProperties(t *testing.T) {

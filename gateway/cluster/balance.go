@@ -43,15 +43,19 @@ type targetsOutput struct {
 func (h *Handlers) registerBalance(routes huma.API) {
 	rebalance := rest.Op("Clusters", "rebalance-cluster", "POST /clusters/{id}/rebalance",
 		"Spread shards, targets and tasks evenly",
-		"A cluster keeps the number of shards even by itself. This also evens out the targets in them, with as few moves as that needs, and tells what moved. "+
-			"A shard that moves has no owner until its old owner's lease has run out. With tasks, it moves running tasks too. What waits in a lane goes to the first agent that is free, pinned work to its own. Asked again, nothing moves.")
+		"A cluster keeps the number of shards even by itself. This also evens out the targets in them, "+
+			"with as few moves as that needs, and tells what moved. "+
+			"A shard that moves has no owner until its old owner's lease has run out. "+
+			"With tasks, it moves running tasks too. What waits in a lane goes to the first agent that is free, "+
+			"pinned work to its own. Asked again, nothing moves.")
 	rest.Serve(routes, access.Operate, rebalance, h.rebalance)
 	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "change-targets", "POST /clusters/{id}/targets",
 		"Add and remove deployment targets",
 		"Answers the cluster's first 1,000 targets as they stand then, with who looks after each."), h.changeTargets)
 	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-targets", "GET /clusters/{id}/targets",
 		"List deployment targets and who looks after them",
-		"In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; in an active_active one they are spread evenly."),
+		"In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; "+
+			"in an active_active one they are spread evenly."),
 		func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {
@@ -69,6 +73,10 @@ func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (fleet.Reb
 	answer, err := rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request)
 	if err == nil && in.Body != nil && in.Body.Tasks {
 		err = h.spreadTasks(ctx, in, &answer)
+	}
+	if err != nil && len(answer.Moves) > 0 && !answer.DryRun { // what is done is told
+		answer.Why += "; no task moves: " + err.Error()
+		err = nil
 	}
 	return answer, err
 }
@@ -104,22 +112,29 @@ func (h *Handlers) spreadTasks(ctx context.Context, in *rebalanceInput, answer *
 	}
 	agents := slices.Sorted(maps.Keys(byAgent))
 	answers, errs := make([]contract.EvacuateResult, len(agents)), make([]error, len(agents))
+	answered := make([]bool, len(agents))
 	parallel.Each(len(agents), rest.FanOut, func(i int) {
 		m := c.Member(agents[i])
-		answers[i], _, errs[i] = rest.Ask(ctx, h.Core, contract.EvacuateActivity, rest.HubQuestion{Hub: m.Hub,
+		answers[i], answered[i], errs[i] = rest.Ask(ctx, h.Core, contract.EvacuateActivity, rest.HubQuestion{Hub: m.Hub,
 			ID: contract.EvacuateID(m.AgentID, uuid.NewString()), Summary: "move tasks off " + m.AgentID},
 			contract.EvacuateInput{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch, Moves: byAgent[m.AgentID],
 				Reason: "rebalance: " + cmp.Or(in.Body.Reason, "others are less busy")})
 	})
-	done := map[fleet.HeldAttempt]bool{}
-	for _, hub := range answers {
-		for _, a := range hub.Attempts {
-			done[a] = true
+	made, unmoved := map[fleet.HeldAttempt]bool{}, map[string]string{}
+	for i, agent := range agents {
+		switch {
+		case errs[i] != nil:
+			unmoved[agent] = errs[i].Error()
+		case !answered[i]:
+			unmoved[agent] = "its hub did not answer in time"
+		}
+		for _, a := range answers[i].Attempts {
+			made[a] = true
 		}
 	}
-	answer.Moves = slices.DeleteFunc(answer.Moves, func(m fleet.RebalanceMove) bool {
-		return m.Task != "" && !done[fleet.HeldAttempt{TaskID: m.Task, Attempt: m.Attempt}]
-	})
+	if answer.KeepMade(made, unmoved); len(answer.Moves) > 0 {
+		return nil // what was made is told
+	}
 	return cmp.Or(errs...)
 }
 
