@@ -236,7 +236,8 @@ type AttemptReport struct {
 	Marks []ProgressMark `json:"marks,omitempty"`
 	// Checkpoint is the newest the agent sent; the next attempt receives it.
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	// CheckpointDigest is what the agent said of it. Without a checkpoint it is that of one that was too large to be kept.
+	// CheckpointDigest is what the agent said of it. Without a checkpoint it is that of one that was too large to be
+	// kept.
 	CheckpointDigest string `json:"checkpoint_digest,omitempty"`
 	// LeaseRemaining is how long after the report a lost agent may go on with fenced work; absent: unknown.
 	LeaseRemaining *fleet.Duration `json:"lease_remaining,omitempty"`

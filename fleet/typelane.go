@@ -70,8 +70,8 @@ type TypeLanes struct {
 	// ServingTypes are what a member must handle to serve the default lane: SharedTypes while members differ in them;
 	// the zero set, and so all members serve it, while none that is online handles all of them, or types lack lanes.
 	ServingTypes TypeSet `json:"serving_types,omitzero"`
-	// OwnTypes have lanes of their own, as others handle them than serve the default lane; so has every type that is not
-	// in SharedTypes, if these are known. At most MaxCapabilitySets, sorted.
+	// OwnTypes have lanes of their own, as others handle them than serve the default lane; so has every type that is
+	// not in SharedTypes, if these are known. At most MaxCapabilitySets, sorted.
 	OwnTypes []string `json:"own_types,omitempty"`
 	// TypesCrowded: a type's lane was refused, so its tasks wait in the default lane.
 	TypesCrowded bool `json:"types_crowded,omitempty"`
@@ -151,7 +151,8 @@ func (l *TypeLanes) LaneTypes() LaneTypes { return LaneTypes{l.OwnTypes, l.Share
 
 // CrowdTypes records that a type's lane was refused. If a member handles the type, all serve the default lane then.
 func (c *Cluster) CrowdTypes(taskType string) {
-	c.TypesCrowded = c.TypesCrowded || slices.ContainsFunc(c.Members, func(m Member) bool { return m.Handles(taskType) })
+	handled := slices.ContainsFunc(c.Members, func(m Member) bool { return m.Handles(taskType) })
+	c.TypesCrowded = c.TypesCrowded || handled
 }
 
 // TypesChangeAt is when the types that share the default lane may change without a change of the members; zero: never.

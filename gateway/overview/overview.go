@@ -303,7 +303,8 @@ func (b *overviewBuilder) lanes(views []contract.ClusterView, lanes []api.Lane, 
 			Slots:   l.Slots,
 			Paused:  l.Paused != nil,
 		}
-		if at := slices.IndexFunc(views, func(v contract.ClusterView) bool { return v.Config.Name == l.Cluster }); at >= 0 {
+		isIts := func(v contract.ClusterView) bool { return v.Config.Name == l.Cluster }
+		if at := slices.IndexFunc(views, isIts); at >= 0 {
 			facts.In = &views[at].Cluster
 		}
 		if p, there := diagnosis.OfLane(facts, b.At); there {

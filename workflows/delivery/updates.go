@@ -86,12 +86,13 @@ func (d *Delivery) mayReview(req contract.ReviewRequest) error {
 
 // mayBringLate takes one result of the attempt that the task went to review with.
 func (d *Delivery) mayBringLate(req contract.LateResultRequest) error {
-	last := len(d.log) - 1
-	if d.status != fleet.TaskReview || d.review != nil || d.late != nil || last < 0 ||
-		d.log[last].Number != req.Attempt || !d.log[last].Outcome.Gone() && d.log[last].Outcome != fleet.AttemptTimedOut {
-		return workflows.Refuse("no result is waited for")
+	if n := len(d.log); n > 0 && d.status == fleet.TaskReview && d.review == nil && d.late == nil {
+		last := &d.log[n-1]
+		if last.Number == req.Attempt && (last.Outcome.Gone() || last.Outcome == fleet.AttemptTimedOut) {
+			return nil
+		}
 	}
-	return nil
+	return workflows.Refuse("no result is waited for")
 }
 
 // memoCauseBytes bounds the cause of a dead letter in the memo, which lists carry; the state has all of it.
