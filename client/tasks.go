@@ -106,6 +106,7 @@ type TaskQuery struct {
 	IDPrefix              string   // how their ids begin
 	Text                  string   // a part of their id, type, labels or agents
 	Labels                []string // each as name=value
+	Recovery              string   // blocked: no agent can run them
 	SubmittedAfter        time.Time
 	SubmittedBefore       time.Time
 }
@@ -114,7 +115,7 @@ type TaskQuery struct {
 func (t Tasks) List(q TaskQuery) *List[api.Task] {
 	return list[api.Task](t.c, path("tasks"), "tasks", values(
 		"cluster", q.Cluster, "status", q.Status, "type", q.Type, "tenant", q.Tenant, "agent", q.Agent, "label",
-		q.Labels, "id_prefix", q.IDPrefix, "text", q.Text,
+		q.Labels, "id_prefix", q.IDPrefix, "text", q.Text, "recovery", q.Recovery,
 		"submitted_after", q.SubmittedAfter, "submitted_before", q.SubmittedBefore))
 }
 

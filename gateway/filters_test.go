@@ -41,7 +41,9 @@ func TestTaskFilters(t *testing.T) {
 		"times": {url.Values{"submitted_after": {"2026-11-21T12:00:00+02:00"},
 			"submitted_before": {"2026-11-21T12:00:00.5Z"}},
 			all + " AND StartTime >= '2026-11-21T10:00:00Z' AND StartTime < '2026-11-21T12:00:00.5Z'"},
-		"agent":  {url.Values{"agent": {"a-1"}}, all + " AND (MainstayAgent = 'a-1' OR MainstayRanOn = 'a-1')"},
+		"agent": {url.Values{"agent": {"a-1"}}, all + " AND (MainstayAgent = 'a-1' OR MainstayRanOn = 'a-1')"},
+		"blocked": {url.Values{"recovery": {"blocked"}},
+			all + " AND " + contract.WithStatus(string(contract.TaskWaiting))},
 		"prefix": {url.Values{"id_prefix": {"acme:t-0"}}, all + " AND WorkflowId STARTS_WITH 'task/acme:t-0'"},
 		"with status": {url.Values{"status": {"completed"}, "label": {"a=1"}}, all +
 			" AND MainstayLabels = 'a=1' AND ((ExecutionStatus = 'Completed'))"},

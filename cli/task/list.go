@@ -52,6 +52,7 @@ func listCommand(a *app.App) *cobra.Command {
 		"",
 		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired",
 	)
+	flags.StringVar(&q.Recovery, "recovery", "", "blocked: only those that wait and that no agent in service can run")
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	flags.StringVar(&q.Agent, "agent", "", "only those that this agent had, or that are pinned to it")

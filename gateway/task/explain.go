@@ -124,10 +124,14 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
-			RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place},
-		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
+		Spec: specOf(t), Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
 	})
+}
+
+// specOf is what a task needs of its agent.
+func specOf(t *store.Task) *fleet.TaskSpec {
+	return &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.RequiredCapabilities,
+		RetrySafety: t.Safety, Place: t.Place}
 }
 
 // explained reports whether a list says why a task waits.

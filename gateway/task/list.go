@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -36,6 +37,7 @@ type listTasksInput struct {
 	Text    string    `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
 	Label   []string  `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
 	Cause   string    `query:"cause" maxLength:"128" doc:"Of dead letters: the kind of the cause, as dead_letter.kind has it. A page may hold fewer than page_size, as with text."`
+	Stands  string    `query:"recovery" enum:"blocked" doc:"blocked: only those that wait and that no agent in service can run, however busy the agents are; why says the reason. Steps of runs are in their runs. A page may hold fewer than page_size, as with text."`
 	After   time.Time `query:"submitted_after" doc:"Submitted at this time or later (RFC 3339)."`
 	Before  time.Time `query:"submitted_before" doc:"Submitted before this time (RFC 3339)."`
 	rest.RecordPageInput
@@ -143,9 +145,13 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	}
 	read, page := rest.InTurn(h.Store.Tasks().Newest), in.PageSize
 	filter := in.filter(labels)
-	if text := strings.ToLower(in.Text); text != "" || in.Cause != "" {
+	if in.Stands != "" && len(in.Status) == 0 {
+		in.Status = []string{string(contract.TaskWaiting)}
+	}
+	if text := strings.ToLower(in.Text); text != "" || in.Cause != "" || in.Stands != "" {
+		blocked := h.blocked(ctx)
 		read, page = searched(read, func(t *store.Task) bool {
-			return t.Matches(filter) && hasText(&t.Task, text)
+			return t.Matches(filter) && hasText(&t.Task, text) && (in.Stands == "" || blocked(t))
 		}), searchedPage
 	}
 	if err := rest.ReservePage(ctx, 2*page); err != nil { // Newest looks at twice as many
@@ -270,6 +276,22 @@ func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Re
 			}
 		}
 		return found, token, nil
+	}
+}
+
+// blocked reports of tasks whether no agent can run them. It asks for each cluster once; of one that does not answer no
+// task is blocked.
+func (h *Handlers) blocked(ctx context.Context) func(*store.Task) bool {
+	views := map[string]*fleet.Cluster{}
+	return func(t *store.Task) bool {
+		if _, asked := views[t.Cluster]; !asked {
+			views[t.Cluster] = nil
+			if view, err := h.View(ctx, t.Cluster); err == nil {
+				views[t.Cluster] = &view.Cluster
+			}
+		}
+		c := views[t.Cluster]
+		return c != nil && diagnosis.Blocked(c, specOf(t))
 	}
 }
 
