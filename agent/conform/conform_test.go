@@ -125,7 +125,7 @@ func TestBrokenAgents(t *testing.T) {
 	needsPython(t)
 	text, err := os.ReadFile("../../examples/python/agent.py")
 	require.NoError(t, err)
-	const listed = `"running": [a.listed for a in list(running.values())], **more}`
+	const listed = `"running": [a.listed for a in list(running.values())], "lease"`
 	plants := map[string]struct{ before, after, problem string }{
 		"register":    {`"max_tasks": SLOTS, `, ``, "needs an instance_id"},
 		"acknowledge": {listed, strings.Replace(listed, "a.listed for", `{**a.listed, "token": ""} for`, 1), "must have its token"},
