@@ -50,8 +50,15 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	}
 	t.Row("Transfer timeout", k.TransferTimeout.String())
 	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
-		t.Row("Tasks", fmt.Sprintf("%d attempts, %d transfers, expire after %s, %s; where a task does not say",
-			d.MaxAttempts, d.MaxTransfers, app.Roughly(d.ExpiresIn.Std()), d.RetrySafety))
+		words := fmt.Sprintf("%d attempts, %d transfers, expire after %s, %s", d.MaxAttempts, d.MaxTransfers,
+			app.Roughly(d.ExpiresIn.Std()), d.RetrySafety)
+		if d.StopGrace != nil {
+			words += fmt.Sprintf(", %s to stop", d.StopGrace)
+		}
+		if d.DisconnectGrace != nil {
+			words += fmt.Sprintf(", held %s for an agent out of touch", d.DisconnectGrace)
+		}
+		t.Row("Tasks", words+"; where a task does not say")
 	}
 	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
 	brake := "off"
