@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
@@ -55,9 +57,13 @@ func TestACrowdedClusterTellsManyHubs(t *testing.T) {
 		for hub := range joins {
 			under.Go(func() {
 				for from := 0; from < each; from += batch {
-					answer, err := contract.JoinUpdate.Send(t.Context(), temporal, workflowID, contract.JoinRequest{
-						Hub: fmt.Sprint("made-up-", hub), Joins: joins[hub][from : from+batch]})
-					if !assert.NoError(t, err) {
+					request := contract.JoinRequest{Hub: fmt.Sprint("made-up-", hub), Joins: joins[hub][from : from+batch]}
+					var answer contract.JoinResponse
+					if !assert.Eventually(t, func() bool { // as hubs do, again when the cluster has much to do
+						var err error
+						answer, err = contract.JoinUpdate.Send(t.Context(), temporal, workflowID, request)
+						return store.KindOf(err) != store.Unavailable && assert.NoError(t, err)
+					}, patience, 100*time.Millisecond) {
 						return
 					}
 					for _, joined := range answer.Results {
