@@ -72,7 +72,7 @@ func TestUsageErrorsEndWithCode2(t *testing.T) {
 			"--submitted-after must be a time such as"},
 		"negative wait":             {[]string{"task", "get", "x", "--wait=-1s"}, "--wait must be at least 0s"},
 		"limit":                     {[]string{"task", "list", "--limit", "0"}, "--limit must be at least 1"},
-		"review without a decision": {[]string{"task", "review", "x"}, "decision must be rerun, completed or failed"},
+		"review without a decision": {[]string{"task", "review", "x"}, "decision must be accept, rerun, completed or failed"},
 		"review with a result": {[]string{"task", "review", "x", "--decision", "rerun", "--result", "1"},
 			"--result belongs to --decision completed"},
 		"cluster name":           {[]string{"cluster", "create", "A B"}, "name must be in lower case"},
