@@ -130,8 +130,8 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 
 // specOf is what a task needs of its agent.
 func specOf(t *store.Task) *fleet.TaskSpec {
-	return &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent, RequiredCapabilities: t.RequiredCapabilities,
-		RetrySafety: t.Safety, Place: t.Place}
+	return &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
+		RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place}
 }
 
 // explained reports whether a list says why a task waits.

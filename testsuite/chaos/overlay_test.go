@@ -57,11 +57,11 @@ var plantedBugs = map[string][]edit{
 		`return (listed || s.cordonedUntil > d.Version) && !plants("cordon-ignored")`}},
 	// Fenced work goes on after the lease.
 	"agent-ignores-lease": {
-		{"agent/session.go", `	if r.session.lease <= 0 || r.leaseFrom.IsZero() {
-		return time.Time{}`, `	if plants("agent-ignores-lease") || r.session.lease <= 0 || r.leaseFrom.IsZero() {
+		{"agent/session.go", `	if r.lease <= 0 || r.leaseFrom.IsZero() {
+		return time.Time{}`, `	if plants("agent-ignores-lease") || r.lease <= 0 || r.leaseFrom.IsZero() {
 		return time.Time{}`},
-		{"agent/session.go", `return r.session.lease > 0 &&`,
-			`return !plants("agent-ignores-lease") && r.session.lease > 0 &&`},
+		{"agent/session.go", `return r.lease > 0 &&`,
+			`return !plants("agent-ignores-lease") && r.lease > 0 &&`},
 		{"agent/session.go", `no := late || over && a.RetrySafety == fleet.Fenced`,
 			`no := !plants("agent-ignores-lease") && (late || over && a.RetrySafety == fleet.Fenced)`},
 	},
@@ -178,16 +178,13 @@ var plantedBugs = map[string][]edit{
 	// Instances do not wait for the services that they require.
 	"requires-ignored": {{"job/definition.go", `d == nil || d.Requires == nil {`,
 		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
-	// An instance is replaced as soon as its agent is lost, whatever its job says.
-	"grace-ignored": {{"hub/grace.go", `a.instance.AwaitedFor() == 0 ||`,
-		`a.instance.AwaitedFor() == 0 || plants("grace-ignored") ||`}},
-	// A hub that takes an instance over does not know how long its agent may be away.
-	"grace-forgotten": {{"hub/instances.go", `	sealed.Health = &fleet.ServiceCheck{}
-`, `	sealed.Health = &fleet.ServiceCheck{}
-		if plants("grace-forgotten") {
-			sealed.DisconnectGrace = 0
-		}
-`}},
+	// An attempt is lost as soon as its agent is, whatever its job or task says.
+	"grace-ignored": {{"hub/grace.go", `a.cancelling ||
+		a.evacuation != nil {`, `a.cancelling ||
+		a.evacuation != nil || plants("grace-ignored") {`}},
+	// A hub that takes an attempt over does not know how long its agent may be away.
+	"grace-forgotten": {{"hub/register.go", `grace: claims.Grace.Std(),`,
+		`grace: map[bool]time.Duration{false: claims.Grace.Std()}[plants("grace-forgotten")],`}},
 	// Who looks for a service finds all instances.
 	"unhealthy-found": {{"gateway/service/service.go", `(in.Health == "any" ||`,
 		`(in.Health == "any" || plants("unhealthy-found") ||`}},
