@@ -283,7 +283,7 @@ func hubRestarts(t *testing.T, g *stage) []string {
 func atMostOnceKilled(t *testing.T, g *stage) []string {
 	first := g.begin(t, &job{safety: fleet.AtMostOnce, work: work{MS: 2000}})
 	g.agentNamed(first.Agent).current().kill()
-	v := g.verdict(t, 20*time.Second)
+	v := g.verdict(t, fleet.DefaultDisconnectGrace+30*time.Second)
 	if v.outcomes[fleet.TaskReview] != 1 {
 		v.problems = append(v.problems, "the task is not in review: "+outcomes(v.outcomes))
 	}
