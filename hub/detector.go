@@ -69,7 +69,7 @@ func (d detector) judgeAllLocked(now time.Time) {
 		}
 		h.vacateLocked(s, now)
 		for _, a := range s.attempts {
-			if !a.accepted && now.Sub(a.assignedAt) > h.config.AcceptTimeout {
+			if !a.accepted && now.Sub(a.assignedAt) > h.acceptTimeLocked(a) {
 				d.takeBackLocked(a, now)
 			} else if a.accepted && a.instance != nil {
 				h.instances.see(h.id, a, now)
@@ -108,6 +108,15 @@ func (h *Hub) judgeLocked(s *session, now time.Time) fleet.Liveness {
 		return fleet.Suspect
 	}
 	return judged
+}
+
+// acceptTimeLocked is how long the agent has to list an attempt as running. What an answer carried it may still begin
+// until its lease ends, as when it was frozen meanwhile: idempotent work, which goes back, would then run twice.
+func (h *Hub) acceptTimeLocked(a *attempt) time.Duration {
+	if a.mayHaveBegun() && a.input.Spec.Safety() == fleet.Idempotent {
+		return max(h.config.AcceptTimeout, h.leaseOfLocked(a.session))
+	}
+	return h.config.AcceptTimeout
 }
 
 // takeBackLocked takes back an attempt that the agent did not list as running in time. It goes back to its lane if no

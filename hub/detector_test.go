@@ -318,7 +318,6 @@ func TestNotAcceptedInTime(t *testing.T) {
 		wants     fleet.AttemptOutcome
 	}{
 		"idempotent, in no answer": {fleet.Idempotent, false, fleet.AttemptReturned},
-		"idempotent, in an answer": {fleet.Idempotent, true, fleet.AttemptReturned},
 		"fenced, in no answer":     {fleet.Fenced, false, fleet.AttemptReturned},
 		"fenced, in an answer":     {fleet.Fenced, true, fleet.AttemptLost},
 		"once, in no answer":       {fleet.AtMostOnce, false, fleet.AttemptReturned},
@@ -342,6 +341,23 @@ func TestNotAcceptedInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An agent that was frozen when it was given idempotent work may begin it until its lease ends: it goes nowhere else
+// sooner.
+func TestNotAcceptedWithinTheLease(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *bench) {
+		a := b.register("a", 1)
+		answer, asked := a.poll(), time.Now()
+		b.queue("lane/c", task("t1"))
+		require.Len(t, (<-answer).Assignments, 1)
+		b.pass(b.config.AcceptTimeout + 2*detectEvery)
+		require.Empty(t, b.reported())
+		b.pass(b.config.Timing.FailureThreshold)
+		require.Len(t, b.reported(), 1)
+		require.Equal(t, fleet.AttemptLost, b.reported()[0].Outcome)
+		require.GreaterOrEqual(t, b.reported()[0].NoticedAt.Sub(asked), fleet.AgentLease(b.config.Timing.FailureThreshold))
+	})
 }
 
 func TestBrakeHoldsWhenManyVanish(t *testing.T) {

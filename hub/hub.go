@@ -36,7 +36,8 @@ import (
 type Config struct {
 	// Timing holds the failure detector's thresholds.
 	Timing fleet.Timing
-	// AcceptTimeout is how long an agent has to list an assignment as running. Default 5 s.
+	// AcceptTimeout is how long an agent has to list an assignment as running. Default 5 s; idempotent work that was
+	// sent waits at least for the agent's lease.
 	AcceptTimeout time.Duration
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2 s.
 	Park time.Duration
