@@ -102,8 +102,8 @@ type Hub struct {
 	DisconnectGrace fleet.Duration `yaml:"disconnect_grace" least:"50ms" most:"10m"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
 	HealthCheckInterval fleet.Duration `yaml:"health_check_interval" least:"50ms" most:"10m"`
-	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Default
-	// 5s.
+	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Idempotent
+	// work that an answer carried waits at least for the agent's lease. Default 5s.
 	AcceptTimeout fleet.Duration `yaml:"accept_timeout" least:"50ms" most:"10m"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
 	Park fleet.Duration `yaml:"park" least:"50ms" most:"10m"`

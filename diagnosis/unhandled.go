@@ -80,6 +80,11 @@ func WhyUnhandled(c *fleet.Cluster, t *UnhandledTask) string {
 	return fleet.Reasons(p.What, p.Why)
 }
 
+// Blocked reports whether no agent that may be given a task can run it, however busy they are.
+func Blocked(c *fleet.Cluster, t *UnhandledTask) bool {
+	return !slices.ContainsFunc(takersOf(c, t), t.runs)
+}
+
 // unhandled is the problem of one task. Its What says only which agents do not handle the task.
 func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 	takers := takersOf(c, t)

@@ -153,3 +153,39 @@ func TestOfUnhandled(t *testing.T) {
 		})
 	}
 }
+
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	member := fleet.Member{AgentID: "a", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{
+		TaskTypes: []string{"build", "exec"}, Capabilities: []string{"gpu"},
+		Resources: &fleet.Inventory{Amounts: fleet.Amounts{Memory: "2Gi"}}}}
+	suspect, lost := member, member
+	suspect.Status, lost.Status = fleet.AgentSuspect, fleet.AgentOffline
+	big := fleet.Demand{Resources: fleet.Amounts{Memory: "4Gi"}}
+	for name, c := range map[string]struct {
+		member fleet.Member
+		task   UnhandledTask
+		want   bool
+	}{
+		"can":              {member, UnhandledTask{Type: "build", Capabilities: []string{"gpu"}}, false},
+		"suspect":          {suspect, UnhandledTask{Type: "build"}, false},
+		"lost":             {lost, UnhandledTask{Type: "build"}, true},
+		"type":             {member, UnhandledTask{Type: "sing"}, true},
+		"capability":       {member, UnhandledTask{Type: "build", Capabilities: []string{"tpu"}}, true},
+		"its agent":        {member, UnhandledTask{Type: "build", Agent: "a"}, false},
+		"another agent":    {member, UnhandledTask{Type: "build", Agent: "b"}, true},
+		"too big":          {member, UnhandledTask{Type: "build", Place: big}, true},
+		"ends no commands": {member, UnhandledTask{Type: "exec", Safety: fleet.Fenced}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, Blocked(&fleet.Cluster{Members: []fleet.Member{c.member}}, &c.task))
+		})
+	}
+	leader := member
+	leader.AgentID, leader.Capabilities = "l", nil
+	c := fleet.Cluster{Config: fleet.ClusterConfig{ReplicationMode: fleet.ActivePassive}, Leader: "l", LeaderEpoch: 1,
+		Members: []fleet.Member{member, leader}}
+	require.True(t, Blocked(&c, &UnhandledTask{Type: "build", Capabilities: []string{"gpu"}}), "the leader cannot")
+	require.False(t, Blocked(&c, &UnhandledTask{Type: "build"}))
+}

@@ -24,15 +24,6 @@ type Waiting struct {
 	Ahead int64
 }
 
-// Blocked reports whether a waiting task is for no agent that is in service, however busy they are.
-func Blocked(c *fleet.Cluster, spec *fleet.TaskSpec) bool {
-	return !slices.ContainsFunc(c.Members, func(m fleet.Member) bool {
-		return m.Serving() && (spec.Agent == "" || spec.Agent == m.AgentID) && m.Handles(spec.Type) &&
-			fleet.HasAll(m.Capabilities, spec.RequiredCapabilities) && m.EndsTree(spec.Type, spec.Safety()) &&
-			spec.Place.FitsOn(m.Resources)
-	})
-}
-
 // WhyWaiting says in a sentence why a queued task is not running.
 func WhyWaiting(c *fleet.Cluster, w Waiting) string {
 	if w.Spec.Agent != "" {

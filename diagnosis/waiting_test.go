@@ -210,33 +210,3 @@ func TestWhyWaiting(t *testing.T) {
 		})
 	}
 }
-
-func TestBlocked(t *testing.T) {
-	t.Parallel()
-	member := fleet.Member{AgentID: "a", Status: fleet.AgentOnline, AgentProfile: fleet.AgentProfile{
-		TaskTypes: []string{"build", "exec"}, Capabilities: []string{"gpu"},
-		Resources: &fleet.Inventory{Amounts: fleet.Amounts{Memory: "2Gi"}}}}
-	suspect, lost := member, member
-	suspect.Status, lost.Status = fleet.AgentSuspect, fleet.AgentOffline
-	big := fleet.Demand{Resources: fleet.Amounts{Memory: "4Gi"}}
-	for name, c := range map[string]struct {
-		member fleet.Member
-		spec   fleet.TaskSpec
-		want   bool
-	}{
-		"can":              {member, fleet.TaskSpec{Type: "build", RequiredCapabilities: []string{"gpu"}}, false},
-		"suspect":          {suspect, fleet.TaskSpec{Type: "build"}, false},
-		"lost":             {lost, fleet.TaskSpec{Type: "build"}, true},
-		"type":             {member, fleet.TaskSpec{Type: "sing"}, true},
-		"capability":       {member, fleet.TaskSpec{Type: "build", RequiredCapabilities: []string{"tpu"}}, true},
-		"its agent":        {member, fleet.TaskSpec{Type: "build", Agent: "a"}, false},
-		"another agent":    {member, fleet.TaskSpec{Type: "build", Agent: "b"}, true},
-		"too big":          {member, fleet.TaskSpec{Type: "build", Place: big}, true},
-		"ends no commands": {member, fleet.TaskSpec{Type: "exec", RetrySafety: fleet.Fenced}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, c.want, Blocked(&fleet.Cluster{Members: []fleet.Member{c.member}}, &c.spec))
-		})
-	}
-}

@@ -95,7 +95,7 @@ type FailoverRecord struct {
 // Moved tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
 func (r *FailoverRecord) Moved() string { return movedOf(r.TasksTransferred, r.Tasks) }
 
-// Take puts in how its listed tasks stand, besides which so many others were under way. It returns how many of the
+// Take records how the listed tasks stand, and that unlisted others were under way besides. It returns how many of the
 // listed ones the failed agent has again.
 func (r *FailoverRecord) Take(listed []Transfer, unlisted int) (back int) {
 	r.Transfers, r.Tasks, r.TasksTransferred = listed, len(listed)+unlisted, 0

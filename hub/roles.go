@@ -211,11 +211,11 @@ func (h *Hub) leaseOfLocked(s *session) time.Duration {
 	return max(s.lease, s.offered)
 }
 
-// longestLease is the longest that any agent is told.
+// longestLease is the longest lease that an answer gives to any agent.
 func (h *Hub) longestLease() time.Duration { return h.config.Timing.For(math.MaxInt).FailureThreshold }
 
-// offerLeaseLocked tells a session's agent a new lease with an answer. One that comes late for a shorter lease does
-// not: that would be over at once.
+// offerLeaseLocked puts a new lease into an answer to a session's agent. An answer that comes late for a shorter lease
+// does not change it: that would be over at once.
 func (h *Hub) offerLeaseLocked(s *session, answer *protocol.Polled, now time.Time) {
 	lease := h.newLeaseLocked(s)
 	if late := now.Sub(s.lastContact) > h.holdTimeLocked(s)+lease/10; s.namesLease && lease != s.lease && !late {

@@ -35,7 +35,7 @@ type session struct {
 	lastContact    time.Time     // the newest poll's arrival
 	answeredAt     time.Time     // the newest answer; the agent's lease counts from here at the latest
 	lease          time.Duration // the newest that the agent has certainly read; it counts with that, or with offered
-	offered        time.Duration // what an answer has told that no poll has named yet; 0: none
+	offered        time.Duration // what an answer carried and no poll has named yet; 0: none
 	namesLease     bool          // its polls name its lease, so it can be told another
 	disconnectedAt time.Time     // zero while its connection is open
 	unreachable    bool          // the kernel closed it: its host does not answer

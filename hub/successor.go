@@ -2,8 +2,8 @@ package hub
 
 import "mainstay.dev/mainstay/fleet"
 
-// successorsAmong bounds the agents that successorsLocked chooses among: so many of the lost agent's group or zone, and
-// so many others. The hub's lock is held meanwhile, and many may be lost at once.
+// successorsAmong bounds the agents that successorsLocked chooses among: at most this number of the lost agent's group
+// or zone, and at most this number of others. The hub's lock is held meanwhile, and many may be lost at once.
 const successorsAmong = 100
 
 // successorsLocked chooses, for one attempt after another that is lost with a session, who should rather have the next:

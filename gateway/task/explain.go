@@ -124,14 +124,10 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
-		Spec: specOf(t), Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
+		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
+			RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place},
+		Lane: lane, Running: live.Running(c), Ahead: stats.Ahead(t.Level()), Held: held,
 	})
-}
-
-// specOf is what a task needs of its agent.
-func specOf(t *store.Task) *fleet.TaskSpec {
-	return &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
-		RequiredCapabilities: t.RequiredCapabilities, RetrySafety: t.Safety, Place: t.Place}
 }
 
 // explained reports whether a list says why a task waits.
@@ -225,11 +221,16 @@ func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
 	if !c.Config.IsFor(t.Tenant) {
 		return whyForOthers
 	}
-	task := diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities,
-		Safety: t.Safety, Place: t.Place}
+	task := needsOf(t)
 	why := diagnosis.WhyUnhandled(c, &task)
 	if why != "" && t.NextAttemptAt != nil {
 		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
 	}
 	return why
+}
+
+// needsOf is what decides whether an agent can run a task.
+func needsOf(t *store.Task) diagnosis.UnhandledTask {
+	return diagnosis.UnhandledTask{Type: t.Type, Agent: t.Agent, Capabilities: t.RequiredCapabilities, Safety: t.Safety,
+		Place: t.Place}
 }

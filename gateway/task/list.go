@@ -279,8 +279,8 @@ func searched(read rest.Read[store.Task], wanted func(*store.Task) bool) rest.Re
 	}
 }
 
-// blocked reports of tasks whether no agent can run them. It asks for each cluster once; of one that does not answer no
-// task is blocked.
+// blocked reports of tasks whether no agent can run them. It asks for each cluster once. No task is blocked of one that
+// does not answer, or that is for other tenants.
 func (h *Handlers) blocked(ctx context.Context) func(*store.Task) bool {
 	views := map[string]*fleet.Cluster{}
 	return func(t *store.Task) bool {
@@ -290,8 +290,8 @@ func (h *Handlers) blocked(ctx context.Context) func(*store.Task) bool {
 				views[t.Cluster] = &view.Cluster
 			}
 		}
-		c := views[t.Cluster]
-		return c != nil && diagnosis.Blocked(c, specOf(t))
+		c, needs := views[t.Cluster], needsOf(t)
+		return c != nil && c.Config.IsFor(t.Tenant) && diagnosis.Blocked(c, &needs)
 	}
 }
 
