@@ -291,7 +291,8 @@ func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, 
 	}
 	ports = map[string]int{}
 	given := map[int]bool{}
-	names := slices.Sorted(maps.Keys(demands))
+	//workflowcheck:ignore
+	names := slices.Sorted(maps.Keys(demands)) // in the order of the names
 	for _, name := range names {
 		if port := demands[name].Static; port > 0 {
 			if s.ports.isTaken(port) {
