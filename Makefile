@@ -90,14 +90,11 @@ e2e: ## run the tests of the whole, with the fleet page in a browser (needs Chro
 bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 tasks (needs Chromium)
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 20m ./testsuite/browser -run '^$$' -bench '^BenchmarkPage$$' -benchtime 20x
 
-bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, healing, services, failover, drain, the queue, types, attacks and a large fleet (about 75 minutes, on a quiet machine)
+bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, services, failover, the queue, types, attacks and a large fleet (about an hour, on a quiet machine)
 	bin/mainstay bench throughput
-	bin/mainstay bench events
 	bin/mainstay bench arrays
 	bin/mainstay bench gateway
 	bin/mainstay bench idle
-	bin/mainstay bench healing
-	bin/mainstay bench drain
 	bin/mainstay bench services
 	bin/mainstay bench failover
 	bin/mainstay bench queue

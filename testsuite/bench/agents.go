@@ -49,7 +49,6 @@ func agentCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&o.Cluster, "cluster", dev.Cluster, "cluster to join")
 	flags.StringVar(&o.ID, "id", "bench", "the agent's id")
 	flags.IntVar(&o.Slots, "slots", 1, "tasks that it runs at a time")
-	flags.StringArrayVar(&o.Capabilities, "capability", nil, "what tasks may ask for (repeatable)")
 	flags.StringArrayVar(&types, "type", nil, "type of tasks that it handles (repeatable; default: all of the benchmarks)")
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks")

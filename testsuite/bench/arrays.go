@@ -70,9 +70,9 @@ func arraysBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "arrays",
 			Short: "Measure what an element of an array costs beside a task",
-			Long: `Measure, in turns, the control plane's processor time for each single task and for each element of an array that take a
-millisecond, elements a second that do nothing, and commands a second that do nothing: as an array, and by xargs. Then
-run one large array, and a small one meanwhile.`,
+			Long: `Measure, in turns, the control plane's processor time for each single task and for each element of
+an array that take a millisecond, elements a second that do nothing, and commands a second that do nothing: as an
+array, and by xargs. Then run one large array, and a small one meanwhile.`,
 			Example: "  mainstay bench arrays\n  mainstay bench arrays --large 100000",
 		},
 		numbers: []number{

@@ -14,14 +14,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/page"
 )
 
 // attack is something that one address sends without end, to use up the control plane.
@@ -33,17 +31,12 @@ type attack struct {
 	body         func() []byte // nil: none
 	atOnce       int           // requests at a time
 	hold         bool          // the answer is read to its end, which may take a minute
-	// unread says that answers are not read, and how many bytes of headers each request has; 0: they are read. atOnce
-	// are then connections, on each of which requests follow each other without end.
-	unread   int
-	temporal bool // over HTTP/2, to the control plane's Temporal
 }
 
 // attacked is what came of an attack.
 type attacked struct {
 	Name string `json:"name"`
-	// Answers are how many there were, by status; "cut": the connection ended without one; "unread": it may have
-	// had one.
+	// Answers are how many there were, by status; "cut": the connection ended without one.
 	Answers     map[string]int `json:"answers"`
 	Honest      Times          `json:"honest_clients"`
 	P99Ratio    float64        `json:"p99_ratio"` // to the idle control plane's
@@ -77,10 +70,9 @@ func attackBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "attack",
 			Short: "Measure what attacks from one address cost the control plane and its honest clients",
-			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a token, and with all
-that the token of a viewer or an operator of one tenant may send; and without a token and without reading the answers,
-on many connections to it and to its Temporal. Beside it two honest clients submit tasks. Printed are how long these
-wait, beside an idle control plane's, its memory, and its processor time.`,
+			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a
+token, and with all that the token of a viewer or an operator of one tenant may send. Beside it two honest clients
+submit tasks. Printed are how long these wait, beside an idle control plane's, its memory, and its processor time.`,
 			Example: "  mainstay bench attack\n  mainstay bench attack --for 10s --only batches,waits",
 		},
 		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
@@ -127,11 +119,6 @@ func attacks(task string) []attack {
 			atOnce: 60},
 		{name: "pasts", method: http.MethodGet, path: "/api/v1/agents/events?since=24h&follow=false", role: access.Viewer,
 			allTenants: true, atOnce: 60, hold: true},
-		{name: "unread pages", method: http.MethodGet, path: page.Path, atOnce: 1000, unread: 14 << 10},
-		{name: "unread documents", method: http.MethodGet, path: "/openapi.json", atOnce: 1000, unread: 14 << 10},
-		{name: "unread refusals", method: http.MethodPost,
-			path: workflowservice.WorkflowService_GetSystemInfo_FullMethodName, atOnce: 50, unread: 14 << 10,
-			temporal: true},
 	}
 }
 
@@ -241,12 +228,7 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 	for range a.atOnce {
 		attackers.Go(func() {
 			for ctx.Err() == nil {
-				if a.unread == 0 {
-					count(a.send(ctx, i.url, token, body))
-				} else {
-					a.withhold(ctx, i, count)
-					count("cut")
-				}
+				count(a.send(ctx, i.url, token, body))
 			}
 		})
 	}

@@ -29,10 +29,9 @@ on free ports and in a temporary folder, and leaves nothing behind. What is meas
 docs/BENCHMARKS.md.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
-	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), eventsBenchmark(), arraysBenchmark(),
-		failoverBenchmark(), idleBenchmark(), healingBenchmark(), drainBenchmark(), queueBenchmark(),
-		gatewayBenchmark(), attackBenchmark(),
-		fleetBenchmark(), servicesBenchmark(), typesBenchmark()} {
+	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), arraysBenchmark(), failoverBenchmark(),
+		idleBenchmark(), queueBenchmark(), gatewayBenchmark(), attackBenchmark(), fleetBenchmark(),
+		servicesBenchmark(), typesBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
 	command.AddCommand(bareGatewayCommand(), agentCommand(a), fakeAgentsCommand(), temporalCommand(a))

@@ -28,21 +28,20 @@ const (
 // crew is one cluster's agents, a process each, with work.
 type crew struct {
 	*Installation
-	cluster    string
-	safety     fleet.RetrySafety
-	slots      int      // of each agent
-	capability string   // of each agent; empty: none
-	types      []string // that its agents handle; empty: all of the benchmarks
-	led        bool     // only a leader works
-	stopAfter  time.Duration
-	setup      string // of the fault that it is for
-	relay      *relay // between the agents and the hub; nil: nothing is
-	store      *relay // between Temporal and the hub of its own; nil: nothing is
-	cables     map[string]*cable
-	ids        []string
-	processes  map[string]*Process
-	gone       map[int]bool // processes that were killed
-	ledger     ledgerReader
+	cluster   string
+	safety    fleet.RetrySafety
+	slots     int      // of each agent
+	types     []string // that its agents handle; empty: all of the benchmarks
+	led       bool     // only a leader works
+	stopAfter time.Duration
+	setup     string // of the fault that it is for
+	relay     *relay // between the agents and the hub; nil: nothing is
+	store     *relay // between Temporal and the hub of its own; nil: nothing is
+	cables    map[string]*cable
+	ids       []string
+	processes map[string]*Process
+	gone      map[int]bool // processes that were killed
+	ledger    ledgerReader
 }
 
 func newCrew(i *Installation, cluster string, size int) *crew {
@@ -94,9 +93,6 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 		args := append(slices.Clone(under), c.program, "bench", "agent", "--hub", url, "--cluster", c.cluster,
 			"--id", id, "--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path,
 			"--stop-timeout", c.stopAfter.String())
-		if c.capability != "" {
-			args = append(args, "--capability", c.capability)
-		}
 		for _, taskType := range c.types {
 			args = append(args, "--type", taskType)
 		}

@@ -63,9 +63,9 @@ func fleetBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "fleet",
 			Short: "Measure what a large fleet costs",
-			Long: `Measure what a large fleet costs: memory and processor time of each agent's join, processor time of the idle fleet, the
-time until a task begins beside that with 100 agents, answers of the API, and how long it takes until all agents are
-back after SIGKILL of the control plane with Temporal. The agents are fake, all in one process.`,
+			Long: `Measure what a large fleet costs: memory and processor time of each agent's join, processor time of
+the idle fleet, the time until a task begins beside that with 100 agents, answers of the API, and how long it takes
+until all agents are back after SIGKILL of the control plane with Temporal. The agents are fake, all in one process.`,
 			Example: "  mainstay bench fleet --agents 1000 --for 20s",
 		},
 		numbers: []number{

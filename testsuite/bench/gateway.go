@@ -58,9 +58,9 @@ func gatewayBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "gateway",
 			Short: "Measure how long the gateway takes to accept a task, beside a bare handler",
-			Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin handler that starts the
-same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No worker runs, so that the start
-of workflows is all there is to do.`,
+			Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin
+handler that starts the same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No
+worker runs, so that the start of workflows is all there is to do.`,
 			Example: "  mainstay bench gateway\n  mainstay bench gateway --clients 32 --for 20s",
 		},
 		numbers: []number{

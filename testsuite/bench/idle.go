@@ -36,8 +36,8 @@ func idleBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "idle",
 			Short: "Measure what a fleet without work costs",
-			Long: `Measure what a fleet without work costs: processor time of the hub and of the rest of the control plane, polls a second,
-and events written to workflow histories, of which there must be none.`,
+			Long: `Measure what a fleet without work costs: processor time of the hub and of the rest of the control
+plane, polls a second, and events written to workflow histories, of which there must be none.`,
 			Example: "  mainstay bench idle --agents 500 --for 2m",
 		},
 		numbers: []number{{"agents", &agents, 100, 1, 1000, "agents that have nothing to do"}},

@@ -228,8 +228,8 @@ func (i *Installation) hubPID() int {
 	return i.plane.PID()
 }
 
-// startServe runs parts of a control plane in a process of their own (`mainstay serve --roles …`), on the same address
-// each time. Where nothing but Temporal was there before, its API is used from now on.
+// startServe runs parts of a control plane in a process of their own (`mainstay serve --roles …`), on the same
+// address each time. Where nothing but Temporal was there before, its API is used from now on.
 func (i *Installation) startServe(ctx context.Context, roles string) error {
 	if i.hubURL == "" {
 		address, err := freeport.Address()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -178,43 +177,6 @@ func sumMetric(text io.Reader, name, label string) (float64, error) {
 		return 0, errors.Join(lines.Err(), fmt.Errorf("the hub has no metric %s", name))
 	}
 	return sum, lines.Err()
-}
-
-// groupOf are the processes of a process group.
-func groupOf(group int) ([]int, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var members []int
-	for _, file := range files {
-		if state, of := processState(file); of == strconv.Itoa(group) && state != zombie {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			if err != nil {
-				return nil, err
-			}
-			members = append(members, pid)
-		}
-	}
-	return members, nil
-}
-
-const zombie = "Z" // it has ended, and its parent has not asked how
-
-// runs reports whether a process has not ended yet.
-func runs(pid int) bool {
-	state, _ := processState(fmt.Sprintf("/proc/%d/stat", pid))
-	return state != "" && state != zombie
-}
-
-// processState reads state and process group of /proc/PID/stat; empty when there is no such process any more.
-func processState(file string) (state, group string) {
-	stat, err := os.ReadFile(file)
-	fields := statFields(string(stat))
-	if err != nil || len(fields) < 3 {
-		return "", ""
-	}
-	return fields[0], fields[2]
 }
 
 // Machine is what numbers depend on.

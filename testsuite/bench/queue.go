@@ -5,177 +5,317 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	sdkworker "go.temporal.io/sdk/worker"
 
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
+	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/fleet"
 )
 
-// queuePlan is how much of the durable queue to measure.
-type queuePlan struct {
-	tasks      int // of mixed priority; of two lanes; of two tenants
-	slots      int // that come to them
-	depth      int // of the deep queue
-	depthSlots int // that drain it; also the slots of the latency benchmark
-	pollers    int // of the bare side's worker for activities
-	// rounds of each side, of latencyTasks each, at rate tasks a second; 0: half of what the slower side can do.
-	rounds       int
-	latencyTasks int
-	rate         float64
-	cancels      int
-	returns      int
-	only         []string // parts, by name; empty: all
-}
-
-// Queue is what was measured of the durable queue. Parts that were not asked for are nil.
-type Queue struct {
-	Order    *Order     `json:"order,omitempty"`
-	Lanes    *Order     `json:"lanes,omitempty"` // the same of two lanes
-	Fairness []Fairness `json:"fairness,omitempty"`
-	Depth    *Depth     `json:"depth,omitempty"`
-	Latency  *Dispatch  `json:"latency,omitempty"`
-	Control  *Control   `json:"control,omitempty"`
-}
-
-// queueParts are the names of all parts, in the order in which they are measured. Depth is the last: nothing else may
-// run beside it.
-var queueParts = []string{"order", "lanes", "fairness", "latency", "control", partDepth}
-
-const partDepth = "depth"
-
-// fairWeights are the tenants' weights, the big one's first.
-var fairWeights = [][2]int{{1, 1}, {3, 1}}
+// queuePlan is how much to measure.
+type queuePlan struct{ depth, slots, pollers int }
 
 func queueBenchmark() benchmark {
 	p := &queuePlan{pollers: config.Default().Hub.LanePollers}
 	return benchmark{
 		Command: &cobra.Command{
 			Use:   "queue",
-			Short: "Measure the durable queue: order, fairness, latency, obedience, depth",
-			Long: `Measure the durable queue with real processes.
-
-order     tasks of mixed priority queue up while nobody serves them, then a few slots come: in which order they begin
-lanes     likewise with an agent that serves two lanes, which Temporal orders each by itself
-fairness  likewise with two tenants, one with nine times as many tasks, at equal weights and at 3 : 1
-latency   from a task's acknowledgement to its first instruction, at half load, beside bare Temporal
-control   from a cancel to the end of the running command, and from an offline agent's return to its waiting task
-depth     a deep queue is filled through /tasks/batch and drained, beside bare Temporal: rates, and its memory`,
-			Example: "  mainstay bench queue\n  mainstay bench queue --only depth --depth 50000\n" +
-				"  mainstay bench queue --only order,fairness,control",
+			Short: "Measure what a deep queue costs",
+			Long: `Measure a deep queue beside bare Temporal: it is filled through /tasks/batch while no agent is
+there, and then drained. How many tasks a second each takes, and the memory that waiting tasks need.`,
+			Example: "  mainstay bench queue\n  mainstay bench queue --depth 50000",
 		},
 		numbers: []number{
-			{"tasks", &p.tasks, 1000, 20, 100_000, "tasks of order, of lanes and of fairness"},
-			{"slots", &p.slots, 4, 1, 1000, "slots that come to them"},
-			{"depth", &p.depth, 10_000, 10, 1_000_000, "tasks of the deep queue"},
-			{"depth-slots", &p.depthSlots, 32, 1, 1000, "slots that drain it, and slots of latency"},
-			{"rounds", &p.rounds, 5, 1, 1000, "rounds of latency, of each side"},
-			{"latency-tasks", &p.latencyTasks, 200, 1, 100_000, "tasks in a round of latency"},
-			{"cancels", &p.cancels, 30, 1, 1000, "running commands to cancel"},
-			{"returns", &p.returns, 20, 1, 1000, "returns of an offline agent"},
-		},
-		only:  &p.only,
-		parts: queueParts,
-		flags: func(flags *pflag.FlagSet) {
-			flags.Float64Var(&p.rate, "rate", 0,
-				"tasks a second in a round of latency (default: half of what the slower side can do)")
-			app.MayBeZero(flags, "rate")
-		},
-		check: func(*pflag.FlagSet) error {
-			if p.rate < 0 || p.rate > 10_000 {
-				return app.UsageError("--rate must be 0 to 10000")
-			}
-			return nil
+			{"depth", &p.depth, 10_000, 10, 1_000_000, "tasks of the queue"},
+			{"slots", &p.slots, 32, 1, 1000, "slots that drain it"},
 		},
 		measure: func(ctx context.Context, r *run) error {
 			result := struct {
 				report
-				*Queue
-			}{r.report, &Queue{}}
-			err := result.measure(ctx, r, p)
-			return errors.Join(r.Print(result, func() error { result.write(r.Stdout); return nil }), err)
+				*Depth
+			}{report: r.report}
+			var err error
+			result.Depth, err = r.measureDepth(ctx, p)
+			return errors.Join(r.print(result, result.write), err)
 		},
 	}
 }
 
-// measure measures the parts of the plan. The deep queue has installations of its own, each with its own
-// Temporal. The other parts share one. What was measured before an error stays.
-func (q *Queue) measure(ctx context.Context, r *run, p *queuePlan) error {
-	var shared *Installation
-	stop := func() {
-		if shared != nil {
-			shared.Stop()
-			shared = nil
+// Depth is what a deep queue costs, of Mainstay and of bare Temporal.
+type Depth struct {
+	Tasks    int       `json:"tasks"`
+	Slots    int       `json:"slots"`
+	Mainstay DepthSide `json:"mainstay"`
+	Bare     DepthSide `json:"bare"`
+}
+
+// DepthSide is one of the two. Its process is that of hub, gateway and worker, or of the bare workers.
+type DepthSide struct {
+	SubmittedPerSecond float64       `json:"submitted_per_second"` // until the last was acknowledged
+	QueuedPerSecond    float64       `json:"queued_per_second"`    // until the last waited in its lane
+	DrainedPerSecond   float64       `json:"drained_per_second"`   // from the slots' coming to the last close
+	DrainCPU           float64       `json:"drain_cpu_ms_per_task"`
+	Memory             []MemoryState `json:"memory"`
+}
+
+// MemoryState is how much memory is used at one moment, in bytes.
+type MemoryState struct {
+	When     string `json:"when"`
+	Queued   int    `json:"queued"`
+	Resident int64  `json:"resident"`          // RSS of the side's process
+	Heap     int64  `json:"heap"`              // its Go heap, after a collection
+	Temporal int64  `json:"temporal_resident"` // RSS of Temporal's process
+}
+
+// When memory is read.
+const (
+	whenEmpty   = "before"
+	whenHalf    = "half"
+	whenFull    = "full"
+	whenDrained = "drained"
+)
+
+// state is the memory at one of these; zero when it was not read.
+func (s *DepthSide) state(when string) MemoryState {
+	for _, m := range s.Memory {
+		if m.When == when {
+			return m
 		}
+	}
+	return MemoryState{When: when}
+}
+
+// heapPerTask is how much the heap grew for each queued task, in bytes, over the whole queue and over its second half
+// alone: memory that is flat from some depth on shows in the latter.
+func (s *DepthSide) heapPerTask() (whole, secondHalf float64) {
+	before, half, full := s.state(whenEmpty), s.state(whenHalf), s.state(whenFull)
+	return perQueued(before, full), perQueued(half, full)
+}
+
+func perQueued(from, to MemoryState) float64 {
+	if to.Queued <= from.Queued {
+		return 0
+	}
+	return float64(to.Heap-from.Heap) / float64(to.Queued-from.Queued)
+}
+
+// depthWarmup is how many tasks go through before anything counts, so that what is allocated once is there.
+const depthWarmup = 200
+
+// write prints both sides and their ratio.
+func (d *Depth) write(w io.Writer) {
+	b, m := &d.Bare, &d.Mainstay
+	t := newTable(w, fmt.Sprintf("%d tasks, %d slots", d.Tasks, d.Slots), "bare Temporal", "Mainstay", "ratio")
+	t.compare("submitted, acknowledged", "%.1f tasks/s", b.SubmittedPerSecond, m.SubmittedPerSecond)
+	t.compare("submitted, until queued", "%.1f tasks/s", b.QueuedPerSecond, m.QueuedPerSecond)
+	t.compare("drained", "%.1f tasks/s", b.DrainedPerSecond, m.DrainedPerSecond)
+	t.compare("processor time per drained task", "%.1f ms", b.DrainCPU, m.DrainCPU)
+	mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
+	moments := []string{whenEmpty, whenHalf, whenFull, whenDrained}
+	for _, when := range moments {
+		x, y := b.state(when), m.state(when)
+		t.compare(fmt.Sprintf("heap, %s (%d queued)", when, y.Queued), "%.1f MiB", mebibytes(x.Heap), mebibytes(y.Heap))
+	}
+	for _, when := range moments {
+		t.compare("resident, "+when, "%.1f MiB", mebibytes(b.state(when).Resident), mebibytes(m.state(when).Resident))
+	}
+	bareWhole, bareHalf := b.heapPerTask()
+	whole, half := m.heapPerTask()
+	t.row("heap for each queued task", kibibyte(bareWhole), kibibyte(whole), "")
+	t.row("… in the second half alone (0: flat)", kibibyte(bareHalf), kibibyte(half), "")
+	for _, when := range []string{whenEmpty, whenFull, whenDrained} {
+		t.row("Temporal's process, resident, "+when, fmt.Sprintf("%.1f MiB", mebibytes(b.state(when).Temporal)),
+			fmt.Sprintf("%.1f MiB", mebibytes(m.state(when).Temporal)), "")
+	}
+	t.flush()
+}
+
+// kibibyte never shows a negative zero.
+func kibibyte(n float64) string { return fmt.Sprintf("%.1f KiB", math.Round(n/102.4)/10+0) }
+
+// queueSide is what the depth benchmark needs of a side.
+type queueSide struct {
+	queue, workflowType string
+	submit              func(ctx context.Context, first, n int) error
+	serve               func(ctx context.Context) (stop func(), err error) // has the slots come
+	memory              func(ctx context.Context) (resident, heap int64, err error)
+	processes           func() []int // beside Temporal's
+}
+
+// measureDepth fills a queue to its depth and drains it, with each side in an installation of its own.
+func (r *run) measureDepth(ctx context.Context, p *queuePlan) (*Depth, error) {
+	d := &Depth{Tasks: p.depth, Slots: p.slots}
+	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
+		workflows, err := startBareWorkflows(c)
+		if err != nil {
+			return err
+		}
+		defer workflows.Stop()
+		return d.Bare.measure(ctx, i, c, bareDepth(c, p), p, r.story)
+	}); err != nil {
+		return d, fmt.Errorf("bare Temporal: %w", err)
+	}
+	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
+		if err := i.startServe(ctx, "hub,gateway,worker"); err != nil {
+			return err
+		}
+		crew := newCrew(i, "bench-depth", 1)
+		crew.slots = p.slots
+		if err := crew.create(ctx, fleet.ActiveActive, nil); err != nil {
+			return err
+		}
+		return d.Mainstay.measure(ctx, i, c, mainstayDepth(crew, r.story), p, r.story)
+	}); err != nil {
+		return d, fmt.Errorf("side mainstay: %w", err)
+	}
+	return d, nil
+}
+
+// inTemporal does something in an installation that has nothing but Temporal.
+func (r *run) inTemporal(ctx context.Context, do func(*Installation, client.Client) error) error {
+	i, err := r.install(ctx, Setting{temporalOnly: true})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	c, err := i.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(i, c)
+}
+
+// measure warms a side up, fills its queue in two halves, and drains it.
+func (s *DepthSide) measure(
+	ctx context.Context, i *Installation, c client.Client, side *queueSide, p *queuePlan, progress io.Writer,
+) error {
+	warmup := min(depthWarmup, p.depth)
+	if err := side.submit(ctx, 0, warmup); err != nil {
+		return err
+	}
+	if _, _, err := s.drain(ctx, i, c, side, warmup); err != nil {
+		return err
+	}
+	read := func(when string, queued int) error {
+		m := MemoryState{When: when, Queued: queued}
+		var err error
+		if m.Resident, m.Heap, err = side.memory(ctx); err != nil {
+			return err
+		}
+		if m.Temporal, err = memory(i.plane.PID()); err != nil {
+			return err
+		}
+		s.Memory = append(s.Memory, m)
+		fmt.Fprintf(progress, "%-8s %6d queued: %5d MiB resident, heap %5d MiB; Temporal %5d MiB\n", when, queued,
+			m.Resident>>20, m.Heap>>20, m.Temporal>>20)
+		return nil
+	}
+	if err := read(whenEmpty, 0); err != nil {
+		return err
+	}
+	var acknowledged, queued time.Duration
+	done := 0
+	for _, part := range []struct {
+		when  string
+		until int
+	}{{whenHalf, p.depth / 2}, {whenFull, p.depth}} {
+		begun := time.Now()
+		if err := side.submit(ctx, warmup+done, part.until-done); err != nil {
+			return err
+		}
+		acknowledged += time.Since(begun)
+		if err := awaitBacklog(ctx, c, i.namespace, side.queue, part.until); err != nil {
+			return err
+		}
+		queued += time.Since(begun)
+		done = part.until
+		if err := read(part.when, done); err != nil {
+			return err
+		}
+	}
+	s.SubmittedPerSecond, s.QueuedPerSecond = float64(p.depth)/acknowledged.Seconds(), float64(p.depth)/queued.Seconds()
+	took, used, err := s.drain(ctx, i, c, side, warmup+p.depth)
+	if err != nil {
+		return err
+	}
+	s.DrainedPerSecond = float64(p.depth) / took.Seconds()
+	s.DrainCPU = milliseconds(used / time.Duration(p.depth))
+	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n",
+		s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
+	return read(whenDrained, 0)
+}
+
+// drain has slots come until all workflows of the side's type have completed, of which there are then total, and
+// returns the time from the slots' coming to the last close and the processor time of all processes that take part.
+func (s *DepthSide) drain(
+	ctx context.Context, i *Installation, c client.Client, side *queueSide, total int,
+) (took, used time.Duration, err error) {
+	before := cpuTimes(append(side.processes(), i.plane.PID())...) // those that come now have used nothing yet
+	came := time.Now()
+	stop, err := side.serve(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
 	defer stop()
-	for _, part := range queueParts {
-		if !wanted(p.only, part) {
-			continue
-		}
-		var err error
-		switch {
-		case part == partDepth:
-			stop()
-			q.Depth, err = r.measureDepth(ctx, p)
-		case shared == nil:
-			if shared, err = r.install(ctx, Setting{}); err != nil {
-				return err
-			}
-			fallthrough
-		default:
-			err = q.measurePart(ctx, part, shared, p, r.story)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", part, err)
-		}
+	if err := awaitCompleted(ctx, c, side.workflowType, total); err != nil {
+		return 0, 0, err
 	}
-	return nil
+	used = cpuTimes(append(side.processes(), i.plane.PID())...) - before
+	last, err := lastClose(ctx, c, side.workflowType)
+	return last.Sub(came), used, err
 }
 
-// measurePart measures one of the parts that share an installation.
-func (q *Queue) measurePart(
-	ctx context.Context, part string, i *Installation, p *queuePlan, progress io.Writer,
-) (err error) {
-	switch part {
-	case "order":
-		q.Order, err = measureOrder(ctx, i, p, progress)
-	case "lanes":
-		q.Lanes, err = measureLanes(ctx, i, p, progress)
-	case "fairness":
-		for _, weights := range fairWeights {
-			f, err := measureFairness(ctx, i, p, weights[0], weights[1], progress)
+// bareDepth is the bare side: workflows run, and their activities wait until a second worker takes them.
+func bareDepth(c client.Client, p *queuePlan) *queueSide {
+	return &queueSide{
+		queue:        bareQueue,
+		workflowType: bareWorkflow,
+		submit: func(ctx context.Context, first, n int) error {
+			return startMany(ctx, c, first, n)
+		},
+		serve: func(context.Context) (func(), error) {
+			w, err := startBare(c, bareQueue, sdkworker.Options{
+				DisableWorkflowWorker:              true,
+				MaxConcurrentActivityExecutionSize: p.slots,
+				MaxConcurrentActivityTaskPollers:   min(p.pollers, p.slots),
+			})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			q.Fairness = append(q.Fairness, *f)
-		}
-	case "latency":
-		q.Latency, err = measureDispatch(ctx, i, p, progress)
-	case "control":
-		q.Control, err = measureControl(ctx, i, p, progress)
+			return w.Stop, nil
+		},
+		memory:    func(context.Context) (int64, int64, error) { return ownMemory() },
+		processes: func() []int { return []int{os.Getpid()} },
 	}
-	return err
 }
 
-// write prints what was measured as tables.
-func (q *Queue) write(w io.Writer) {
-	for _, part := range []struct {
-		measured bool
-		title    string
-		write    func(io.Writer)
-	}{
-		{q.Order != nil, "Order", q.Order.write},
-		{q.Lanes != nil, "Two lanes, priority 1 for a capability and 5 for any agent", q.Lanes.write},
-		{len(q.Fairness) > 0, "Fairness", func(w io.Writer) { writeFairness(w, q.Fairness) }},
-		{q.Latency != nil, "Dispatch latency", q.Latency.write},
-		{q.Control != nil, "Control", q.Control.write},
-		{q.Depth != nil, "Depth", q.Depth.write},
-	} {
-		if part.measured {
-			fmt.Fprintf(w, "\n%s:\n\n", part.title)
-			part.write(w)
-		}
+// mainstayDepth is Mainstay's side.
+func mainstayDepth(c *crew, progress io.Writer) *queueSide {
+	return &queueSide{
+		queue:        contract.ClusterLane(c.cluster),
+		workflowType: contract.TaskWorkflow,
+		submit: func(ctx context.Context, first, n int) error {
+			return c.submitBatches(ctx, newTasks(c.cluster, n, func(k int, task *api.TaskRequest) {
+				task.ID, task.Type, task.Payload = c.cluster+"-"+strconv.Itoa(first+k), taskType, nil
+			}), progress)
+		},
+		serve:  func(ctx context.Context) (func(), error) { return c.leave, c.startAgents(ctx, c.ids...) },
+		memory: func(ctx context.Context) (int64, int64, error) { return processMemory(ctx, c.url, c.hubPID()) },
+		processes: func() []int {
+			ids := []int{c.hubPID()}
+			for _, p := range c.processes {
+				ids = append(ids, p.PID())
+			}
+			return ids
+		},
 	}
 }

@@ -57,8 +57,8 @@ func servicesBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "services",
 			Short: "Measure how instances of a service are replaced",
-			Long: `Measure how long an instance of a service is missing after its agent was killed, and whether a rolling update ever has fewer
-healthy instances than wanted. Agents are processes of their own.`,
+			Long: `Measure how long an instance of a service is missing after its agent was killed, and whether a
+rolling update ever has fewer healthy instances than wanted. Agents are processes of their own.`,
 			Example: "  mainstay bench services\n  mainstay bench services --only update --instances 100",
 		},
 		numbers: []number{

@@ -45,10 +45,11 @@ func TestCompareTakesTurnsAndCharges(t *testing.T) {
 	bare := &fakeSide{name: "bare", begin: 10 * time.Second, close: 20 * time.Second}
 	mainstay := &fakeSide{name: "mainstay", begin: 20 * time.Second, close: 40 * time.Second}
 	var used time.Duration
-	plan := throughputPlan{rounds: 2, tasks: 8, clients: 4, latencyTasks: 3, latencyEvery: time.Microsecond, cpu: func() CPU {
+	plan := throughputPlan{rounds: 2, tasks: 8, clients: 4, latencyTasks: 3, latencyEvery: time.Microsecond}
+	plan.cpu = func() CPU {
 		used += time.Second
 		return CPU{Server: used, All: 2 * used, Busy: 4 * used}
-	}}
+	}
 	var progress bytes.Buffer
 	measured, err := plan.compare(t.Context(), []side{bare, mainstay}, &progress)
 	require.NoError(t, err)
@@ -80,7 +81,8 @@ func TestCompareStopsAtAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no route")
 	plan := throughputPlan{rounds: 1, tasks: 4, clients: 2}
-	_, err := plan.compare(t.Context(), []side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}, &bytes.Buffer{})
+	sides := []side{&fakeSide{name: "bare"}, &fakeSide{name: "mainstay", fail: broken}}
+	_, err := plan.compare(t.Context(), sides, &bytes.Buffer{})
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "mainstay: submit")
 }

@@ -18,14 +18,43 @@ import (
 // Types is how soon tasks of one type begin while many of another wait for their own agents, of Mainstay and of bare
 // Temporal.
 type Types struct {
-	Backlog  int `json:"backlog"` // that waits
-	Agents   int `json:"agents"`  // of each type, with Slots each
-	Dispatch `json:"begin"`
+	Backlog  int          `json:"backlog"` // that waits
+	Agents   int          `json:"agents"`  // of each type
+	Slots    int          `json:"slots"`   // of each agent
+	Rate     int          `json:"tasks_per_second"`
+	Mainstay DispatchSide `json:"mainstay"`
+	Bare     DispatchSide `json:"bare"`
+}
+
+// DispatchSide is how long tasks of one side took.
+type DispatchSide struct {
+	Acknowledged Times `json:"acknowledged"`      // from the acknowledgement to the first instruction
+	Submitted    Times `json:"submitted"`         // from just before the submission
+	Early        int   `json:"begun_before_told"` // began before the acknowledgement: they count as 0
+}
+
+// judge sums up a side's tasks.
+func (s *DispatchSide) judge(tasks []dispatched) {
+	acknowledged, submitted := make([]time.Duration, len(tasks)), make([]time.Duration, len(tasks))
+	for n, t := range tasks {
+		submitted[n] = t.began.Sub(t.submitted)
+		if acknowledged[n] = t.began.Sub(t.acknowledged); acknowledged[n] < 0 {
+			acknowledged[n] = 0
+			s.Early++
+		}
+	}
+	s.Acknowledged, s.Submitted = timesOf(acknowledged), timesOf(submitted)
 }
 
 func (t *Types) write(w io.Writer) {
 	fmt.Fprintf(w, "%d tasks of another type wait; each type has %d agents of %d slots\n\n", t.Backlog, t.Agents, t.Slots)
-	t.Dispatch.write(w)
+	b, m := &t.Bare, &t.Mainstay
+	table := newTable(w, fmt.Sprintf("%d tasks of each at %d tasks/s", m.Acknowledged.Count, t.Rate), "bare Temporal",
+		"Mainstay", "ratio")
+	table.latencies("acknowledged → begin", b.Acknowledged, m.Acknowledged)
+	table.latencies("submitted → begin", b.Submitted, m.Submitted)
+	table.row("began before the acknowledgement was there (counted as 0)", b.Early, m.Early, "")
+	table.flush()
 }
 
 // typesPlan is what to measure.
@@ -50,11 +79,10 @@ own.`,
 			{"slots", &p.slots, 4, 1, 100, "slots of each agent"},
 		},
 		measure: func(ctx context.Context, r *run) error {
-			begin := Dispatch{Rate: float64(p.rate), Slots: p.slots}
 			result := struct {
 				report
 				*Types
-			}{r.report, &Types{p.backlog, p.agents, begin}}
+			}{r.report, &Types{Backlog: p.backlog, Agents: p.agents, Slots: p.slots, Rate: p.rate}}
 			if err := result.measure(ctx, r, p); err != nil {
 				return err
 			}

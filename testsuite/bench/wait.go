@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -15,6 +16,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -114,6 +116,17 @@ func (i *Installation) submitBatches(ctx context.Context, tasks []*api.TaskReque
 		}
 	}
 	return nil
+}
+
+// newTasks are n tasks that only note in the ledger that they began; set changes the nth.
+func newTasks(cluster string, n int, set func(int, *api.TaskRequest)) []*api.TaskRequest {
+	tasks := make([]*api.TaskRequest, n)
+	for i := range tasks {
+		tasks[i] = &api.TaskRequest{ID: cluster + "-" + strconv.Itoa(i),
+			TaskSpec: fleet.TaskSpec{Type: workType, Cluster: cluster, Payload: work(0)}}
+		set(i, tasks[i])
+	}
+	return tasks
 }
 
 // awaitBacklog returns when n activities wait on a task queue that nobody polls.
