@@ -9,44 +9,44 @@ import (
 // Cluster is one cluster that should exist.
 type Cluster struct {
 	// Name is the cluster's id: lower-case letters, digits, ".", "_" and "-". Required.
-	Name string `yaml:"name"`
+	Name string `json:"name,omitempty"`
 	// TargetGroup names what the cluster's agents serve. Default: none.
-	TargetGroup     string                `yaml:"target_group"`
-	Membership      Membership            `yaml:"membership"`
-	ReplicationMode fleet.ReplicationMode `yaml:"replication_mode"` // Default active_active.
+	TargetGroup     string                `json:"target_group,omitempty"`
+	Membership      Membership            `json:"membership,omitempty"`
+	ReplicationMode fleet.ReplicationMode `json:"replication_mode,omitempty"` // Default active_active.
 	// Shards is the number of shards in mode sharded, 1 to 1024; it cannot change afterwards. Default 16.
-	Shards         int               `yaml:"shards" minimum:"1" maximum:"1024"`
-	Failover       Failover          `yaml:"failover"`
-	TaskQueue      TaskQueue         `yaml:"task_queue"`
-	LeaderElection LeaderElection    `yaml:"leader_election"`
-	Brake          fleet.BrakePolicy `yaml:"brake"`
+	Shards         int               `json:"shards,omitempty" minimum:"1" maximum:"1024"`
+	Failover       Failover          `json:"failover,omitempty"`
+	TaskQueue      TaskQueue         `json:"task_queue,omitempty"`
+	LeaderElection LeaderElection    `json:"leader_election,omitempty"`
+	Brake          fleet.BrakePolicy `json:"brake,omitempty"`
 	// TenantWeights are the tenants' shares of the lanes while several wait, 0.1 to 100. One that is not named has 1.
-	TenantWeights map[string]float64 `yaml:"tenant_weights"`
+	TenantWeights map[string]float64 `json:"tenant_weights,omitempty"`
 	// Tenants are those whose tokens may use the cluster. Empty: all.
-	Tenants     []string            `yaml:"tenants"`
-	SelfHealing fleet.HealingPolicy `yaml:"self_healing"`
-	Scaling     fleet.ScalingPolicy `yaml:"scaling"`
+	Tenants     []string            `json:"tenants,omitempty"`
+	SelfHealing fleet.HealingPolicy `json:"self_healing,omitempty"`
+	Scaling     fleet.ScalingPolicy `json:"scaling,omitempty"`
 }
 
 // Membership bounds a cluster's agents.
 type Membership struct {
 	// MinimumAgents is the number of online agents below which the cluster is critical. Default 0.
-	MinimumAgents int `yaml:"minimum_agents" minimum:"0" maximum:"5000"`
+	MinimumAgents int `json:"minimum_agents,omitempty" minimum:"0" maximum:"5000"`
 	// DesiredAgents is the number of online agents below which the cluster is degraded. 0: not watched.
-	DesiredAgents int `yaml:"desired_agents" minimum:"0" maximum:"5000"`
+	DesiredAgents int `json:"desired_agents,omitempty" minimum:"0" maximum:"5000"`
 	// MaxAgents is the number above which agents are refused. Default 1000.
-	MaxAgents int `yaml:"max_agents" minimum:"1" maximum:"5000"`
+	MaxAgents int `json:"max_agents,omitempty" minimum:"1" maximum:"5000"`
 }
 
 // Failover says what happens to the tasks of a lost agent.
 type Failover struct {
 	// SelectionStrategy picks the agent that takes over. Default least_loaded.
-	SelectionStrategy fleet.SelectionStrategy `yaml:"selection_strategy"`
+	SelectionStrategy fleet.SelectionStrategy `json:"selection_strategy,omitempty"`
 	// TaskTransferTimeout bounds how long a failover watches the tasks it moves, 1s to 1h. Default 5m.
-	TaskTransferTimeout fleet.Duration `yaml:"task_transfer_timeout" least:"1s" most:"1h"`
+	TaskTransferTimeout fleet.Duration `json:"task_transfer_timeout,omitempty" least:"1s" most:"1h"`
 	// MaxTransferRetries is how many agents a task may be lost with before it is a dead letter, up to 100, where the
 	// task's own retry policy does not say. Default 3.
-	MaxTransferRetries int `yaml:"max_transfer_retries" minimum:"1" maximum:"100"`
+	MaxTransferRetries int `json:"max_transfer_retries,omitempty" minimum:"1" maximum:"100"`
 }
 
 func (f *Failover) fill() {
@@ -59,49 +59,49 @@ func (f *Failover) fill() {
 // has its default.
 type AgentCluster struct {
 	// Name is the cluster's id, as in Cluster. Required.
-	Name string `yaml:"name"`
+	Name string `json:"name,omitempty"`
 	// TargetGroupID names what the cluster's agents serve. Default: none.
-	TargetGroupID    string                `yaml:"target_group_id"`
-	Membership       Membership            `yaml:"membership"`
-	ReplicationMode  fleet.ReplicationMode `yaml:"replication_mode"`                  // Default active_active.
-	Shards           int                   `yaml:"shards" minimum:"1" maximum:"1024"` // As in Cluster.
-	Failover         Failover              `yaml:"failover"`
-	HealthMonitoring HealthMonitoring      `yaml:"health_monitoring"`
-	TaskQueue        TaskQueue             `yaml:"task_queue"`
-	SelfHealing      SelfHealing           `yaml:"self_healing"`
-	LeaderElection   LeaderElection        `yaml:"leader_election"`
-	Brake            fleet.BrakePolicy     `yaml:"brake"`
-	TenantWeights    map[string]float64    `yaml:"tenant_weights"` // As in Cluster.
-	Tenants          []string              `yaml:"tenants"`        // As in Cluster.
-	Scaling          fleet.ScalingPolicy   `yaml:"scaling"`
+	TargetGroupID    string                `json:"target_group_id,omitempty"`
+	Membership       Membership            `json:"membership,omitempty"`
+	ReplicationMode  fleet.ReplicationMode `json:"replication_mode,omitempty"`                  // Default active_active.
+	Shards           int                   `json:"shards,omitempty" minimum:"1" maximum:"1024"` // As in Cluster.
+	Failover         Failover              `json:"failover,omitempty"`
+	HealthMonitoring HealthMonitoring      `json:"health_monitoring,omitempty"`
+	TaskQueue        TaskQueue             `json:"task_queue,omitempty"`
+	SelfHealing      SelfHealing           `json:"self_healing,omitempty"`
+	LeaderElection   LeaderElection        `json:"leader_election,omitempty"`
+	Brake            fleet.BrakePolicy     `json:"brake,omitempty"`
+	TenantWeights    map[string]float64    `json:"tenant_weights,omitempty"` // As in Cluster.
+	Tenants          []string              `json:"tenants,omitempty"`        // As in Cluster.
+	Scaling          fleet.ScalingPolicy   `json:"scaling,omitempty"`
 }
 
 // HealthMonitoring is the hub's timing where the hub section leaves it out; it holds for all clusters of the hub.
 type HealthMonitoring struct {
-	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval" least:"50ms" most:"10m"` // As in Hub.
-	WarningThreshold  fleet.Duration `yaml:"warning_threshold" least:"50ms" most:"10m"`  // As in Hub.
-	FailureThreshold  fleet.Duration `yaml:"failure_threshold" least:"50ms" most:"10m"`  // As in Hub.
+	HeartbeatInterval fleet.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"` // As in Hub.
+	WarningThreshold  fleet.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
+	FailureThreshold  fleet.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`  // As in Hub.
 	// HealthCheckInterval is the time between two ratings of an agent's health. As in Hub.
-	HealthCheckInterval fleet.Duration `yaml:"health_check_interval" least:"50ms" most:"10m"`
+	HealthCheckInterval fleet.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
 }
 
 // TaskQueue is about the cluster's tasks: what those have that leave it out.
 type TaskQueue struct {
 	// MaxDeliveryAttempts is how many attempts may fail before a task is a dead letter, 1 to 100. Default 3.
-	MaxDeliveryAttempts int `yaml:"max_delivery_attempts" minimum:"1" maximum:"100"`
+	MaxDeliveryAttempts int `json:"max_delivery_attempts,omitempty" minimum:"1" maximum:"100"`
 	// DefaultExpiration is how long a task may wait for an agent, 1s to 720h. Default 1h.
-	DefaultExpiration fleet.Duration `yaml:"default_expiration" least:"1s" most:"720h"`
+	DefaultExpiration fleet.Duration `json:"default_expiration,omitempty" least:"1s" most:"720h"`
 	// StopGrace is how long a task's work has to end once it was asked to, 0s to 10m. Default 30s for commands, 5s for
 	// other work.
-	StopGrace *fleet.Duration `yaml:"stop_grace" least:"0s" most:"10m"`
+	StopGrace *fleet.Duration `json:"stop_grace,omitempty" least:"0s" most:"10m"`
 	// DisconnectGrace is how long the agent of an at_most_once or unmarked task may be out of touch before the task
 	// counts as lost, 0s to 24h. Default 30s.
-	DisconnectGrace *fleet.Duration `yaml:"disconnect_grace" least:"0s" most:"24h"`
+	DisconnectGrace *fleet.Duration `json:"disconnect_grace,omitempty" least:"0s" most:"24h"`
 	// RetrySafety is when a task may run again after its agent was lost: idempotent, fenced, at_most_once or unmarked.
 	// Default idempotent.
-	RetrySafety fleet.RetrySafety `yaml:"retry_safety"`
+	RetrySafety fleet.RetrySafety `json:"retry_safety,omitempty"`
 	// DeadLetterRetention is how long a dead letter is kept for a retry, 1s to 8760h. Default 168h (7 days).
-	DeadLetterRetention fleet.Duration `yaml:"dead_letter_retention" least:"1s" most:"8760h"`
+	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty" least:"1s" most:"8760h"`
 }
 
 func (q *TaskQueue) fill() {
@@ -113,13 +113,13 @@ func (q *TaskQueue) fill() {
 // SelfHealing is the cycle that repairs a cluster.
 type SelfHealing struct {
 	// Enabled turns it on; false is mode off. Default true.
-	Enabled             bool `yaml:"enabled"`
-	fleet.HealingPolicy `yaml:",inline"`
+	Enabled *bool `json:"enabled,omitempty"`
+	fleet.HealingPolicy
 }
 
 // policy is the section in the words of Cluster's.
 func (h SelfHealing) policy() fleet.HealingPolicy {
-	if !h.Enabled {
+	if h.Enabled != nil && !*h.Enabled {
 		h.Mode = fleet.HealingOff
 	}
 	return h.HealingPolicy
@@ -129,20 +129,17 @@ func (h SelfHealing) policy() fleet.HealingPolicy {
 type LeaderElection struct {
 	// Enabled elects a new leader when one is lost. false: a lost leader keeps its seat until it is back, or until a
 	// person acts. Default true.
-	Enabled *bool `yaml:"enabled"`
+	Enabled *bool `json:"enabled,omitempty"`
 	// ElectionInterval is the longest between two looks at the leader, 100ms to 1h. Default: a third of
 	// LeaseDuration; at most half of it.
-	ElectionInterval fleet.Duration `yaml:"election_interval" least:"100ms" most:"1h"`
+	ElectionInterval fleet.Duration `json:"election_interval,omitempty" least:"100ms" most:"1h"`
 	// LeaseDuration is how long a silent leader may go on, and so the longest time without one, 1s to 1h. At least
 	// twice ElectionInterval, at most the hub's FailureThreshold. Default 3s.
-	LeaseDuration fleet.Duration `yaml:"lease_duration" least:"1s" most:"1h"`
+	LeaseDuration fleet.Duration `json:"lease_duration,omitempty" least:"1s" most:"1h"`
 }
 
 func (e *LeaderElection) fill() {
-	if e.Enabled == nil {
-		enabled := true
-		e.Enabled = &enabled
-	}
+	orDefault(&e.Enabled, new(true))
 	orDefault(&e.LeaseDuration, fleet.Duration(fleet.DefaultRoleLease))
 }
 
@@ -155,11 +152,6 @@ func (c *Cluster) fill() {
 	c.Brake = c.Brake.WithDefaults()
 }
 
-// blankAgentCluster holds the defaults that fill cannot tell from a written value.
-func blankAgentCluster() *AgentCluster {
-	return &AgentCluster{SelfHealing: SelfHealing{Enabled: true}}
-}
-
 // fill leaves the hub's timing out: Config.Timing decides it.
 func (a *AgentCluster) fill() {
 	orDefault(&a.ReplicationMode, fleet.ActiveActive)
@@ -167,6 +159,7 @@ func (a *AgentCluster) fill() {
 	a.TaskQueue.fill()
 	a.LeaderElection.fill()
 	a.Brake = a.Brake.WithDefaults()
+	orDefault(&a.SelfHealing.Enabled, new(true))
 	orDefault(&a.SelfHealing.CycleInterval, fleet.Duration(time.Minute))
 	orDefault(&a.SelfHealing.DrainTimeout, fleet.Duration(5*time.Minute))
 }

@@ -15,57 +15,57 @@ import (
 
 // Config is the whole file. Every section and every key may be left out.
 type Config struct {
-	HTTP     HTTP     `yaml:"http"`
-	Temporal Temporal `yaml:"temporal"`
-	Dev      Dev      `yaml:"dev"`
-	Hub      Hub      `yaml:"hub"`
+	HTTP     HTTP     `json:"http,omitempty"`
+	Temporal Temporal `json:"temporal,omitempty"`
+	Dev      Dev      `json:"dev,omitempty"`
+	Hub      Hub      `json:"hub,omitempty"`
 	// Spawner is what the role spawner does.
-	Spawner  Spawner  `yaml:"spawner"`
-	Security Security `yaml:"security"`
-	Mesh     Mesh     `yaml:"mesh"`
+	Spawner  Spawner  `json:"spawner,omitempty"`
+	Security Security `json:"security,omitempty"`
+	Mesh     Mesh     `json:"mesh,omitempty"`
 	// Clusters are the clusters that should exist. Default: none.
-	Clusters []Cluster `yaml:"clusters"`
+	Clusters []Cluster `json:"clusters,omitempty"`
 	// AgentCluster is one more cluster, in the long form. Default: none.
-	AgentCluster *AgentCluster `yaml:"agent_cluster"`
+	AgentCluster *AgentCluster `json:"agent_cluster,omitempty"`
 }
 
 // HTTP is where the API, the agents' endpoints and the web page are served.
 type HTTP struct {
 	// Listen is host:port. Without a host it listens on all interfaces; port 0 takes a free one. Default
 	// 127.0.0.1:8080.
-	Listen string `yaml:"listen"`
+	Listen string `json:"listen,omitempty"`
 }
 
 // Mesh is what events from outside start.
 type Mesh struct {
 	// AssignmentTypes are the types of events whose data is a task. Default AgentTaskAssigned,
 	// dev.mainstay.task.assigned, InvokeModel and InvokeTool.
-	AssignmentTypes []string `yaml:"assignment_types"`
+	AssignmentTypes []string `json:"assignment_types,omitempty"`
 }
 
 // Temporal says which Temporal the serve command uses. TEMPORAL_* environment variables win over it.
 type Temporal struct {
 	// Address is the frontend's host:port, or a gRPC target such as dns:///temporal:7233. Default 127.0.0.1:7233.
-	Address string `yaml:"address"`
+	Address string `json:"address,omitempty"`
 	// Namespace holds all workflows of this installation. Default "default".
-	Namespace string `yaml:"namespace"`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // Dev is what the dev command runs on one machine: Temporal, its Web UI and some agents.
 type Dev struct {
 	// DataDir holds Temporal's database. Empty: all is in memory and gone at the end. Default .mainstay.
-	DataDir string `yaml:"data_dir"`
+	DataDir string `json:"data_dir,omitempty"`
 	// Temporal is where the embedded Temporal listens, host:port; port 0 takes a free one. Default 127.0.0.1:7233.
-	Temporal string `yaml:"temporal"`
+	Temporal string `json:"temporal,omitempty"`
 	// UI is where Temporal's Web UI listens, host:port; port 0 takes a free one, empty: no Web UI. Default
 	// 127.0.0.1:8233.
-	UI string `yaml:"ui"`
+	UI string `json:"ui,omitempty"`
 	// Agents is how many agents run beside the server, 0 to 100. Default 3.
-	Agents int `yaml:"agents" minimum:"0" maximum:"100"`
+	Agents int `json:"agents,omitempty" minimum:"0" maximum:"100"`
 	// Slots is how many tasks each of them runs at once, 1 to 1000. Default 4.
-	Slots int `yaml:"slots" minimum:"1" maximum:"1000"`
+	Slots int `json:"slots,omitempty" minimum:"1" maximum:"1000"`
 	// Durability says what the database survives. Default process.
-	Durability Durability `yaml:"durability"`
+	Durability Durability `json:"durability,omitempty"`
 }
 
 // Durability says what the embedded database survives. The values are those of package devserver.
@@ -82,33 +82,33 @@ const (
 type Hub struct {
 	// ID names the hub; a restarted hub keeps it, so that its lease and its agents go on. Default: the program picks
 	// one.
-	ID string `yaml:"id"`
+	ID string `json:"id,omitempty"`
 	// TokenKeyFile holds the key that seals session and attempt tokens, at least 32 characters; all hubs of a
 	// namespace share it. Default: serve reads it from MAINSTAY_TOKEN_KEY, and dev keeps its own in its data directory.
-	TokenKeyFile string `yaml:"token_key_file"`
+	TokenKeyFile string `json:"token_key_file,omitempty"`
 	// HeartbeatInterval is the longest an agent's poll is held. Shorter costs more requests. Default 2s.
-	HeartbeatInterval fleet.Duration `yaml:"heartbeat_interval" least:"50ms" most:"10m"`
+	HeartbeatInterval fleet.Duration `json:"heartbeat_interval,omitempty" least:"50ms" most:"10m"`
 	// CrowdInterval is the same for agents that register while the hub has so many others that it would answer 1,000
 	// polls a second; they are given up after three of these and a second. Default 5s.
-	CrowdInterval fleet.Duration `yaml:"crowd_interval" least:"50ms" most:"10m"`
+	CrowdInterval fleet.Duration `json:"crowd_interval,omitempty" least:"50ms" most:"10m"`
 	// WarningThreshold is the silence after which an agent is suspect. Longer than HeartbeatInterval. Default two of
 	// these: 4s.
-	WarningThreshold fleet.Duration `yaml:"warning_threshold" least:"50ms" most:"10m"`
+	WarningThreshold fleet.Duration `json:"warning_threshold,omitempty" least:"50ms" most:"10m"`
 	// FailureThreshold is the silence after which an agent is lost and its tasks move; fenced tasks also wait as long.
 	// Longer than WarningThreshold. Default three heartbeat intervals and a second: 7s.
-	FailureThreshold fleet.Duration `yaml:"failure_threshold" least:"50ms" most:"10m"`
+	FailureThreshold fleet.Duration `json:"failure_threshold,omitempty" least:"50ms" most:"10m"`
 	// DisconnectGrace is how long a closed connection may stay closed before the agent is lost. At most
 	// FailureThreshold. An agent that promises to reconnect at once has a few of its round trips. Default 1s.
-	DisconnectGrace fleet.Duration `yaml:"disconnect_grace" least:"50ms" most:"10m"`
+	DisconnectGrace fleet.Duration `json:"disconnect_grace,omitempty" least:"50ms" most:"10m"`
 	// HealthCheckInterval is the time between two ratings of the agents' health. Default 1s.
-	HealthCheckInterval fleet.Duration `yaml:"health_check_interval" least:"50ms" most:"10m"`
+	HealthCheckInterval fleet.Duration `json:"health_check_interval,omitempty" least:"50ms" most:"10m"`
 	// AcceptTimeout is how long an agent has to say that it runs what it was given; then the task goes back. Idempotent
 	// work that an answer carried waits at least for the agent's lease. Default 5s.
-	AcceptTimeout fleet.Duration `yaml:"accept_timeout" least:"50ms" most:"10m"`
+	AcceptTimeout fleet.Duration `json:"accept_timeout,omitempty" least:"50ms" most:"10m"`
 	// Park is how long a task without a free slot waits in the hub before it goes back to its lane. Default 2s.
-	Park fleet.Duration `yaml:"park" least:"50ms" most:"10m"`
+	Park fleet.Duration `json:"park,omitempty" least:"50ms" most:"10m"`
 	// LanePollers bounds the open polls on one lane, 1 to 1000. More give more tasks per second. Default 16.
-	LanePollers int `yaml:"lane_pollers" minimum:"1" maximum:"1000"`
+	LanePollers int `json:"lane_pollers,omitempty" minimum:"1" maximum:"1000"`
 }
 
 // Default is the configuration of an empty file.

@@ -26,10 +26,11 @@ func TestSampleShowsEveryKey(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(sample)
 	require.NoError(t, err)
-	in := inspectText(t, text)
+	_, places, err := parse(sample, text)
+	require.NoError(t, err)
 	for _, section := range []string{"http", "temporal", "dev", "hub", "security"} {
 		for _, key := range keysOf(t, section) {
-			require.Contains(t, in.lines, section+"."+key)
+			require.True(t, places.Written(section+"."+key), section+"."+key)
 		}
 	}
 }
@@ -80,7 +81,7 @@ func TestDocumentsAgentCluster(t *testing.T) {
 			FailureThreshold: seconds(90), HealthCheckInterval: seconds(10)},
 		TaskQueue: TaskQueue{MaxDeliveryAttempts: 3, DefaultExpiration: seconds(3600),
 			DeadLetterRetention: seconds(7 * 24 * 3600)},
-		SelfHealing: SelfHealing{true, fleet.HealingPolicy{CycleInterval: seconds(60), DrainTimeout: seconds(300)}},
+		SelfHealing: SelfHealing{truth(true), fleet.HealingPolicy{CycleInterval: seconds(60), DrainTimeout: seconds(300)}},
 		LeaderElection: LeaderElection{Enabled: truth(true), ElectionInterval: seconds(15),
 			LeaseDuration: seconds(30)},
 		Brake: fleet.BrakePolicy{Share: .5, MinLost: 3, Window: seconds(10)},
@@ -113,7 +114,7 @@ agent_cluster:
 	require.Equal(t, fleet.Timing{HeartbeatInterval: 2 * time.Second, CrowdInterval: 5 * time.Second,
 		WarningThreshold: 20 * time.Second,
 		FailureThreshold: 40 * time.Second, DisconnectGrace: time.Second}, c.Timing())
-	require.False(t, c.AgentCluster.SelfHealing.Enabled)
+	require.False(t, *c.AgentCluster.SelfHealing.Enabled)
 	require.True(t, *c.AgentCluster.LeaderElection.Enabled)
 	require.Equal(t, fleet.Duration(7*24*time.Hour), c.AgentCluster.TaskQueue.DeadLetterRetention)
 	require.Equal(t, []fleet.ClusterConfig{
@@ -138,6 +139,18 @@ func TestTenantWeights(t *testing.T) {
 		_, err := Parse("c", []byte("clusters: [{name: a, tenant_weights: "+text+"}]"))
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+func TestNumbersStandForText(t *testing.T) {
+	t.Parallel()
+	c, err := Parse("c", []byte("temporal: {namespace: 5}\nclusters: [{name: 1, scaling: {spawn: "+
+		"{resources: {cpu: 2}, environment: {PORT: 8080, VERSION: 1.10, ON: true}}}}]"))
+	require.NoError(t, err)
+	require.Equal(t, "5", c.Temporal.Namespace)
+	require.Equal(t, "1", c.Clusters[0].Name)
+	require.Equal(t, "2", c.Clusters[0].Scaling.Spawn.Resources.CPU)
+	require.Equal(t, map[string]string{"PORT": "8080", "VERSION": "1.10", "ON": "true"},
+		c.Clusters[0].Scaling.Spawn.Environment)
 }
 
 func TestDeadLetterRetention(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/contrib/envconfig"
 
+	"mainstay.dev/mainstay/document"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 )
@@ -38,20 +39,20 @@ type Override struct{ Flag, Value string }
 // form. flags are values that the command line gives, by key; they win, after the environment, and are checked like the
 // others. It lists no secrets: the file names where they are.
 func Describe(path string, env envconfig.EnvLookup, flags map[string]Override) ([]Setting, error) {
-	c, in := Default(), &inspection{lines: map[string]int{}}
+	c, places := Default(), &document.Places{}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read the configuration: %w", err)
 		}
-		if c, in, err = parse(path, text); err != nil {
+		if c, places, err = parse(path, text); err != nil {
 			return nil, err
 		}
 	}
 	if err := c.checkFlags(flags); err != nil {
 		return nil, err
 	}
-	d := &description{in: in, path: path}
+	d := &description{places: places, path: path}
 	d.walk("", reflect.ValueOf(*c))
 	if err := d.overrule(c, env, flags); err != nil {
 		return nil, err
@@ -83,9 +84,14 @@ func (c *Config) checkFlags(flags map[string]Override) error {
 }
 
 type description struct {
-	in       *inspection
+	places   *document.Places
 	path     string
 	settings []Setting
+}
+
+// keys are the fields of a section, also those of a struct in it that is embedded.
+func keys(section reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(section), func(f reflect.StructField) bool { return f.Anonymous })
 }
 
 // walk lists the leaves below a value.
@@ -99,7 +105,7 @@ func (d *description) walk(key string, v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Struct:
 		for _, field := range keys(v.Type()) {
-			name := field.Tag.Get("yaml")
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if key != "" {
 				name = key + "." + name
 			}
@@ -140,12 +146,12 @@ var inherited = []string{"heartbeat_interval", "warning_threshold", "failure_thr
 
 // writtenAt is the line of the file that a value comes from, 0: none.
 func (d *description) writtenAt(key string) int {
-	if line := d.in.lines[key]; line > 0 {
+	if line := d.places.Line(key); line > 0 {
 		return line
 	}
 	for _, name := range inherited {
 		if key == "hub."+name {
-			return d.in.lines["agent_cluster.health_monitoring."+name]
+			return d.places.Line("agent_cluster.health_monitoring." + name)
 		}
 	}
 	return 0

@@ -82,7 +82,8 @@ func TestEveryKeyOfAClusterReachesAPart(t *testing.T) {
 // eachLeaf calls do for every key below a section.
 func eachLeaf(at string, section reflect.Type, do func(path string, of reflect.Type)) {
 	for _, field := range keys(section) {
-		path := strings.TrimPrefix(at+"."+field.Tag.Get("yaml"), ".")
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		path := strings.TrimPrefix(at+"."+name, ".")
 		of := field.Type
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
@@ -100,7 +101,7 @@ func TestLeaseThatHubsWouldCutIsRefused(t *testing.T) {
 	t.Parallel()
 	const lease = "clusters: [{name: c, leader_election: {lease_duration: 8s}}]\n"
 	_, err := Parse("f.yaml", []byte(lease))
-	require.EqualError(t, err, "f.yaml:1: clusters[0].leader_election.lease_duration: must not be longer than "+
+	require.EqualError(t, err, "f.yaml:1:40: clusters[0].leader_election.lease_duration: must not be longer than "+
 		"hub.failure_threshold (7s), after which hubs give up a silent agent")
 	_, err = Parse("f.yaml", []byte(lease+"hub: {failure_threshold: 8s}"))
 	require.NoError(t, err)

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"os"
-	"slices"
 
 	"mainstay.dev/mainstay/document"
 )
@@ -28,39 +27,21 @@ func Parse(name string, text []byte) (*Config, error) {
 }
 
 // parse also returns where each key stands.
-func parse(name string, text []byte) (*Config, *inspection, error) {
-	root, err := document.Tree(name, text)
+func parse(name string, text []byte) (*Config, *document.Places, error) {
+	c := blank()
+	places, err := document.ReadSettings(name, text, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if root == nil {
-		return Default(), &inspection{file: name}, nil
-	}
-	found := inspect(name, root)
-	c := blank()
-	if _, given := found.lines["agent_cluster"]; given {
-		c.AgentCluster = blankAgentCluster()
-	}
-	problems := found.problems
-	if err := root.Decode(c); err == nil {
-		c.fill()
-		problems = append(problems, found.placed(c.problems())...)
-	} else if len(problems) == 0 { // else what is wrong in form hides the rest
-		return nil, nil, &Error{Problems: []Problem{{File: name, What: err.Error()}}}
+	c.fill()
+	problems := c.problems()
+	for i, p := range problems {
+		problems[i] = places.Place(p.Field, "%s", p.What)
 	}
 	if len(problems) > 0 {
 		return nil, nil, &Error{Problems: problems}
 	}
-	return c, found, nil
-}
-
-// placed are the problems with where they are, but for those that may only follow from what could not be read.
-func (in *inspection) placed(problems []Problem) []Problem {
-	problems = slices.DeleteFunc(problems, in.doubtful)
-	for i := range problems {
-		problems[i].File, problems[i].Line = in.file, in.line(problems[i].Field)
-	}
-	return problems
+	return c, places, nil
 }
 
 // Error says what is wrong with a configuration, as with other documents.

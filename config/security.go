@@ -9,45 +9,45 @@ import (
 // Security says who may use the API. It is off only for what listens on this machine alone; see docs/SECURITY.md.
 type Security struct {
 	// AdminTokenFile holds the first admin token, at least 32 characters. Default: MAINSTAY_ADMIN_TOKEN.
-	AdminTokenFile string `yaml:"admin_token_file"`
+	AdminTokenFile string `json:"admin_token_file,omitempty"`
 	// JoinTokenFile holds a join token for all clusters, at least 32 characters. Default: MAINSTAY_JOIN_TOKEN.
-	JoinTokenFile string `yaml:"join_token_file"`
+	JoinTokenFile string `json:"join_token_file,omitempty"`
 	// TLSCert and TLSKey are PEM files: serve speaks https, and reads them again when they change. Default: http.
-	TLSCert string `yaml:"tls_cert"`
-	TLSKey  string `yaml:"tls_key"`
+	TLSCert string `json:"tls_cert,omitempty"`
+	TLSKey  string `json:"tls_key,omitempty"`
 	// TLSClientCA is a PEM file with the authorities of client certificates. Default: none are asked for.
-	TLSClientCA string `yaml:"tls_client_ca"`
+	TLSClientCA string `json:"tls_client_ca,omitempty"`
 	// RequireClientCert turns away who has none. Default false: a token will do.
-	RequireClientCert bool `yaml:"require_client_cert"`
+	RequireClientCert bool `json:"require_client_cert,omitempty"`
 	// Certificates give client certificates their roles. Default: none has one.
-	Certificates []ClientCertificate `yaml:"certificates"`
+	Certificates []ClientCertificate `json:"certificates,omitempty"`
 	// TrustedProxies are the addresses of reverse proxies before this server, as CIDR blocks or one by one. Their
 	// X-Forwarded-For counts as the client's address. Default: none, so that nobody can pretend to be another.
-	TrustedProxies []string `yaml:"trusted_proxies"`
+	TrustedProxies []string `json:"trusted_proxies,omitempty"`
 	// RateLimit is how many requests a second one token may make, and RateBurst how many at once; agents are not
 	// counted. 0: no limit. Default 200 and 1000.
-	RateLimit float64 `yaml:"rate_limit" minimum:"0"`
-	RateBurst int     `yaml:"rate_burst" minimum:"0"`
+	RateLimit float64 `json:"rate_limit,omitempty" minimum:"0"`
+	RateBurst int     `json:"rate_burst,omitempty" minimum:"0"`
 	// AuditLog takes one line for each change: log (the process's own log), off, or a file. Default log.
-	AuditLog string `yaml:"audit_log"`
+	AuditLog string `json:"audit_log,omitempty"`
 	// AuditReads also writes a line for each thing that was read. Default false.
-	AuditReads bool `yaml:"audit_reads"`
+	AuditReads bool `json:"audit_reads,omitempty"`
 	// OpenMetrics lets everybody read /metrics. Default false: a viewer's token is needed.
-	OpenMetrics bool `yaml:"open_metrics"`
+	OpenMetrics bool `json:"open_metrics,omitempty"`
 }
 
 // ClientCertificate is what the holder of a client certificate may do.
 type ClientCertificate struct {
 	// Subject is one of the certificate's names: its common name or a DNS name, a mail address if it has an @, or a URI
 	// if it has "://". With "cn:", "dns:" or "mail:" before it, only one of that kind.
-	Subject string `yaml:"subject"`
+	Subject string `json:"subject,omitempty"`
 	// Role is viewer, operator or admin. Default: none.
-	Role string `yaml:"role"`
+	Role string `json:"role,omitempty"`
 	// Tenant limits it to the tasks of one tenant. Default: all.
-	Tenant string `yaml:"tenant"`
+	Tenant string `json:"tenant,omitempty"`
 	// Join lets it register agents, in Cluster or, if that is empty, in any. Default false.
-	Join    bool   `yaml:"join"`
-	Cluster string `yaml:"cluster"`
+	Join    bool   `json:"join,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Proxies are the blocks of TrustedProxies.

@@ -11,98 +11,98 @@ import (
 // Spawner starts and stops agents on one platform (role spawner).
 type Spawner struct {
 	// Platform is where its agents run: process (its own machine), docker, kubernetes, coolify or ec2. Default process.
-	Platform fleet.Platform `yaml:"platform"`
+	Platform fleet.Platform `json:"platform,omitempty"`
 	// MaxAgents bounds the agents that run at a time, 1 to 10000. Default: nothing does.
-	MaxAgents int `yaml:"max_agents" minimum:"1" maximum:"10000"`
+	MaxAgents int `json:"max_agents,omitempty" minimum:"1" maximum:"10000"`
 	// Docker is the engine, for platform docker.
-	Docker Docker `yaml:"docker"`
+	Docker Docker `json:"docker,omitempty"`
 	// Kubernetes is the cluster, for platform kubernetes.
-	Kubernetes Kubernetes `yaml:"kubernetes"`
+	Kubernetes Kubernetes `json:"kubernetes,omitempty"`
 	// Coolify is the server, for platform coolify.
-	Coolify Coolify `yaml:"coolify"`
+	Coolify Coolify `json:"coolify,omitempty"`
 	// EC2 is what the instances have in common, for platform ec2.
-	EC2 EC2 `yaml:"ec2"`
+	EC2 EC2 `json:"ec2,omitempty"`
 	// Name is the spawner's own, unique in the installation; a restarted one keeps it. Default: the host's name.
-	Name string `yaml:"name"`
+	Name string `json:"name,omitempty"`
 	// Dir holds what it knows of its processes, and their logs. Default mainstay-spawner.
-	Dir string `yaml:"dir"`
+	Dir string `json:"dir,omitempty"`
 	// HubURLs are the hubs that its agents dial. Default: the hub of the same process.
-	HubURLs []string `yaml:"hub_urls"`
+	HubURLs []string `json:"hub_urls,omitempty"`
 	// Command starts an agent, program first; it finds its settings in its environment. Default: mainstay agent run.
-	Command []string `yaml:"command"`
+	Command []string `json:"command,omitempty"`
 	// AllowExec lets the agents run any command that is submitted, where Command is left out. Default false.
-	AllowExec bool `yaml:"allow_exec"`
+	AllowExec bool `json:"allow_exec,omitempty"`
 	// Slots is how many tasks an agent runs at a time when its cluster does not say, 1 to 10000. Default 1.
-	Slots int `yaml:"slots" minimum:"1" maximum:"10000"`
+	Slots int `json:"slots,omitempty" minimum:"1" maximum:"10000"`
 	// StopGrace is how long an agent has between being asked to stop and being killed, 1s to 1h. Default 40s.
-	StopGrace fleet.Duration `yaml:"stop_grace" least:"1s" most:"1h"`
+	StopGrace fleet.Duration `json:"stop_grace,omitempty" least:"1s" most:"1h"`
 }
 
 // Docker is a Docker engine and what its containers have in common.
 type Docker struct {
 	// Engine is its address, such as unix:///run/docker.sock or tcp://10.0.0.5:2376. Default: DOCKER_HOST, else the
 	// local socket.
-	Engine string `yaml:"engine"`
+	Engine string `json:"engine,omitempty"`
 	// TLSCA, TLSCert and TLSKey are files with which it is reached over TLS; all three or none. Default: without.
-	TLSCA   string `yaml:"tls_ca"`
-	TLSCert string `yaml:"tls_cert"`
-	TLSKey  string `yaml:"tls_key"`
+	TLSCA   string `json:"tls_ca,omitempty"`
+	TLSCert string `json:"tls_cert,omitempty"`
+	TLSKey  string `json:"tls_key,omitempty"`
 	// Image is that of agents whose cluster names none. Default: such agents are refused.
-	Image string `yaml:"image"`
+	Image string `json:"image,omitempty"`
 	// Network is the containers' network, such as host. Default: the engine's.
-	Network string `yaml:"network"`
+	Network string `json:"network,omitempty"`
 }
 
 // Kubernetes is a namespace of a Kubernetes cluster and what its pods have in common.
 type Kubernetes struct {
 	// Kubeconfig is a file that says how the API is reached, and Context the one of its contexts. Default: KUBECONFIG
 	// or ~/.kube/config, else the service account of the spawner's own pod.
-	Kubeconfig string `yaml:"kubeconfig"`
-	Context    string `yaml:"context"`
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Context    string `json:"context,omitempty"`
 	// Namespace is that of the pods. Default: the context's, or the one of the spawner's own pod.
-	Namespace string `yaml:"namespace"`
+	Namespace string `json:"namespace,omitempty"`
 	// ServiceAccount is that of the pods, whose token they see. Default: the namespace's, without its token.
-	ServiceAccount string `yaml:"service_account"`
+	ServiceAccount string `json:"service_account,omitempty"`
 	// PodTemplate is a file with what all pods have in common, as a PodTemplateSpec in YAML. Default: nothing.
-	PodTemplate string `yaml:"pod_template"`
+	PodTemplate string `json:"pod_template,omitempty"`
 	// Image is that of agents whose cluster names none. Default: such agents are refused.
-	Image string `yaml:"image"`
+	Image string `json:"image,omitempty"`
 }
 
 // Coolify is a Coolify server and where its applications are made.
 type Coolify struct {
 	// URL is the server's, such as https://coolify.example.com.
-	URL string `yaml:"url"`
+	URL string `json:"url,omitempty"`
 	// TokenFile is a file with a token of its API that may read, write and deploy.
-	TokenFile string `yaml:"token_file"`
+	TokenFile string `json:"token_file,omitempty"`
 	// Server and Project are the uuids of a server and a project, and Environment is the name of the project's
 	// environment. Default of Environment: production.
-	Server      string `yaml:"server"`
-	Project     string `yaml:"project"`
-	Environment string `yaml:"environment"`
+	Server      string `json:"server,omitempty"`
+	Project     string `json:"project,omitempty"`
+	Environment string `json:"environment,omitempty"`
 	// Destination is the uuid of the server's network. Default: the server has one.
-	Destination string `yaml:"destination"`
+	Destination string `json:"destination,omitempty"`
 	// Image is that of agents whose cluster names none. Default: such agents are refused.
-	Image string `yaml:"image"`
+	Image string `json:"image,omitempty"`
 }
 
 // EC2 is what instances of Amazon EC2 have in common. The AWS SDK finds the credentials. What is left out is the launch
 // template's, else AWS's default.
 type EC2 struct {
 	// Region is AWS's, such as eu-central-1. Default: AWS_REGION, else that of the profile.
-	Region string `yaml:"region"`
+	Region string `json:"region,omitempty"`
 	// LaunchTemplate is the id or the name of a launch template, and LaunchTemplateVersion its version. Default: none.
-	LaunchTemplate        string `yaml:"launch_template"`
-	LaunchTemplateVersion string `yaml:"launch_template_version"`
+	LaunchTemplate        string `json:"launch_template,omitempty"`
+	LaunchTemplateVersion string `json:"launch_template_version,omitempty"`
 	// Image, an AMI, and InstanceType are those of agents whose cluster names none.
-	Image        string `yaml:"image"`
-	InstanceType string `yaml:"instance_type"`
+	Image        string `json:"image,omitempty"`
+	InstanceType string `json:"instance_type,omitempty"`
 	// Subnet and SecurityGroup are ids, InstanceProfile is a name.
-	Subnet          string `yaml:"subnet"`
-	SecurityGroup   string `yaml:"security_group"`
-	InstanceProfile string `yaml:"instance_profile"`
+	Subnet          string `json:"subnet,omitempty"`
+	SecurityGroup   string `json:"security_group,omitempty"`
+	InstanceProfile string `json:"instance_profile,omitempty"`
 	// User is the image's user that agents run as. Default root.
-	User string `yaml:"user"`
+	User string `json:"user,omitempty"`
 }
 
 func (s *Spawner) fill() {

@@ -21,5 +21,5 @@ func TestZeroIsNeverTheDefault(t *testing.T) {
 		"Security.rate_limit", "Security.rate_burst", // no limit
 		"TaskQueue.stop_grace",       // killed at once
 		"TaskQueue.disconnect_grace", // lost at once
-	}, zeros.Of(reflect.TypeFor[Config](), "yaml"))
+	}, zeros.Of(reflect.TypeFor[Config](), "json"))
 }

@@ -66,8 +66,8 @@ type Places struct {
 	values map[string]*yaml.Node // by field that has a key: its value
 }
 
-// Tree is a text as YAML reads it; nil: it is empty. Its error is an *Error.
-func Tree(name string, text []byte) (*yaml.Node, error) {
+// tree is a text as YAML reads it; nil: it is empty. Its error is an *Error.
+func tree(name string, text []byte) (*yaml.Node, error) {
 	text, err := textfile.Clean(text)
 	if err != nil {
 		return nil, &Error{[]Problem{encodingProblem(name, err)}}
@@ -92,15 +92,30 @@ func Tree(name string, text []byte) (*yaml.Node, error) {
 // Read decodes text into value, a pointer to a struct whose json tags name the keys. name stands for the file in
 // problems. Its error is an *Error.
 func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
-	root, err := Tree(name, text)
+	root, err := tree(name, text)
 	if err != nil {
 		return nil, err
 	}
 	if root == nil {
 		return nil, &Error{[]Problem{{File: name, What: "is empty"}}}
 	}
-	in := &inspection{Places: &Places{file: name, nodes: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}},
-		hint: hint}
+	return read(name, root, value, &inspection{hint: hint})
+}
+
+// ReadSettings is Read for settings. They may be empty, and a number may stand where text is wanted, as in cpu: 2.
+func ReadSettings(name string, text []byte, value any) (*Places, error) {
+	root, err := tree(name, text)
+	if err != nil {
+		return nil, err
+	}
+	if root == nil {
+		return &Places{file: name}, nil
+	}
+	return read(name, root, value, &inspection{anyText: true})
+}
+
+func read(name string, root *yaml.Node, value any, in *inspection) (*Places, error) {
+	in.Places = &Places{file: name, nodes: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}}
 	in.value("", root, reflect.TypeOf(value).Elem())
 	if len(in.problems) > 0 {
 		return nil, &Error{in.problems}
@@ -117,6 +132,14 @@ func Read(name string, text []byte, value any, hint Hint) (*Places, error) {
 
 // Written reports whether a field stands in the document.
 func (p *Places) Written(field string) bool { return p.nodes[field] != nil }
+
+// Line is the line where a field stands; 0: it does not stand in the document.
+func (p *Places) Line(field string) int {
+	if n := p.nodes[field]; n != nil {
+		return n.Line
+	}
+	return 0
+}
 
 // Place is a problem of a field. Where the field is left out, it stands at the nearest section around it.
 func (p *Places) Place(field, format string, args ...any) Problem {

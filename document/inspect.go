@@ -58,6 +58,7 @@ func forbidden(r rune) bool {
 type inspection struct {
 	*Places
 	hint     Hint
+	anyText  bool // a number or a truth value may stand for text
 	depth    int
 	problems []Problem
 }
@@ -312,6 +313,9 @@ func (in *inspection) scalar(field string, n *yaml.Node, t reflect.Type) {
 		kinds = []string{"!!int", "!!float"}
 	case reflect.String:
 		want, kinds = "text", []string{"!!str", "!!timestamp"}
+		if in.anyText && n.Kind == yaml.ScalarNode {
+			n.Tag = "!!str"
+		}
 	default:
 		wholeNumbers(n)
 		want, kinds = "a whole number", []string{"!!int"}

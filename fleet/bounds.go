@@ -161,11 +161,7 @@ func within(at string, v reflect.Value) error {
 
 // fieldName is a field's name where people write it; empty of what is embedded.
 func fieldName(f reflect.StructField) string {
-	tag, ok := f.Tag.Lookup("json")
-	if !ok {
-		tag = f.Tag.Get("yaml")
-	}
-	name, _, _ := strings.Cut(tag, ",")
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
 }
 

@@ -237,28 +237,28 @@ const (
 // HealingPolicy has a cluster's healing settings. Zero fields take their defaults.
 type HealingPolicy struct {
 	// Mode is on, dry_run or off. Default on.
-	Mode HealingMode `json:"mode,omitempty" yaml:"mode" enum:"on,dry_run,off" doc:"dry_run decides and records what it would do, and does nothing. Default on."`
+	Mode HealingMode `json:"mode,omitempty" enum:"on,dry_run,off" doc:"dry_run decides and records what it would do, and does nothing. Default on."`
 	// CycleInterval is the time between two looks at the cluster, 5 s to 1 h. Default 1 min.
-	CycleInterval Duration `json:"cycle_interval,omitempty" yaml:"cycle_interval" least:"5s" most:"1h" doc:"The time between two looks at the cluster, 5s to 1h. Default 1m."`
+	CycleInterval Duration `json:"cycle_interval,omitempty" least:"5s" most:"1h" doc:"The time between two looks at the cluster, 5s to 1h. Default 1m."`
 	// DrainTimeout is how long an agent that healing drains may finish its work. Default 5 min.
-	DrainTimeout Duration `json:"drain_timeout,omitempty" yaml:"drain_timeout" least:"1s" most:"24h" doc:"How long an agent that is drained may finish its work. Default 5m."`
+	DrainTimeout Duration `json:"drain_timeout,omitempty" least:"1s" most:"24h" doc:"How long an agent that is drained may finish its work. Default 5m."`
 	// Patience is how long something must be wrong before healing acts. Default 30 s.
-	Patience Duration `json:"patience,omitempty" yaml:"patience" least:"1s" most:"1h" doc:"How long something must be wrong before anything is done, 1s to 1h. Default 30s."`
+	Patience Duration `json:"patience,omitempty" least:"1s" most:"1h" doc:"How long something must be wrong before anything is done, 1s to 1h. Default 30s."`
 	// Damping is the least time between two equal actions on the same agent; it doubles each time. Default 10 min.
-	Damping Duration `json:"damping,omitempty" yaml:"damping" least:"1s" most:"24h" doc:"The least time between two equal actions on the same agent; it doubles each time. Default 10m."`
+	Damping Duration `json:"damping,omitempty" least:"1s" most:"24h" doc:"The least time between two equal actions on the same agent; it doubles each time. Default 10m."`
 	// RestoreAfter is how long an agent that healing took out of service must be healthy before it gets work again; it
 	// doubles each time. Default 5 min.
-	RestoreAfter Duration `json:"restore_after,omitempty" yaml:"restore_after" least:"1s" most:"24h" doc:"How long an agent that was taken out of service must be healthy before it is given work again; it doubles each time. Default 5m."`
+	RestoreAfter Duration `json:"restore_after,omitempty" least:"1s" most:"24h" doc:"How long an agent that was taken out of service must be healthy before it is given work again; it doubles each time. Default 5m."`
 	// ReplaceAfter is how long a spawned agent that healing took out of service may stay unhealthy before it is stopped
 	// for good. Default 15 min.
-	ReplaceAfter Duration `json:"replace_after,omitempty" yaml:"replace_after" least:"1m" most:"24h" doc:"How long a spawned agent that was taken out of service may stay unhealthy before it is stopped for good, 1m to 24h. Default 15m."`
+	ReplaceAfter Duration `json:"replace_after,omitempty" least:"1m" most:"24h" doc:"How long a spawned agent that was taken out of service may stay unhealthy before it is stopped for good, 1m to 24h. Default 15m."`
 	// RecoverBy is what is done about such an agent then. Default replace.
-	RecoverBy AgentRecovery `json:"recover_by,omitempty" yaml:"recover_by" enum:"replace,restart,reassign" doc:"What scaling then does about it. replace: it is stopped for good, and another was started at once. restart: it is started anew under its id by its spawner, and replaced if that does not help. reassign: it is stopped for good, and the agents that are left do its work. Default replace."`
+	RecoverBy AgentRecovery `json:"recover_by,omitempty" enum:"replace,restart,reassign" doc:"What scaling then does about it. replace: it is stopped for good, and another was started at once. restart: it is started anew under its id by its spawner, and replaced if that does not help. reassign: it is stopped for good, and the agents that are left do its work. Default replace."`
 	// StuckAfter is how long a task may wait for a person, or in a lane that moves nothing, before that is reported.
 	// Default 15 min.
-	StuckAfter Duration `json:"stuck_after,omitempty" yaml:"stuck_after" least:"1m" most:"168h" doc:"How long a task may wait for a person, or in a lane that moves nothing, before that is reported, 1m to 168h. Default 15m."`
+	StuckAfter Duration `json:"stuck_after,omitempty" least:"1m" most:"168h" doc:"How long a task may wait for a person, or in a lane that moves nothing, before that is reported, 1m to 168h. Default 15m."`
 	// MaxActions bounds the actions of one cycle in the cluster. Default 3.
-	MaxActions int `json:"max_actions,omitempty" yaml:"max_actions" minimum:"1" maximum:"100" doc:"Bounds the actions of one cycle. Default 3."`
+	MaxActions int `json:"max_actions,omitempty" minimum:"1" maximum:"100" doc:"Bounds the actions of one cycle. Default 3."`
 }
 
 // DefaultHealingInterval is the time between two healing cycles.

@@ -12,12 +12,12 @@ import (
 
 // RolloutPolicy says how spawned agents are replaced when what they are started with has changed.
 type RolloutPolicy struct {
-	MaxUnavailable int      `json:"max_unavailable,omitempty" yaml:"max_unavailable" minimum:"1" maximum:"50" doc:"How many agents may be missing while others are started in their place. Default 1."`
-	HealthyTime    Duration `json:"healthy_time,omitempty" yaml:"healthy_time" least:"1s" most:"1h" doc:"How long a new agent must be online before it counts as healthy. Default 10s."`
-	Deadline       Duration `json:"deadline,omitempty" yaml:"deadline" least:"1s" most:"168h" doc:"The rollout fails when it does not get on for so long. Default 10m; longer than a drain, a start and healthy_time together."`
-	Canary         int      `json:"canary,omitempty" yaml:"canary" minimum:"0" maximum:"50" doc:"How many agents with the new settings are started first, beside the old ones; these are replaced when the canaries are promoted. Default 0."`
-	AutoPromote    bool     `json:"auto_promote,omitempty" yaml:"auto_promote" doc:"Canaries are promoted as soon as they are healthy. Default: a person promotes them."`
-	AutoRevert     bool     `json:"auto_revert,omitempty" yaml:"auto_revert" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
+	MaxUnavailable int      `json:"max_unavailable,omitempty" minimum:"1" maximum:"50" doc:"How many agents may be missing while others are started in their place. Default 1."`
+	HealthyTime    Duration `json:"healthy_time,omitempty" least:"1s" most:"1h" doc:"How long a new agent must be online before it counts as healthy. Default 10s."`
+	Deadline       Duration `json:"deadline,omitempty" least:"1s" most:"168h" doc:"The rollout fails when it does not get on for so long. Default 10m; longer than a drain, a start and healthy_time together."`
+	Canary         int      `json:"canary,omitempty" minimum:"0" maximum:"50" doc:"How many agents with the new settings are started first, beside the old ones; these are replaced when the canaries are promoted. Default 0."`
+	AutoPromote    bool     `json:"auto_promote,omitempty" doc:"Canaries are promoted as soon as they are healthy. Default: a person promotes them."`
+	AutoRevert     bool     `json:"auto_revert,omitempty" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
 }
 
 func (p *RolloutPolicy) withDefaults() *RolloutPolicy {

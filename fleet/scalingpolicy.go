@@ -30,61 +30,61 @@ const (
 
 // ScalingPolicy decides when agents are started and stopped, between the cluster's min_agents and max_agents.
 type ScalingPolicy struct {
-	Mode         ScalingMode   `json:"mode,omitempty" yaml:"mode" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
-	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" yaml:"queue_measure" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
-	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" yaml:"scale_up" doc:"When agents are started."`
-	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" yaml:"scale_down" doc:"When agents are stopped."`
-	Spawn        SpawnPolicy   `json:"spawn,omitzero" yaml:"spawn" doc:"What agents are started, and by whom."`
+	Mode         ScalingMode   `json:"mode,omitempty" enum:"off,manual,auto" doc:"off: others start and stop the agents. manual: as many as desired_agents are kept. auto: the rules move the number between min_agents and max_agents. Default off."`
+	QueueMeasure QueueMeasure  `json:"queue_measure,omitempty" enum:"total,per_agent" doc:"What the queue thresholds count: the tasks that wait in the cluster, or those for each agent. Default total."`
+	ScaleUp      ScaleUpRule   `json:"scale_up,omitzero" doc:"When agents are started."`
+	ScaleDown    ScaleDownRule `json:"scale_down,omitzero" doc:"When agents are stopped."`
+	Spawn        SpawnPolicy   `json:"spawn,omitzero" doc:"What agents are started, and by whom."`
 	// Rollout is nil where agents keep what they were started with.
-	Rollout *RolloutPolicy `json:"rollout,omitempty" yaml:"rollout" doc:"How agents are replaced when spawn has changed. Left out: they are not."`
+	Rollout *RolloutPolicy `json:"rollout,omitempty" doc:"How agents are replaced when spawn has changed. Left out: they are not."`
 }
 
 // ScaleUpRule starts agents.
 type ScaleUpRule struct {
 	// QueueThreshold: more tasks than this wait. nil: the default, 5.
-	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
+	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When more tasks than this wait. Default 5."`
 	// CPUThreshold: the agents' machines are busier than this on average, in percent, and no agent is idle. 100 never
 	// holds. Default 80.
-	CPUThreshold float64 `json:"cpu_threshold,omitempty" yaml:"cpu_threshold" exclusiveMinimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
+	CPUThreshold float64 `json:"cpu_threshold,omitempty" exclusiveMinimum:"0" maximum:"100" doc:"Or when no agent is idle and their machines are busier than this on average, in percent. 100: never. Default 80."`
 	// Cooldown is the least time between two starts. Default 1 min.
-	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" least:"1s" most:"24h" doc:"The least time between two of them. Default 1m."`
+	Cooldown Duration `json:"cooldown,omitempty" least:"1s" most:"24h" doc:"The least time between two of them. Default 1m."`
 	// Increment is how many agents are started at a time. Default 1.
-	Increment int `json:"increment,omitempty" yaml:"increment" minimum:"1" maximum:"5000" doc:"How many agents are started at a time. Default 1."`
+	Increment int `json:"increment,omitempty" minimum:"1" maximum:"5000" doc:"How many agents are started at a time. Default 1."`
 }
 
 // ScaleDownRule stops agents.
 type ScaleDownRule struct {
 	// QueueThreshold: fewer tasks than this wait. nil: the default, 1.
-	QueueThreshold *int `json:"queue_threshold,omitempty" yaml:"queue_threshold" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
+	QueueThreshold *int `json:"queue_threshold,omitempty" minimum:"0" maximum:"1000000" doc:"When fewer tasks than this wait. Default 1."`
 	// IdleTimeout: the agent had no work for this long. Default 5 min.
-	IdleTimeout Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout" least:"1s" most:"168h" doc:"And an agent had nothing to do for so long. Default 5m."`
+	IdleTimeout Duration `json:"idle_timeout,omitempty" least:"1s" most:"168h" doc:"And an agent had nothing to do for so long. Default 5m."`
 	// Cooldown is the least time after the last change in either direction. Default 5 min.
-	Cooldown Duration `json:"cooldown,omitempty" yaml:"cooldown" least:"1s" most:"24h" doc:"The least time after the last change in either direction. Default 5m."`
+	Cooldown Duration `json:"cooldown,omitempty" least:"1s" most:"24h" doc:"The least time after the last change in either direction. Default 5m."`
 	// Decrement is how many agents are stopped at a time. Default 1.
-	Decrement int `json:"decrement,omitempty" yaml:"decrement" minimum:"1" maximum:"5000" doc:"How many agents are stopped at a time. Default 1."`
+	Decrement int `json:"decrement,omitempty" minimum:"1" maximum:"5000" doc:"How many agents are stopped at a time. Default 1."`
 }
 
 // SpawnPolicy describes the agents to start, and their spawner.
 type SpawnPolicy struct {
 	// Spawner is the name of a spawner; empty: any.
-	Spawner string `json:"spawner,omitempty" yaml:"spawner" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
+	Spawner string `json:"spawner,omitempty" maxLength:"63" doc:"The name of a spawner. Left out or empty: any of the platform takes it."`
 	// Platform is where the agents run; empty: that of the named spawner, else process.
-	Platform          Platform   `json:"platform,omitempty" yaml:"platform" maxLength:"63" doc:"Where the agents run: process, docker, kubernetes, coolify or ec2. Default: that of the named spawner, else process."`
-	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" yaml:"fallback_platforms" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
+	Platform          Platform   `json:"platform,omitempty" maxLength:"63" doc:"Where the agents run: process, docker, kubernetes, coolify or ec2. Default: that of the named spawner, else process."`
+	FallbackPlatforms []Platform `json:"fallback_platforms,omitempty" maxItems:"4" doc:"Platforms that are tried in this order where no spawner of platform takes the agents."`
 	// Image is the image of a container or an instance; empty: the spawner's.
-	Image        string            `json:"image,omitempty" yaml:"image" maxLength:"255" doc:"The image of the agents, on platforms that have images; on ec2 an AMI. Left out: the one of the spawner's configuration."`
-	Docker       DockerSpawn       `json:"docker,omitzero" yaml:"docker" doc:"What only the platform docker has."`
-	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero" yaml:"kubernetes" doc:"What only the platform kubernetes has."`
-	EC2          EC2Spawn          `json:"ec2,omitzero" yaml:"ec2" doc:"What only the platform ec2 has."`
-	Slots        int               `json:"slots,omitempty" yaml:"slots" minimum:"1" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
-	Capabilities []string          `json:"capabilities,omitempty" yaml:"capabilities" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
-	Resources    Resources         `json:"resources,omitzero" yaml:"resources" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
-	Environment  map[string]string `json:"environment,omitempty" yaml:"environment" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
+	Image        string            `json:"image,omitempty" maxLength:"255" doc:"The image of the agents, on platforms that have images; on ec2 an AMI. Left out: the one of the spawner's configuration."`
+	Docker       DockerSpawn       `json:"docker,omitzero" doc:"What only the platform docker has."`
+	Kubernetes   KubernetesSpawn   `json:"kubernetes,omitzero" doc:"What only the platform kubernetes has."`
+	EC2          EC2Spawn          `json:"ec2,omitzero" doc:"What only the platform ec2 has."`
+	Slots        int               `json:"slots,omitempty" minimum:"1" maximum:"10000" doc:"Tasks that an agent runs at a time. 0: as the spawner has it."` // 0: as the spawner has it
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64" doc:"What the agents can do. Work that asks for something else starts none."`
+	Resources    Resources         `json:"resources,omitzero" doc:"What each agent is given: cpu in cores (\"2\", \"500m\"), memory and storage in bytes (\"4Gi\")."`
+	Environment  map[string]string `json:"environment,omitempty" doc:"Variables of the agents' environment. It is no place for secrets: whoever sees the cluster sees them."`
 	// JoinTimeout is how long a started agent may take to come online; then it is stopped again. Default 1 min.
-	JoinTimeout Duration `json:"join_timeout,omitempty" yaml:"join_timeout" least:"1s" most:"1h" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
+	JoinTimeout Duration `json:"join_timeout,omitempty" least:"1s" most:"1h" doc:"How long a started agent may take to come online; then it is stopped again. Default 1m."`
 	// DrainTimeout is how long an agent that is being stopped may finish its work. Default 5 min.
-	DrainTimeout Duration     `json:"drain_timeout,omitempty" yaml:"drain_timeout" least:"1s" most:"24h" doc:"How long an agent that is to stop may finish its work. Default 5m."`
-	Backoff      SpawnBackoff `json:"backoff,omitzero" yaml:"backoff" doc:"How tries are spaced while agents cannot be started."`
+	DrainTimeout Duration     `json:"drain_timeout,omitempty" least:"1s" most:"24h" doc:"How long an agent that is to stop may finish its work. Default 5m."`
+	Backoff      SpawnBackoff `json:"backoff,omitzero" doc:"How tries are spaced while agents cannot be started."`
 }
 
 // BackoffStrategy is how waits grow.
@@ -98,9 +98,9 @@ const (
 
 // SpawnBackoff is the wait between two tries while agents cannot be started.
 type SpawnBackoff struct {
-	Strategy BackoffStrategy `json:"strategy,omitempty" yaml:"strategy" enum:"constant,exponential" doc:"Default exponential."`     // default exponential
-	Delay    Duration        `json:"delay,omitempty" yaml:"delay" least:"1s" most:"1h" doc:"After the first failure. Default 10s."` // after the first failure; default 10 s
-	MaxDelay Duration        `json:"max_delay,omitempty" yaml:"max_delay" least:"1s" most:"24h" doc:"The longest. Default 5m."`     // default 5 min
+	Strategy BackoffStrategy `json:"strategy,omitempty" enum:"constant,exponential" doc:"Default exponential."`        // default exponential
+	Delay    Duration        `json:"delay,omitempty" least:"1s" most:"1h" doc:"After the first failure. Default 10s."` // after the first failure; default 10 s
+	MaxDelay Duration        `json:"max_delay,omitempty" least:"1s" most:"24h" doc:"The longest. Default 5m."`         // default 5 min
 }
 
 // Wait is how long to wait after the nth failure.
@@ -204,9 +204,11 @@ func (s *SpawnPolicy) validate() error {
 		case name == "" || strings.ContainsRune(name, '=') || strings.ContainsFunc(name, unicode.IsControl) ||
 			strings.Contains(value, "\x00") ||
 			len(name)+len(value) > 4096:
-			return wrongField("scaling.spawn.environment", "must have names of variables, of at most 4096 bytes with their values")
+			return wrongField("scaling.spawn.environment",
+				"must have names of variables, of at most 4096 bytes with their values")
 		case strings.HasPrefix(name, reservedEnvironment):
-			return wrongField("scaling.spawn.environment", "must have no names that begin with %s: they are the spawner's own",
+			return wrongField("scaling.spawn.environment",
+				"must have no names that begin with %s: they are the spawner's own",
 				reservedEnvironment)
 		}
 	}
@@ -248,7 +250,8 @@ func (s *SpawnPolicy) validatePlatforms() error {
 			"has no effect on %s: leave it out, or set scaling.spawn.platform to docker or kubernetes", platforms[0])
 	}
 	if s.Image != "" && slices.Equal(platforms, []Platform{PlatformProcess}) {
-		return wrongField("scaling.spawn.image", "has no effect on processes: set scaling.spawn.platform to docker or kubernetes too")
+		return wrongField("scaling.spawn.image",
+			"has no effect on processes: set scaling.spawn.platform to docker or kubernetes too")
 	}
 	for _, own := range []struct {
 		platform Platform

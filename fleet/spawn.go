@@ -33,29 +33,29 @@ const (
 
 // DockerSpawn is what only the platform docker knows of the containers of agents.
 type DockerSpawn struct {
-	Pull         PullPolicy `json:"pull,omitempty" yaml:"pull" enum:"missing,always,never" doc:"When the engine fetches the image. Default missing: where it does not have it."`
-	PidsLimit    int        `json:"pids_limit,omitempty" yaml:"pids_limit" minimum:"1" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
-	WritableRoot bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
+	Pull         PullPolicy `json:"pull,omitempty" enum:"missing,always,never" doc:"When the engine fetches the image. Default missing: where it does not have it."`
+	PidsLimit    int        `json:"pids_limit,omitempty" minimum:"1" maximum:"100000" doc:"Processes and threads of one agent, at most. 0: 1000."`
+	WritableRoot bool       `json:"writable_root,omitempty" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
 }
 
 // KubernetesSpawn is what only the platform kubernetes knows of the pods of agents.
 type KubernetesSpawn struct {
-	Pull          PullPolicy `json:"pull,omitempty" yaml:"pull" enum:"missing,always,never" doc:"When a node fetches the image. Default: as Kubernetes has it, always for the tag latest, else missing."`
-	WritableRoot  bool       `json:"writable_root,omitempty" yaml:"writable_root" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
-	PriorityClass string     `json:"priority_class,omitempty" yaml:"priority_class" maxLength:"253" doc:"The priority class of the pods. Default: that of the spawner's template, or of the namespace."`
+	Pull          PullPolicy `json:"pull,omitempty" enum:"missing,always,never" doc:"When a node fetches the image. Default: as Kubernetes has it, always for the tag latest, else missing."`
+	WritableRoot  bool       `json:"writable_root,omitempty" doc:"Let agents write to the image's files. Default false: only /tmp can be written."`
+	PriorityClass string     `json:"priority_class,omitempty" maxLength:"253" doc:"The priority class of the pods. Default: that of the spawner's template, or of the namespace."`
 }
 
 // EC2Spawn is what only the platform ec2 knows of the instances of agents.
 type EC2Spawn struct {
-	InstanceType string `json:"instance_type,omitempty" yaml:"instance_type" maxLength:"63" doc:"Such as c7g.large. Default: that of the spawner, or of its launch template."`
-	Spot         bool   `json:"spot,omitempty" yaml:"spot" doc:"Spot instances: AWS may take them back, and their agents are drained before. Default false."`
+	InstanceType string `json:"instance_type,omitempty" maxLength:"63" doc:"Such as c7g.large. Default: that of the spawner, or of its launch template."`
+	Spot         bool   `json:"spot,omitempty" doc:"Spot instances: AWS may take them back, and their agents are drained before. Default false."`
 }
 
 // Resources are the resources of one agent. Empty means the platform's default.
 type Resources struct {
-	CPU     string `json:"cpu,omitempty" yaml:"cpu"`         // cores, as "2", "0.5" or "500m"
-	Memory  string `json:"memory,omitempty" yaml:"memory"`   // bytes, as "512Mi" or "4Gi"
-	Storage string `json:"storage,omitempty" yaml:"storage"` // bytes, as "10Gi"
+	CPU     string `json:"cpu,omitempty"`     // cores, as "2", "0.5" or "500m"
+	Memory  string `json:"memory,omitempty"`  // bytes, as "512Mi" or "4Gi"
+	Storage string `json:"storage,omitempty"` // bytes, as "10Gi"
 }
 
 // Validate checks the amounts. Its errors are FieldErrors.
