@@ -10,7 +10,7 @@ export CGO_ENABLED = 0
 LINTERS := bin/golangci-lint bin/workflowcheck
 # Unit tests: those of all packages that do not embed Temporal. The race detector would build and instrument the whole
 # server for the others, which is slow and finds nothing of ours.
-UNITS = $$($(GO) list ./... | grep -Ev '/(cli|cmd/mainstay|controlplane(/dev)?|demo|devserver(/onpostgres)?|testsuite/.*)$$')
+UNITS = $$($(GO) list ./... | grep -Ev '/(cli|cmd/mainstay(-bench(/bench)?)?|controlplane(/dev)?|demo|devserver(/onpostgres)?|testsuite/.*)$$')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dev build image openapi page test units whole plants dogfood nightly e2e race bench bench-page chaos fuzz replay record lint fmt clean vuln
@@ -24,7 +24,7 @@ demo: build ## build, then watch three agents do real work
 dev: build ## build, then run everything with an embedded Temporal and three agents
 	bin/mainstay dev
 
-build: ## build bin/mainstay, and bin/mainstay-agent, which is an agent alone
+build: ## build bin/mainstay, bin/mainstay-agent, which is an agent alone, and bin/mainstay-bench
 	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 image: build ## build the container images `mainstay` and `mainstay-agent` (needs Docker; see docker-compose.yml)
@@ -91,16 +91,16 @@ bench-page: ## measure how long the fleet page takes with 500 agents and 5,000 t
 	MAINSTAY_REQUIRE_BROWSER=1 $(GO) test -count=1 -timeout 20m ./testsuite/browser -run '^$$' -bench '^BenchmarkPage$$' -benchtime 20x
 
 bench: build ## measure throughput and the gateway beside bare Temporal, an idle fleet, services, failover, the queue, types, attacks and a large fleet (about an hour, on a quiet machine)
-	bin/mainstay bench throughput
-	bin/mainstay bench arrays
-	bin/mainstay bench gateway
-	bin/mainstay bench idle
-	bin/mainstay bench services
-	bin/mainstay bench failover
-	bin/mainstay bench queue
-	bin/mainstay bench types
-	bin/mainstay bench attack
-	bin/mainstay bench fleet
+	bin/mainstay-bench throughput
+	bin/mainstay-bench arrays
+	bin/mainstay-bench gateway
+	bin/mainstay-bench idle
+	bin/mainstay-bench services
+	bin/mainstay-bench failover
+	bin/mainstay-bench queue
+	bin/mainstay-bench types
+	bin/mainstay-bench attack
+	bin/mainstay-bench fleet
 
 # One seed repeats the schedule: make chaos SEED=7 DURATION=1m TASKS=300 RUNS=20
 SEED     ?= $(shell date +%s)

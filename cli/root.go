@@ -27,7 +27,6 @@ import (
 	"mainstay.dev/mainstay/controlplane"
 	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/demo"
-	"mainstay.dev/mainstay/testsuite/bench"
 )
 
 // Main runs this process's command line and returns its exit code. version is the program's.
@@ -43,8 +42,8 @@ func rootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mainstay",
 		Short: "Durable control plane for fleets of remote agents",
-		Long: `Mainstay keeps a fleet of remote agents doing its work: tasks are delivered durably, the loss of an agent is noticed
-in about a second, and its work moves to another.
+		Long: `Mainstay keeps a fleet of remote agents doing its work: tasks are delivered durably, the loss of an agent is
+noticed in about a second, and its work moves to another.
 
 Begin with "mainstay dev", which runs everything on this machine, or "mainstay demo", which shows it at work.
 
@@ -56,7 +55,7 @@ Of a flag that takes one value and is given twice, the last counts.
 	agents.AddCommand(agentrun.Command(a), agent.ConformCommand(a))
 	clusters.AddCommand(agent.ClusterCommands(a)...)
 	root.AddCommand(
-		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a), bench.New(a),
+		dev.Command(a), demo.Command(a), controlplane.ServeCommand(a),
 		agents, agent.FailoverCommand(a), agent.DrainCommand(a),
 		clusters, cluster.QueueCommand(a), cluster.ScalingCommand(a), cluster.SpawnerCommand(a),
 		healing.Command(a),

@@ -12,7 +12,8 @@ import (
 	"runtime"
 )
 
-// Env names a program that is built already. `make test` builds one for all packages; go test alone builds one for each.
+// Env names a program that is built already. `make test` builds one for all packages; go test alone builds one for
+// each.
 const Env = "MAINSTAY_PROGRAM"
 
 // Program returns the path of the program of this checkout: the one that Env names, or one built in dir.
@@ -22,6 +23,16 @@ func Program(dir string) (string, error) {
 	}
 	path := filepath.Join(dir, "mainstay")
 	return path, Go("build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay")
+}
+
+// Bench returns the path of mainstay-bench beside the program, which it starts. Where Env names a program, it is there
+// already.
+func Bench(program string) (string, error) {
+	path := filepath.Join(filepath.Dir(program), "mainstay-bench")
+	if os.Getenv(Env) != "" {
+		return path, nil
+	}
+	return path, Go("build", "-ldflags", "-s -w", "-o", path, "mainstay.dev/mainstay/cmd/mainstay-bench")
 }
 
 // Go runs the go command; its error holds what it printed. Programs need no C library, so that they run in any image.

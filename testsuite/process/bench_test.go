@@ -9,16 +9,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/testsuite/bench"
+	"mainstay.dev/mainstay/cmd/mainstay-bench/bench"
 	"mainstay.dev/mainstay/testsuite/slow"
 )
+
+// startBench runs a benchmark, with a folder for temporary files.
+func startBench(t *testing.T, temporary string, args ...string) *program {
+	t.Helper()
+	path, err := benchmarks()
+	require.NoError(t, err)
+	p := launch(t, []string{"TMPDIR=" + temporary}, path, append(args, "-o", "json")...)
+	t.Cleanup(func() { p.end(t) })
+	return p
+}
 
 // The queue's benchmark runs, small, and leaves nothing behind. Its numbers mean nothing here.
 func TestBenchQueueInSmall(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	temporary := t.TempDir()
-	p := start(t, []string{"TMPDIR=" + temporary}, "bench", "queue", "-o", "json", "--depth", "40", "--slots", "8")
+	p := startBench(t, temporary, "queue", "--depth", "40", "--slots", "8")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report struct {
 		Machine bench.Machine `json:"machine"`
@@ -46,8 +56,7 @@ func TestBenchQueueInSmall(t *testing.T) {
 // change. It is about 1.15 times bare Temporal's. Few tasks vary more: with 100 a round it was 1.63 once.
 func TestBenchThroughputInSmall(t *testing.T) {
 	slow.Test(t)
-	p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "throughput", "-o", "json", "--rounds", "2",
-		"--tasks", "200")
+	p := startBench(t, t.TempDir(), "throughput", "--rounds", "2", "--tasks", "200")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report struct {
 		Runs []struct {
@@ -74,7 +83,7 @@ func TestBenchThroughputInSmall(t *testing.T) {
 // take twice as long as by xargs; what is checked leaves time for the array's own beginning and end.
 func TestBenchArraysInSmall(t *testing.T) {
 	slow.Test(t)
-	p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "arrays", "-o", "json", "--rounds", "1", "--tasks", "60",
+	p := startBench(t, t.TempDir(), "arrays", "--rounds", "1", "--tasks", "60",
 		"--clients", "4", "--elements", "2000", "--commands", "600", "--large", "200", "--small", "20")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report struct {
@@ -102,7 +111,7 @@ func TestBenchArraysInSmall(t *testing.T) {
 // dies.
 func TestBenchFleetInSmall(t *testing.T) {
 	slow.Test(t)
-	p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "fleet", "-o", "json", "--agents", "500", "--for", "5s")
+	p := startBench(t, t.TempDir(), "fleet", "--agents", "500", "--for", "5s")
 	require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 	var report bench.Fleet
 	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "%s", &p.stdout)
@@ -128,7 +137,7 @@ func TestBenchFailoverInSmall(t *testing.T) {
 			if _, err := exec.LookPath("ip"); fault == "host" && (err != nil || os.Geteuid() != 0) {
 				t.Skip("no cable can be pulled: it needs root, and ip in the PATH (Debian: iproute2)")
 			}
-			p := start(t, []string{"TMPDIR=" + t.TempDir()}, "bench", "failover", "-o", "json", "--only", fault, "--agents",
+			p := startBench(t, t.TempDir(), "failover", "--only", fault, "--agents",
 				"5", c.count, strconv.Itoa(c.times))
 			require.Equal(t, 0, p.exit(t), "%s", &p.stderr)
 			var report struct {

@@ -32,6 +32,15 @@ func run(m *testing.M) int {
 // binary is the program, built once.
 var binary = sync.OnceValues(func() (string, error) { return build.Program(scratch) })
 
+// benchmarks is mainstay-bench, built once beside the program.
+var benchmarks = sync.OnceValues(func() (string, error) {
+	program, err := binary()
+	if err != nil {
+		return "", err
+	}
+	return build.Bench(program)
+})
+
 // temporal starts the Temporal that all tests of `serve` share.
 var temporal = sync.OnceValues(func() (*devserver.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

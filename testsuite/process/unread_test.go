@@ -18,18 +18,21 @@ import (
 // started too.
 func TestUnreadOutputStops(t *testing.T) {
 	t.Parallel()
-	path, err := binary()
-	require.NoError(t, err)
-	for name, args := range map[string][]string{
-		"a benchmark": {"bench", "idle", "--agents", "1", "--for", "10m"},
-		"the demo":    {"demo", "--keep"},
+	for name, c := range map[string]struct {
+		program func() (string, error)
+		args    []string
+	}{
+		"a benchmark": {benchmarks, []string{"idle", "--agents", "1", "--for", "10m"}},
+		"the demo":    {binary, []string{"demo", "--keep"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			path, err := c.program()
+			require.NoError(t, err)
 			temporary := t.TempDir()
 			read, write, err := os.Pipe()
 			require.NoError(t, err)
-			command := exec.Command(path, args...)
+			command := exec.Command(path, c.args...)
 			command.Env = append(plainEnvironment(), "TMPDIR="+temporary)
 			command.Stdout = write
 			require.NoError(t, command.Start())

@@ -32,7 +32,7 @@ func agentCommand(a *app.App) *cobra.Command {
 	var count, clusters int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: app.Exactly(),
-		Example: "  mainstay bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
+		Example: "  mainstay-bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Version, o.GiveUpAfter, o.JoinToken = a.Version, 5*time.Minute, a.Getenv(app.JoinTokenEnv)
@@ -109,7 +109,7 @@ func fakeAgentsCommand() *cobra.Command {
 	var count, clusters int
 	command := &cobra.Command{
 		Use: "fake-agents", Hidden: true, Args: app.Exactly(),
-		Example: "  mainstay bench fake-agents --hub http://127.0.0.1:8080 --cluster many --clusters 10 --count 1000",
+		Example: "  mainstay-bench fake-agents --hub http://127.0.0.1:8080 --cluster many --clusters 10 --count 1000",
 		Short:   "Run fake agents for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.ID = o.Cluster
@@ -134,8 +134,8 @@ func fakeAgentsCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&hub, "hub", app.DefaultServer, "URL of the hub")
 	flags.StringVar(&o.Cluster, "cluster", "", "cluster to join")
-	flags.IntVar(&clusters, "clusters", 0, "as of `mainstay bench agent`")
-	flags.IntVar(&count, "count", 1, "as of `mainstay bench agent`")
+	flags.IntVar(&clusters, "clusters", 0, "as of `mainstay-bench agent`")
+	flags.IntVar(&count, "count", 1, "as of `mainstay-bench agent`")
 	return command
 }
 

@@ -61,7 +61,7 @@ func gatewayBenchmark() benchmark {
 			Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin
 handler that starts the same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No
 worker runs, so that the start of workflows is all there is to do.`,
-			Example: "  mainstay bench gateway\n  mainstay bench gateway --clients 32 --for 20s",
+			Example: "  mainstay-bench gateway\n  mainstay-bench gateway --clients 32 --for 20s",
 		},
 		numbers: []number{
 			{"rounds", &p.rounds, 5, 1, 1000, "rounds of each side"},
@@ -194,7 +194,7 @@ func bareGatewayCommand() *cobra.Command {
 	var listen, temporal, namespace string
 	command := &cobra.Command{
 		Use: "bare-gateway", Hidden: true, Args: app.Exactly(), Short: "Run a bare handler for a benchmark",
-		Example: "  mainstay bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
+		Example: "  mainstay-bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
 		RunE: func(c *cobra.Command, _ []string) error {
 			temporalClient, err := dial(c.Context(), temporal, namespace)
 			if err != nil {
@@ -227,7 +227,7 @@ func (i *Installation) startBareGateway(ctx context.Context) (*client.Client, er
 	if err != nil {
 		return nil, err
 	}
-	if _, err := i.Start("bare-gateway", "bench", "bare-gateway", "--http", address, "--temporal", i.temporal,
+	if _, err := i.Start("bare-gateway", "bare-gateway", "--http", address, "--temporal", i.temporal,
 		"--namespace", i.namespace); err != nil {
 		return nil, err
 	}

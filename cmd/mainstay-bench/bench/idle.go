@@ -38,7 +38,7 @@ func idleBenchmark() benchmark {
 			Short: "Measure what a fleet without work costs",
 			Long: `Measure what a fleet without work costs: processor time of the hub and of the rest of the control
 plane, polls a second, and events written to workflow histories, of which there must be none.`,
-			Example: "  mainstay bench idle --agents 500 --for 2m",
+			Example: "  mainstay-bench idle --agents 500 --for 2m",
 		},
 		numbers: []number{{"agents", &agents, 100, 1, 1000, "agents that have nothing to do"}},
 		lengths: []length{{"for", &d, time.Minute, time.Second, "how long to measure"}},
@@ -105,7 +105,7 @@ func measureIdle(ctx context.Context, i *Installation, c sdkclient.Client, d tim
 
 // startIdle starts a process with so many agents that have nothing to do, and returns when the hub has their sessions.
 func (i *Installation) startIdle(ctx context.Context, agents int, args ...string) error {
-	if _, err := i.Start("agents", append([]string{"bench", "agent", "--hub", i.agentsURL(), "--id", "idle"},
+	if _, err := i.Start("agents", append([]string{"agent", "--hub", i.agentsURL(), "--id", "idle"},
 		args...)...); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func typesBenchmark() benchmark {
 			Long: `Measure how soon tasks of one type begin on agents with free slots, while the agents of another type are all
 busy and many of its tasks wait, beside bare Temporal with a task queue for each type. Each side has a Temporal of its
 own.`,
-			Example: "  mainstay bench types\n  mainstay bench types --backlog 100000",
+			Example: "  mainstay-bench types\n  mainstay-bench types --backlog 100000",
 		},
 		numbers: []number{
 			{"backlog", &p.backlog, 10_000, 100, 1_000_000, "tasks of the other type that wait"},

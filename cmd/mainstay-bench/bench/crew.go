@@ -90,7 +90,7 @@ func (c *crew) startAgents(ctx context.Context, ids ...string) error {
 		if cable := c.cables[id]; cable != nil {
 			url, under = strings.Replace(url, c.hubHost, cable.address, 1), cable.under()
 		}
-		args := append(slices.Clone(under), c.program, "bench", "agent", "--hub", url, "--cluster", c.cluster,
+		args := append(slices.Clone(under), c.self, "agent", "--hub", url, "--cluster", c.cluster,
 			"--id", id, "--slots", strconv.Itoa(c.slots), "--ledger", c.ledger.path,
 			"--stop-timeout", c.stopAfter.String())
 		for _, taskType := range c.types {

@@ -73,7 +73,7 @@ func attackBenchmark() benchmark {
 			Long: `Attack a control plane whose security is on, in one way after the other: with large bodies without a
 token, and with all that the token of a viewer or an operator of one tenant may send. Beside it two honest clients
 submit tasks. Printed are how long these wait, beside an idle control plane's, its memory, and its processor time.`,
-			Example: "  mainstay bench attack\n  mainstay bench attack --for 10s --only batches,waits",
+			Example: "  mainstay-bench attack\n  mainstay-bench attack --for 10s --only batches,waits",
 		},
 		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
 		only:    &only,

@@ -59,7 +59,7 @@ func servicesBenchmark() benchmark {
 			Short: "Measure how instances of a service are replaced",
 			Long: `Measure how long an instance of a service is missing after its agent was killed, and whether a
 rolling update ever has fewer healthy instances than wanted. Agents are processes of their own.`,
-			Example: "  mainstay bench services\n  mainstay bench services --only update --instances 100",
+			Example: "  mainstay-bench services\n  mainstay-bench services --only update --instances 100",
 		},
 		numbers: []number{
 			{"agents", &p.agents, 10, 2, 200, "agents that run the instances"},

@@ -1,4 +1,4 @@
-// Package bench is `mainstay bench`: it measures Mainstay, beside bare Temporal where there is something to compare.
+// Package bench has the benchmarks of Mainstay, beside bare Temporal where there is something to compare.
 // Both sides do the same work on the same server in one run, in turns, so that a slow minute of the machine hits both;
 // what counts is the ratio.
 package bench
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,14 +21,15 @@ import (
 	"mainstay.dev/mainstay/cli/app"
 )
 
-// New is `bench`, with the hidden processes that the benchmarks start.
-func New(a *app.App) *cobra.Command {
+// Command is the program's root command, with the hidden processes that the benchmarks start.
+func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure this installation's program on this machine",
+		Use:     "mainstay-bench",
+		Short:   "Measure Mainstay on this machine",
+		Version: a.Version,
 		Long: `Measure Mainstay on this machine. Each benchmark starts a control plane with an embedded Temporal of its own,
 on free ports and in a temporary folder, and leaves nothing behind. What is measured, and how, is in
-docs/BENCHMARKS.md.`,
+docs/BENCHMARKS.md. The program mainstay is the one beside this one, else the one in the PATH.`,
 	}
 	command.PersistentPreRunE = a.StopUnread
 	for _, b := range []benchmark{throughputBenchmark(), runsBenchmark(), arraysBenchmark(), failoverBenchmark(),
@@ -89,7 +92,15 @@ func (b *benchmark) command(a *app.App) *cobra.Command {
 		if err := b.refuse(c.Flags()); err != nil {
 			return err
 		}
-		return runBench(a, func(r *run) error { return b.measure(c.Context(), r) })
+		p, err := findPrograms()
+		if err != nil {
+			return err
+		}
+		machine, err := thisMachine(c.Context(), p.mainstay, a.Now())
+		if err != nil {
+			return err
+		}
+		return runBench(a, p, machine, func(r *run) error { return b.measure(c.Context(), r) })
 	}
 	return b.Command
 }
@@ -130,18 +141,19 @@ type report struct {
 // run is one benchmark under way.
 type run struct {
 	*app.App
+	programs
 	report
 	story io.Writer // takes its progress
 	dir   string    // for data and logs
 }
 
 // runBench tells which machine, commit and day this is, and measures. What was written stays if that fails.
-func runBench(a *app.App, measure func(*run) error) error {
+func runBench(a *app.App, p programs, machine Machine, measure func(*run) error) error {
 	dir, err := os.MkdirTemp("", "mainstay-bench-")
 	if err != nil {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
-	r := &run{App: a, report: report{thisMachine(a.Version, a.Now())}, story: a.Storyteller(), dir: dir}
+	r := &run{App: a, programs: p, report: report{machine}, story: a.Storyteller(), dir: dir}
 	fmt.Fprintln(r.story, r.Machine)
 	if err := measure(r); err != nil {
 		return fmt.Errorf("%w\nLogs are kept in %s", err, dir)
@@ -150,12 +162,30 @@ func runBench(a *app.App, measure func(*run) error) error {
 	return nil
 }
 
+// programs are files of programs that benchmarks start.
+type programs struct{ mainstay, self string }
+
+// findPrograms looks for mainstay beside this program, and then in the PATH.
+func findPrograms() (p programs, err error) {
+	if p.self, err = os.Executable(); err != nil {
+		return p, fmt.Errorf("find this program's file, to start it again: %w", err)
+	}
+	p.mainstay = filepath.Join(filepath.Dir(p.self), "mainstay")
+	if _, err := os.Stat(p.mainstay); err == nil {
+		return p, nil
+	}
+	found, err := exec.LookPath("mainstay")
+	if err != nil {
+		return p, fmt.Errorf("there is no program mainstay to measure: it is neither %s nor in the PATH", p.mainstay)
+	}
+	p.mainstay = found
+	return p, nil
+}
+
 // install starts a control plane in a folder of its own.
 func (r *run) install(ctx context.Context, s Setting) (*Installation, error) {
 	var err error
-	if s.program, err = os.Executable(); err != nil {
-		return nil, fmt.Errorf("find this program's file, to start it again: %w", err)
-	}
+	s.programs = r.programs
 	if s.dir, err = os.MkdirTemp(r.dir, "installation-"); err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}

@@ -53,7 +53,7 @@ func runsBenchmark() benchmark {
 			Long: `Measure steps a second of runs with five steps, one after the other, beside bare Temporal: a workflow with
 five activities, run by a worker of Temporal's SDK. Then measure, at a low rate, the time from the end of a step to the
 first instruction of the next. Both use one embedded server, in turns.`,
-			Example: "  mainstay bench runs\n  mainstay bench runs --rounds 3 --runs 50",
+			Example: "  mainstay-bench runs\n  mainstay-bench runs --rounds 3 --runs 50",
 		},
 		numbers: []number{
 			{"rounds", &p.rounds, 5, 1, 1000, "rounds of each side"},
@@ -71,7 +71,7 @@ func (r *run) runs(ctx context.Context, p runsPlan) error {
 		return err
 	}
 	defer i.Stop()
-	if _, err = i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", "32"); err != nil {
+	if _, err = i.Start("agent", "agent", "--hub", i.url, "--id", "bench", "--slots", "32"); err != nil {
 		return err
 	}
 	temporal, err := i.dial(ctx)

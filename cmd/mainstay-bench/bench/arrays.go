@@ -73,7 +73,7 @@ func arraysBenchmark() benchmark {
 			Long: `Measure, in turns, the control plane's processor time for each single task and for each element of
 an array that take a millisecond, elements a second that do nothing, and commands a second that do nothing: as an
 array, and by xargs. Then run one large array, and a small one meanwhile.`,
-			Example: "  mainstay bench arrays\n  mainstay bench arrays --large 100000",
+			Example: "  mainstay-bench arrays\n  mainstay-bench arrays --large 100000",
 		},
 		numbers: []number{
 			{"rounds", &p.rounds, 3, 1, 1000, "rounds of each kind"},
@@ -94,7 +94,7 @@ func (r *run) arrays(ctx context.Context, p arraysPlan) error {
 		return err
 	}
 	defer i.Stop()
-	agents, err := i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(slots))
+	agents, err := i.Start("agent", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(slots))
 	if err != nil {
 		return err
 	}

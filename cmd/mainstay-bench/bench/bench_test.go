@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"mainstay.dev/mainstay/cli/clitest"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, clitest.Root(New)) }
+func TestMain(m *testing.M) { clitest.Main(m, Command) }
 
 func TestBenchUsage(t *testing.T) {
 	t.Parallel()
@@ -39,15 +40,32 @@ func TestBenchUsage(t *testing.T) {
 		"large array":     {[]string{"arrays", "--large", "100001"}, "--large must be 1 to 100000"},
 		"backlog":         {[]string{"types", "--backlog", "99"}, "--backlog must be 100 to 1000000"},
 		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
-		"unknown command": {[]string{"speed"}, `there is no command "mainstay bench speed"`},
+		"unknown command": {[]string{"speed"}, `there is no command "mainstay-bench speed"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := clitest.Run(t.Context(), "", append([]string{"bench"}, test.args...)...)
+			r := clitest.Run(t.Context(), "", test.args...)
 			require.Equal(t, app.ExitUsage, r.Code, r.Stderr)
 			require.Contains(t, r.Stderr, test.says)
 			require.Empty(t, r.Stdout)
 		})
+	}
+}
+
+// TestBenchCommandsOfTheDocumentExist looks for each command line of docs/BENCHMARKS.md.
+func TestBenchCommandsOfTheDocumentExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/BENCHMARKS.md")
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^mainstay-bench ([a-z]+)(.*)$`).FindAllStringSubmatch(string(text), -1)
+	require.GreaterOrEqual(t, len(lines), 10)
+	for _, line := range lines {
+		command, _, err := Command(&app.App{}).Find(line[1:2])
+		require.NoError(t, err)
+		require.NotEmpty(t, command.Example, line[1])
+		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(line[2], -1) {
+			require.NotNil(t, command.Flag(flag[1]), line[0])
+		}
 	}
 }
 
@@ -128,15 +146,17 @@ func TestEachAgentNumbersThem(t *testing.T) {
 func TestBenchFolderStaysAfterFailure(t *testing.T) {
 	t.Parallel()
 	var told strings.Builder
-	a := &app.App{Stdout: &told, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }}
+	a := &app.App{Stdout: &told}
+	machine := Machine{Cores: 2, Memory: 24 << 30, Kernel: "linux 6", Go: "go1.26", Version: "v1", Date: "2026-11-21"}
 	var dir string
 	measure := func(outcome error) error {
-		return runBench(a, func(b *run) error { dir = b.dir; return outcome })
+		return runBench(a, programs{}, machine, func(b *run) error { dir = b.dir; return outcome })
 	}
 	require.ErrorContains(t, measure(errors.New("it broke")), "it broke\nLogs are kept in ")
 	require.DirExists(t, dir)
 	require.NoError(t, os.RemoveAll(dir))
-	require.Regexp(t, `^\d+ cores, \d+ GiB, .* 2026-11-21, load before the run [0-9.]+\n$`, told.String())
+	require.Equal(t, "2 cores, 24 GiB, linux 6, go1.26, mainstay v1, 2026-11-21, load before the run 0.00\n",
+		told.String())
 	require.NoError(t, measure(nil))
 	require.NoDirExists(t, dir)
 }

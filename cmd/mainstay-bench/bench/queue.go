@@ -31,7 +31,7 @@ func queueBenchmark() benchmark {
 			Short: "Measure what a deep queue costs",
 			Long: `Measure a deep queue beside bare Temporal: it is filled through /tasks/batch while no agent is
 there, and then drained. How many tasks a second each takes, and the memory that waiting tasks need.`,
-			Example: "  mainstay bench queue\n  mainstay bench queue --depth 50000",
+			Example: "  mainstay-bench queue\n  mainstay-bench queue --depth 50000",
 		},
 		numbers: []number{
 			{"depth", &p.depth, 10_000, 10, 1_000_000, "tasks of the queue"},

@@ -89,7 +89,7 @@ func throughputBenchmark() benchmark {
 			Long: `Measure tasks a second, and the time from submission to the handler's first instruction, of Mainstay beside
 bare Temporal: a workflow with one activity for each task, run by a worker of Temporal's SDK. Both use one embedded
 server, in turns.`,
-			Example: "  mainstay bench throughput\n  mainstay bench throughput --durability all --rounds 2",
+			Example: "  mainstay-bench throughput\n  mainstay-bench throughput --durability all --rounds 2",
 		},
 		numbers: []number{
 			{"rounds", &p.rounds, 5, 1, 1000, "rounds of each side"},
@@ -167,7 +167,7 @@ func (r *run) compare(ctx context.Context, p throughputPlan, s Setting) (sides [
 		return sides, err
 	}
 	defer i.Stop()
-	agents, err := i.Start("agent", "bench", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(p.slots))
+	agents, err := i.Start("agent", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(p.slots))
 	if err != nil {
 		return sides, err
 	}

@@ -3,12 +3,14 @@ package bench
 import (
 	"bufio"
 	"context"
+	"debug/buildinfo"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -186,15 +188,21 @@ type Machine struct {
 	Kernel  string  `json:"kernel,omitempty"`
 	Go      string  `json:"go"`
 	Version string  `json:"version"`          // of Mainstay
-	Commit  string  `json:"commit,omitempty"` // that it was built from, with "-dirty" if there were changes; empty where the build did not note it
+	Commit  string  `json:"commit,omitempty"` // of the build, if it noted it, with "-dirty" if there were changes
 	Date    string  `json:"date"`
 	Load    float64 `json:"load_average_1m"` // before the run: other work on the machine
 }
 
-// thisMachine describes the machine; what the system does not tell stays empty.
-func thisMachine(version string, now time.Time) Machine {
-	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Version: version, Commit: builtFrom(),
-		Date: now.Format(time.DateOnly)}
+// thisMachine describes the machine and the program that is measured; what the system does not tell stays empty.
+func thisMachine(ctx context.Context, program string, now time.Time) (Machine, error) {
+	m := Machine{Cores: runtime.NumCPU(), Commit: builtFrom(program), Date: now.Format(time.DateOnly)}
+	says, err := exec.CommandContext(ctx, program, "version", "-o", "json").Output()
+	if err == nil {
+		err = json.Unmarshal(says, &m) // its version, and Go's
+	}
+	if err != nil {
+		return m, fmt.Errorf("ask %s for its version: %w", program, err)
+	}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
 		m.Memory = kibibytes(string(data), "MemTotal:")
 	}
@@ -205,14 +213,14 @@ func thisMachine(version string, now time.Time) Machine {
 		first, _, _ := strings.Cut(string(data), " ")
 		m.Load, _ = strconv.ParseFloat(first, 64)
 	}
-	return m
+	return m, nil
 }
 
-// builtFrom is the commit that the Go command noted when it built this program.
-func builtFrom() string {
+// builtFrom is the commit that the Go command noted when it built a program.
+func builtFrom(program string) string {
 	const short = 12
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
 		return ""
 	}
 	var commit, dirty string

@@ -66,7 +66,7 @@ func fleetBenchmark() benchmark {
 			Long: `Measure what a large fleet costs: memory and processor time of each agent's join, processor time of
 the idle fleet, the time until a task begins beside that with 100 agents, answers of the API, and how long it takes
 until all agents are back after SIGKILL of the control plane with Temporal. The agents are fake, all in one process.`,
-			Example: "  mainstay bench fleet --agents 1000 --for 20s",
+			Example: "  mainstay-bench fleet --agents 1000 --for 20s",
 		},
 		numbers: []number{
 			{"agents", &agents, 10_000, 1, 50_000, "agents"},
@@ -124,7 +124,7 @@ func (f *fleetRun) few(ctx context.Context) (err error) {
 
 // startFake starts a process with fake agents, and returns when the hub has so many sessions.
 func (f *fleetRun) startFake(ctx context.Context, sessions int, args ...string) error {
-	args = append([]string{"bench", "fake-agents", "--hub", f.url}, args...)
+	args = append([]string{"fake-agents", "--hub", f.url}, args...)
 	_, err := f.Start("agents-"+strconv.Itoa(sessions), args...)
 	if err != nil {
 		return err

@@ -171,7 +171,7 @@ processes that are killed, stopped and frozen, and what becomes of running work 
 
 Faults: ` + strings.Join(faultNames(), ", ") + `. "healthy" is done only where --only names it: it watches agents that
 nothing happens to, on a machine that is too busy.`,
-			Example: "  mainstay bench failover\n  mainstay bench failover --only kill,leader --kills 100",
+			Example: "  mainstay-bench failover\n  mainstay-bench failover --only kill,leader --kills 100",
 		},
 		numbers: []number{
 			{"agents", &p.agents, 20, 5, 1000, "agents with work, of which some are hit"},

@@ -57,7 +57,7 @@ type Installation struct {
 
 // Setting is how to start an Installation.
 type Setting struct {
-	program    string   // the mainstay binary
+	programs
 	dir        string   // for data and logs
 	memory     bool     // keep Temporal's data in memory
 	durability string   // none, process or power; empty: the default
@@ -80,7 +80,7 @@ func (s *Setting) storage() string {
 func install(ctx context.Context, s Setting) (*Installation, error) {
 	i := &Installation{Setting: s, args: []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}}
 	if s.temporalOnly {
-		i.args = []string{"bench", "temporal", fmt.Sprintf("--stock=%t", s.stock)}
+		i.args = []string{"temporal", fmt.Sprintf("--stock=%t", s.stock)}
 	}
 	if s.memory {
 		i.args = append(i.args, "--ephemeral")
@@ -111,7 +111,11 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 	if !i.temporalOnly {
 		args = append(args, "--http", listen)
 	}
-	i.plane, err = i.launch("control-plane", i.env, write, append([]string{i.program}, args...))
+	program := i.mainstay
+	if i.temporalOnly {
+		program = i.self
+	}
+	i.plane, err = i.launch("control-plane", i.env, write, append([]string{program}, args...))
 	_ = write.Close()
 	if err != nil {
 		return err
@@ -182,12 +186,12 @@ func (i *Installation) dial(ctx context.Context) (sdkclient.Client, error) {
 	return dial(ctx, i.temporal, i.namespace)
 }
 
-// Start runs the program with arguments; its standard error is kept under the name.
+// Start runs a process of the benchmarks, by its command and arguments; its standard error is kept under the name.
 func (i *Installation) Start(name string, args ...string) (*Process, error) {
-	return i.startLine(name, append([]string{i.program}, args...))
+	return i.startLine(name, append([]string{i.self}, args...))
 }
 
-// startLine is Start with a whole command line.
+// startLine runs a whole command line.
 func (i *Installation) startLine(name string, line []string) (*Process, error) {
 	p, err := i.launch(name, nil, nil, line)
 	if err != nil {
@@ -246,7 +250,7 @@ func (i *Installation) startServe(ctx context.Context, roles string) error {
 		key = strings.TrimSpace(string(data))
 	}
 	env := []string{"TEMPORAL_ADDRESS=" + i.temporal, "TEMPORAL_NAMESPACE=" + i.namespace, "MAINSTAY_TOKEN_KEY=" + key}
-	args := []string{i.program, "serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
+	args := []string{i.mainstay, "serve", "--roles", roles, "--http", strings.TrimPrefix(i.hubURL, "http://"),
 		"--hub-id", "bench-hub", "--log-level", "warn"}
 	if i.hubHost == "" {
 		args = append(args, "--insecure")
@@ -360,7 +364,7 @@ func temporalCommand(a *app.App) *cobra.Command {
 	var memory, stock bool
 	command := &cobra.Command{
 		Use: "temporal", Hidden: true, Args: app.Exactly(),
-		Example: "  mainstay bench temporal --temporal 127.0.0.1:0 --ephemeral",
+		Example: "  mainstay-bench temporal --temporal 127.0.0.1:0 --ephemeral",
 		Short:   "Run nothing but the embedded Temporal, for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := devserver.Options{DataDir: dataDir, Durability: devserver.Durability(durability), StockDatabase: stock,
