@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -12,15 +11,11 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/validation"
 
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/textfile"
 )
-
-// MaxBytes names the extension of a schema that bounds the text of an array's element, in bytes.
-const MaxBytes = "x-mainstay-max-bytes"
 
 // maxMembers bounds the members of an object whose schema does not bound them.
 const maxMembers = 10_000
@@ -28,10 +23,9 @@ const maxMembers = 10_000
 // locatedLevels is how many levels a location names of what is nested too deep: those below it are all alike.
 const locatedLevels = 8
 
-// bounds holds JSON text to what costs memory and time: whether it is an array or an object, how deep it is nested, how
-// many elements an array has and how large they are, and how many members an object has. It reads the text as it comes
-// and keeps nothing of it, so too much is refused before it is there. Whether the values are right, validation says
-// afterwards.
+// bounds holds JSON text to what costs memory and time: how deep it is nested, how many elements an array has, and how
+// many members an object has. It reads the text as it comes and keeps nothing of it, so too much is refused before it
+// is there. Validation says afterwards whether the values are right.
 type bounds struct {
 	registry huma.Registry
 	root     *huma.Schema // nil: anything
@@ -39,18 +33,7 @@ type bounds struct {
 	outline  fleet.JSONOutline
 	levels   []level
 	unknown  []protocol.ProblemField
-	begun    bool    // the outermost object or array has begun
-	ended    bool    // the outermost value has, or is text, a number or a word
-	end      int     // the offset behind the outermost object or array; 0: it has not ended
-	read     int     // bytes before this piece
-	element  element // the newest that has a bound
-}
-
-// element is one of an array, whose text is bounded.
-type element struct {
-	most  int // bytes; 0: it has ended
-	end   int // the offset behind the last byte that it may have
-	depth int // how many levels are around it
+	begun    bool // some of the text was read
 }
 
 // level is an object or array that is open.
@@ -62,57 +45,19 @@ type level struct {
 	member *huma.Schema // its schema; nil: anything
 }
 
-// trailing is the error for what follows the outermost value, with the offset of its first byte.
-type trailing int
-
-func (trailing) Error() string { return "there is more than one JSON value" }
-
-// Write takes the next piece of the text. Its error is a problem to answer with, or trailing.
+// Write takes the next piece of the text. Its error is a problem to answer with.
 func (b *bounds) Write(piece []byte) (int, error) {
 	if err := b.outline.Read(piece, b.mark); err != nil {
 		return 0, err
 	}
-	if b.end > 0 {
-		after := piece[max(0, b.end-b.read):]
-		if left := bytes.TrimLeft(after, " \t\r\n"); len(left) > 0 {
-			return 0, trailing(b.read + len(piece) - len(left))
-		}
-	}
-	b.read += len(piece)
-	return len(piece), b.measure(b.read)
-}
-
-// measure refuses an element that is open after so many bytes of the text and larger than it may be. Where text and
-// numbers end there is no mark, so what is between them and the next counts if a piece ends there.
-func (b *bounds) measure(bytes int) error {
-	if b.element.most == 0 || bytes <= b.element.end {
-		return nil
-	}
-	return b.refuse(b.element.depth, "expected at most "+strconv.Itoa(b.element.most)+" bytes")
+	b.begun = b.begun || len(piece) > 0
+	return len(piece), nil
 }
 
 func (b *bounds) mark(m fleet.JSONMark) error {
-	ends := m.What == '}' || m.What == ']'
-	if m.Depth == 0 {
-		if b.ended {
-			return trailing(m.Offset)
-		}
-		b.ended = ends || m.What == 'v'
-		if ends {
-			b.end = m.Offset + 1
-		}
-	}
-	if m.Depth > b.element.depth || m.Depth == b.element.depth && ends {
-		if err := b.measure(m.Offset + 1); err != nil {
-			return err
-		}
-	}
 	switch m.What {
 	case '}', ']':
 		b.levels = b.levels[:min(len(b.levels), m.Depth)]
-		if m.Depth <= b.element.depth {
-			b.element = element{}
-		}
 		return nil
 	case '"':
 		if err := b.beginMember(m.Key); err != nil || !m.Twice {
@@ -120,7 +65,7 @@ func (b *bounds) mark(m fleet.JSONMark) error {
 		}
 		return b.refuse(len(b.levels), fleet.ErrJSONKeyTwice.Error())
 	}
-	if err := b.beginValue(m); err != nil || m.What == 'v' {
+	if err := b.beginValue(); err != nil || m.What == 'v' {
 		return err
 	}
 	if m.Depth >= fleet.MaxJSONDepth {
@@ -147,57 +92,28 @@ func (b *bounds) next() *huma.Schema {
 	return follow(b.registry, schema)
 }
 
-// referred follows references.
-func referred(registry huma.Registry, schema *huma.Schema) *huma.Schema {
+// follow follows references. It returns nil for a schema that takes anything.
+func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
 	for schema != nil && schema.Ref != "" {
 		schema = registry.SchemaFromRef(schema.Ref)
 	}
-	return schema
-}
-
-// follow follows references. It returns nil for a schema that takes anything.
-func follow(registry huma.Registry, schema *huma.Schema) *huma.Schema {
-	schema = referred(registry, schema)
 	if schema == nil || schema.Type == "" && len(schema.Enum) == 0 {
 		return nil
 	}
 	return schema
 }
 
-// beginValue refuses an object in place of an array and the other way around, as the text itself, and counts an element
-// of an array.
-func (b *bounds) beginValue(m fleet.JSONMark) error {
-	if !b.begun && m.What != 'v' {
-		b.begun = true
-		switch root := follow(b.registry, b.root); {
-		case root == nil:
-		case m.What == '{' && root.Type == huma.TypeArray:
-			return b.refuse(0, validation.MsgExpectedArray)
-		case m.What == '[' && root.Type == huma.TypeObject:
-			return b.refuse(0, validation.MsgExpectedObject)
-		}
-	}
+// beginValue counts an element of an array.
+func (b *bounds) beginValue() error {
 	if len(b.levels) == 0 || b.levels[len(b.levels)-1].object {
 		return nil
 	}
 	in := &b.levels[len(b.levels)-1]
 	in.count++
-	if most := b.bytesOf(in.schema); most > 0 {
-		b.element = element{most: most, end: m.Offset + most, depth: m.Depth}
-	}
 	if in.schema == nil || in.schema.MaxItems == nil || in.count <= *in.schema.MaxItems {
 		return nil
 	}
 	return b.refuse(len(b.levels)-1, "expected array length <= "+strconv.Itoa(*in.schema.MaxItems))
-}
-
-// bytesOf is how many bytes an element of an array may have; 0: any number.
-func (b *bounds) bytesOf(array *huma.Schema) int {
-	if array == nil || array.Items == nil {
-		return 0
-	}
-	most, _ := referred(b.registry, array.Items).Extensions[MaxBytes].(int)
-	return most
 }
 
 // beginMember counts a member of an object, and notes one that the schema does not know.
@@ -310,20 +226,15 @@ type boundedReader struct {
 	context *boundedBody
 }
 
-// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer. The
-// first byte that follows the outermost value is passed on, so that whoever reads the text says where it is.
+// Read implements io.Reader. What follows too much is not read any more: the connection closes after the answer.
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
-	if r.context.bounds.read == 0 && bytes.HasPrefix(p[:n], []byte(textfile.Mark)) {
+	if !r.context.bounds.begun && bytes.HasPrefix(p[:n], []byte(textfile.Mark)) {
 		copy(p, "   ") // as wide, so that places stay right
 	}
-	_, refused := r.context.bounds.Write(p[:n])
-	if refused == nil {
-		return n, err
+	if _, refused := r.context.bounds.Write(p[:n]); refused != nil {
+		r.context.SetHeader("Connection", "close")
+		return 0, refused
 	}
-	r.context.SetHeader("Connection", "close")
-	if at, ok := errors.AsType[trailing](refused); ok {
-		return int(at) - r.context.bounds.read + 1, io.EOF
-	}
-	return 0, refused
+	return n, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"sync/atomic"
@@ -37,7 +38,7 @@ func (b *batchItem) UnmarshalJSON(data []byte) error {
 func (batchItem) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{
 		Description: "A task as in POST /api/v1/agents/tasks (" + taskSchemaTitle + "); each is checked by itself.",
-		Extensions:  map[string]any{httpapi.MaxBytes: httpapi.PayloadMaxBody},
+		Extensions:  map[string]any{"x-mainstay-max-bytes": httpapi.PayloadMaxBody},
 	}
 }
 
@@ -63,12 +64,19 @@ func (h *Handlers) registerBatch(routes huma.API) {
 		Path:        "/api/v1/agents/tasks/batch",
 		Tags:        []string{"Tasks"},
 		Summary:     "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
-		Description:  "Each task is accepted or rejected by itself; only one larger than 2 MiB has the whole batch refused. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
+		Description: "Each task is accepted or rejected by itself; only one larger than 2 MiB has the whole batch " +
+			"refused. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
 		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
 	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
 		if in.IdempotencyKey != "" {
 			return nil, rest.Invalid("header.Idempotency-Key",
 				errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
+		}
+		for i := range in.Body {
+			if len(in.Body[i].raw) > httpapi.PayloadMaxBody {
+				return nil, httpapi.InvalidField(fmt.Sprintf("body[%d]", i),
+					fmt.Sprintf("expected at most %d bytes", httpapi.PayloadMaxBody))
+			}
 		}
 		limited, cancel := context.WithTimeout(ctx, rest.BatchLimit)
 		defer cancel()
