@@ -20,8 +20,8 @@ func overviewCommand(a *app.App) *cobra.Command {
 	command := app.Show(a, &cobra.Command{
 		Use:   "overview",
 		Short: "Show whether anything is wrong, where, and since when",
-		Long: `Show whether anything is wrong with the fleet: what, where, since when, why, and what can be done. It ends with 0
-whatever is wrong; a script looks at "problems" of -o json.
+		Long: `Show whether anything is wrong with the fleet: what, where, since when, why, and what can be done. It ends
+with 0 whatever is wrong; a script looks at "problems" of -o json.
 
 The fleet page, at the address of the REST API, shows the same and more in a browser.`,
 		Example: "  mainstay overview\n  mainstay overview -o json",
@@ -86,8 +86,8 @@ func statusCommand(a *app.App) *cobra.Command {
 	command := a.Call(&cobra.Command{
 		Use:   "status",
 		Short: "Show how a process of the control plane stands",
-		Long: `Show how the process of the control plane behind --server stands: whether it reaches Temporal and, of a hub, whether
-its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
+		Long: `Show how the process of the control plane behind --server stands: whether it reaches Temporal and, of a hub,
+whether its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 		Example: "  mainstay status --server http://hub-1:8080",
 		Args:    app.Exactly(),
 	}, func(ctx context.Context, s *app.Client, _ []string) error {
@@ -105,7 +105,7 @@ its own lease is fresh. An unhealthy one ends the command with exit code 4.`,
 }
 
 func printStatus(a *app.App, base string, h *api.Health) error {
-	rows := [][2]string{
+	rows := [][2]any{
 		{"Server", base}, {"Status", h.Status}, {"Roles", strings.Join(h.Roles, ", ")}, {"Version", h.Version},
 		{"Up for", app.Roughly(time.Duration(h.UptimeSeconds) * time.Second)},
 		{"Temporal", yesNo(h.MetadataStoreConnected, "answers", "does not answer")},
@@ -113,9 +113,9 @@ func printStatus(a *app.App, base string, h *api.Health) error {
 	}
 	if h.LastHeartbeatSuccess != nil {
 		fresh := yesNo(*h.LastHeartbeatSuccess, "fresh", "not renewed in time: it renews no agent's lease")
-		rows = append(rows, [][2]string{{"Own lease", fresh}, {"Renewed", a.Ago(h.LastHeartbeat)}}...)
+		rows = append(rows, [][2]any{{"Own lease", fresh}, {"Renewed", h.LastHeartbeat}}...)
 	}
-	rows = append(rows, [][2]string{{"Agents", app.Number(h.Agents)}, {"Active leases", app.Number(h.ActiveLeases)}}...)
+	rows = append(rows, [][2]any{{"Agents", h.Agents}, {"Active leases", h.ActiveLeases}}...)
 	return a.Facts(rows)
 }
 

@@ -15,9 +15,9 @@ func searchCommand(a *app.App) *cobra.Command {
 	command := app.Show(a, &cobra.Command{
 		Use:   "search TEXT",
 		Short: "Find agents, jobs, tasks, runs and all else by a name or the beginning of an id",
-		Long: `Find clusters, agents, jobs, services and schedules by a part of their name, and tasks, runs, arrays, bulk operations,
-failovers and drains by the beginning of their id. If there is none, what is spelt nearly so is named. By labels, causes
-and the like: mainstay task list --text TEXT`,
+		Long: `Find clusters, agents, jobs, services and schedules by a part of their name, and tasks, runs, arrays, bulk
+operations, failovers and drains by the beginning of their id. If there is none, what is spelt nearly so is named.
+By labels, causes and the like: mainstay task list --text TEXT`,
 		Example: "  mainstay search nightly",
 		Args:    app.Exactly("a text"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.SearchResult, error) {
@@ -35,7 +35,7 @@ func printFound(a *app.App, r *api.SearchResult) error {
 	}
 	header := []string{"KIND", "NAME OR ID", "TYPE", "CLUSTER", "SEE"}
 	return app.PrintTable(a, found, "There is nothing of this name.", header,
-		func(f *api.Found) []string { return []string{f.Kind, f.ID, f.Type, f.Cluster, seeWith(f)} })
+		func(f *api.Found) []any { return []any{f.Kind, f.ID, f.Type, f.Cluster, seeWith(f)} })
 }
 
 // seeWith is the command that shows what was found.

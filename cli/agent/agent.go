@@ -16,31 +16,77 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// agents are agents as the command line speaks of them.
+func agents(a *app.App) *app.Resource[client.Agents] {
+	return &app.Resource[client.Agents]{App: a, Of: func(c *client.Client) client.Agents { return c.Agents },
+		Arg: "ID", ID: "an agent's id", Title: "Agent", Reason: "why; shown with the agent"}
+}
+
 // Command is the group of agents.
 func Command(a *app.App) *cobra.Command {
+	r := agents(a)
 	command := &cobra.Command{Use: "agent", Short: "Run an agent; list and show agents; move their work, drain them"}
-	command.AddCommand(listCommand(a), getCommand(a), failOverCommand(a), terminateCommand(a), healthCommand(a),
-		takeOutCommand(a), maintenanceCommand(a), reduceLoadCommand(a), restoreLoadCommand(a), forgetCommand(a),
-		deadCommand(a))
+	command.AddCommand(
+		a.Watched(app.ListAll(r, &cobra.Command{
+			Use: "list", Short: "List agents",
+			Example: "  mainstay agent list --cluster default --status online\n" +
+				"  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n" +
+				"  mainstay agent list --state busy --full",
+		}, listFlags, func(agents client.Agents, q agentQuery) *client.List[api.Agent] {
+			q.Health = strings.Join(q.levels, ",")
+			return agents.List(q.AgentQuery)
+		}, printAgents)),
+		app.Get(r, &cobra.Command{
+			Use: "get ID", Short: "Show an agent", Example: "  mainstay agent get agent-1",
+		}, func(agents client.Agents, ctx context.Context, id string) (*api.Agent, error) {
+			return agents.Get(ctx, id, true)
+		}, printAgent),
+		app.Get(r, &cobra.Command{
+			Use: "health ID", Short: "Show how well an agent does its work, and what that is made of",
+			Example: "  mainstay agent health agent-1",
+		}, client.Agents.Health, printHealth),
+		failOverCommand(a), takeOutCommand(a), maintenanceCommand(r), reduceLoadCommand(r),
+		app.Get(r, &cobra.Command{
+			Use: "restore-load ID", Short: "Give an agent all its slots back, at once",
+			Example: "  mainstay agent restore-load agent-1",
+		}, client.Agents.RestoreLoad, printLoad),
+		app.Tell(r, &cobra.Command{
+			Use: "terminate ID", Short: "Drain and stop an agent that a spawner started",
+			Long: `Drain and stop an agent that a spawner started. Scaling keeps one fewer from then on, but never fewer
+than min_agents, nor none: then another is started in its place.`,
+			Example: "  mainstay agent terminate builders-1f2e3d4c",
+		}, app.ReasonFlag("why, for the record"), client.Agents.Terminate, func(_ string, s *api.ScalingAccepted) string {
+			return fmt.Sprintf("Agent %s is being stopped. See it with: mainstay scaling get %s", s.AgentID, s.ScalingID)
+		}),
+		app.Delete(r, &cobra.Command{
+			Use: "forget ID", Short: "Forget a lost agent that will not come back",
+			Example: "  mainstay agent forget agent-1",
+		}, "forgotten", "", client.Agents.Forget),
+		app.Do(r, &cobra.Command{
+			Use: "dead ID", Short: "Declare an agent dead, so that its fenced work moves now",
+			Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is
+switched off. Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's
+record. Should the agent live, an event and a metric tell of it, and its results are refused.`,
+			Example: `  mainstay agent dead agent-1 --proof "the rack has no power since 10:31"`,
+		}, func(c *cobra.Command, r *api.DeadRequest) {
+			c.Flags().StringVar(&r.Proof, "proof", "", "how you know it (required)")
+			c.Flags().StringVar(&r.InstanceID, "instance", "", "the process that it is about (default: the newest)")
+			_ = c.MarkFlagRequired("proof") // it exists
+		}, client.Agents.Dead, printAgent))
 	for _, sub := range command.Commands() { // not of the group: `agent run` has a token of another kind
 		a.ServerFlag(sub)
 	}
 	return command
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var q client.AgentQuery
-	var health []string
-	command := app.List(a, &cobra.Command{
-		Use: "list", Short: "List agents", Args: app.Exactly(),
-		Example: "  mainstay agent list --cluster default --status online\n" +
-			"  mainstay agent list --live --zone eu-1 --capability gpu --health healthy,degraded\n" +
-			"  mainstay agent list --state busy --full",
-	}, func(s *client.Client, _ []string) *client.List[api.Agent] {
-		q.Health = strings.Join(health, ",")
-		return s.Agents.List(q)
-	}, printAgents)
-	flags := command.Flags()
+// agentQuery is what the flags of a list select.
+type agentQuery struct {
+	client.AgentQuery
+	levels []string
+}
+
+func listFlags(c *cobra.Command, q *agentQuery) {
+	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: online, suspect, warning, stopping, offline, draining or maintenance")
@@ -52,9 +98,8 @@ func listCommand(a *app.App) *cobra.Command {
 	flags.StringArrayVar(&q.Capabilities, "capability", nil, "only with this capability (repeatable)")
 	flags.StringVar(&q.TaskType, "type", "", "only those that handle this type of task")
 	flags.StringArrayVar(&q.Metadata, "metadata", nil, "only with this metadata, as name=value (repeatable)")
-	flags.StringSliceVar(&health, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
+	flags.StringSliceVar(&q.levels, "health", nil, "only of these levels: healthy, degraded, warning, critical, failed")
 	flags.BoolVar(&q.Full, "full", false, "show what they run too; their hubs are asked")
-	return a.Watched(command)
 }
 
 func printAgents(a *app.App, agents []api.Agent) error {
@@ -68,49 +113,17 @@ func printAgents(a *app.App, agents []api.Agent) error {
 	if full {
 		header = append(header, "STATE", "CURRENT TASKS")
 	}
-	return app.PrintTable(a, agents, "There are no such agents.", header, func(g *api.Agent) []string {
-		cells := []string{g.ID, g.Cluster, statusText(g), string(g.Health), string(g.Role), load(g),
-			fmt.Sprint(g.Epoch), app.Percent(g.CPUPercent), g.Host, pidText(g.PID), a.Ago(g.LastHeartbeat)}
+	return app.PrintTable(a, agents, "There are no such agents.", header, func(g *api.Agent) []any {
+		cells := []any{g.ID, g.Cluster, statusText(g), g.Health, g.Role, load(g), g.Epoch, app.Percent(g.CPUPercent),
+			g.Host, pidText(g.PID), g.LastHeartbeat}
 		if zones {
-			cells = slices.Insert(cells, 8, g.Zone)
+			cells = slices.Insert(cells, 8, any(g.Zone))
 		}
 		if full {
-			cells = append(cells, string(g.State), currentTasks(g, 3))
+			cells = append(cells, g.State, currentTasks(g, 3))
 		}
 		return cells
 	})
-}
-
-func forgetCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
-		Use: "forget ID", Short: "Forget a lost agent that will not come back", Args: app.Exactly("an agent's id"),
-		Example: "  mainstay agent forget agent-1",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if err := s.Agents.Forget(ctx, args[0]); err != nil {
-			return err
-		}
-		return a.Print(map[string]string{"forgotten": args[0]}, func() error {
-			return a.Sayf("Agent %s is forgotten.\n", args[0])
-		})
-	})
-}
-
-func deadCommand(a *app.App) *cobra.Command {
-	var r api.DeadRequest
-	command := app.Show(a, &cobra.Command{
-		Use: "dead ID", Short: "Declare an agent dead, so that its fenced work moves now",
-		Long: `Say that an agent's process, and all that it started, has ended for certain, as when its machine is
-switched off. Nothing waits for its leases then: fenced work and roles move at once. The proof is kept in the failover's
-record. Should the agent live, an event and a metric tell of it, and its results are refused.`,
-		Example: `  mainstay agent dead agent-1 --proof "the rack has no power since 10:31"`,
-		Args:    app.Exactly("an agent's id"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
-		return s.Agents.Dead(ctx, args[0], r)
-	}, printAgent)
-	command.Flags().StringVar(&r.Proof, "proof", "", "how you know it (required)")
-	command.Flags().StringVar(&r.InstanceID, "instance", "", "the process that it is about (default: the newest)")
-	_ = command.MarkFlagRequired("proof") // it exists
-	return command
 }
 
 // currentTasks names what an agent runs, at most so many.
@@ -153,15 +166,6 @@ func pidText(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-func getCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "get ID", Short: "Show an agent", Args: app.Exactly("an agent's id"),
-		Example: "  mainstay agent get agent-1",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
-		return s.Agents.Get(ctx, args[0], true)
-	}, printAgent)
-}
-
 // statusText is an agent's status, and how it stands with its hub where the status does not say it.
 func statusText(g *api.Agent) string {
 	switch g.Connection {
@@ -176,18 +180,18 @@ func printAgent(a *app.App, g *api.Agent) error {
 	if since := a.Ago(g.StatusSince); since != "" {
 		status += ", since " + since
 	}
-	return a.Facts([][2]string{
+	return a.Facts([][2]any{
 		{"Agent", g.ID}, {"Cluster", g.Cluster}, {"Status", status}, {"Reason", g.StatusReason},
-		{"State", string(g.State)}, {"Health", healthText(g)}, {"Role", string(g.Role)},
-		{"Epoch", fmt.Sprint(g.Epoch)}, {"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
-		{"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", strings.Join(g.Targets, ", ")},
-		{"Completed", app.Number(g.Completed)}, {"Failed", app.Number(g.Failed)}, {"CPU", usedText(g, g.CPUPercent)},
+		{"State", g.State}, {"Health", healthText(g)}, {"Role", g.Role}, {"Epoch", g.Epoch},
+		{"Instance", g.InstanceID}, {"Join token", g.JoinToken}, {"Tasks", load(g)},
+		{"Runs", currentTasks(g, 10)}, {"Load", reductionText(a, g)}, {"Targets", g.Targets},
+		{"Completed", g.Completed}, {"Failed", g.Failed}, {"CPU", usedText(g, g.CPUPercent)},
 		{"Memory", usedText(g, g.MemoryPercent)}, {"Offers", offersText(g.Resources)},
-		{"Task types", strings.Join(g.TaskTypes, ", ")}, {"Capabilities", strings.Join(g.Capabilities, ", ")},
+		{"Task types", g.TaskTypes}, {"Capabilities", g.Capabilities},
 		{"Host", g.Host}, {"Address", g.Address}, {"PID", pidText(g.PID)}, {"Zone", g.Zone}, {"Group", g.Group},
 		{"Version", g.Version}, {"Hub", g.Hub},
-		{"Metadata", app.LabelText(g.Metadata)}, {"Started", a.Ago(g.StartedAt)}, {"Joined", a.Ago(g.JoinedAt)},
-		{"Last heartbeat", a.Ago(g.LastHeartbeat)},
+		{"Metadata", app.LabelText(g.Metadata)}, {"Started", g.StartedAt}, {"Joined", g.JoinedAt},
+		{"Last heartbeat", g.LastHeartbeat},
 	})
 }
 
@@ -225,62 +229,46 @@ func offersText(r *fleet.Inventory) string {
 
 // ClusterCommands are what the group of clusters shows of their agents.
 func ClusterCommands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{clusterMembersCommand(a), clusterHealthCommand(a)}
+	r := &app.Resource[client.Clusters]{App: a, Of: func(c *client.Client) client.Clusters { return c.Clusters },
+		ID: "a cluster's name"}
+	return []*cobra.Command{
+		a.Call(&cobra.Command{
+			Use: "members NAME", Short: "List a cluster's members", Args: app.Exactly("a cluster's name"),
+			Example: "  mainstay cluster members default",
+		}, func(ctx context.Context, c *app.Client, args []string) error {
+			return app.PrintList(ctx, c, c.Clusters.Members(args[0]), 0, printAgents)
+		}),
+		app.Get(r, &cobra.Command{
+			Use: "health NAME", Short: "Show how well the agents of a cluster do their work",
+			Example: "  mainstay cluster health default",
+		}, client.Clusters.Health, printClusterHealth),
+	}
 }
 
-func clusterHealthCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use:     "health NAME",
-		Short:   "Show how well the agents of a cluster do their work",
-		Example: "  mainstay cluster health default",
-		Args:    app.Exactly("a cluster's name"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.ClusterHealth, error) {
-		return s.Clusters.Health(ctx, args[0])
-	}, func(a *app.App, h *api.ClusterHealth) error {
-		fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
-		t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
-		for i := range h.Agents {
-			g := &h.Agents[i]
-			t.Row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
-		}
-		return t.Flush()
-	})
-}
-
-func clusterMembersCommand(a *app.App) *cobra.Command {
-	return app.List(a, &cobra.Command{
-		Use: "members NAME", Short: "List a cluster's members", Args: app.Exactly("a cluster's name"),
-		Example: "  mainstay cluster members default",
-	}, func(s *client.Client, args []string) *client.List[api.Agent] {
-		return s.Clusters.Members(args[0])
-	}, printAgents)
-}
-
-func healthCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use:     "health ID",
-		Short:   "Show how well an agent does its work, and what that is made of",
-		Example: "  mainstay agent health agent-1",
-		Args:    app.Exactly("an agent's id"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.AgentHealth, error) {
-		return s.Agents.Health(ctx, args[0])
-	}, printHealth)
+func printClusterHealth(a *app.App, h *api.ClusterHealth) error {
+	fmt.Fprintf(a.Stdout, "Cluster %s is %s; score %s\n\n", h.Cluster, h.Status, score(h.Score))
+	t := app.NewTable(a.Stdout, "AGENT", "STATUS", "HEALTH", "SCORE", "WHY")
+	for i := range h.Agents {
+		g := &h.Agents[i]
+		t.Row(g.AgentID, string(g.Status), string(g.Level), score(g.Score), worst(g))
+	}
+	return t.Flush()
 }
 
 func printHealth(a *app.App, h *api.AgentHealth) error {
-	err := a.Facts([][2]string{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", string(h.Status)},
-		{"Health", string(h.Level)}, {"Score", score(h.Score)}, {"Why", h.Why}})
+	err := a.Facts([][2]any{{"Agent", h.AgentID}, {"Cluster", h.Cluster}, {"Status", h.Status},
+		{"Health", h.Level}, {"Score", score(h.Score)}, {"Why", h.Why}})
 	if err != nil || len(h.Factors) == 0 {
 		return err
 	}
-	err = app.PrintBelow(a, h.Factors, []string{"FACTOR", "SCORE", "WEIGHT", "WHY"}, func(f *fleet.HealthFactor) []string {
-		return []string{f.Name, score(&f.Score), fmt.Sprint(f.Weight), f.Why}
+	err = app.PrintBelow(a, h.Factors, []string{"FACTOR", "SCORE", "WEIGHT", "WHY"}, func(f *fleet.HealthFactor) []any {
+		return []any{f.Name, score(&f.Score), f.Weight, f.Why}
 	})
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, h.Checks, []string{"CHECK", "STATUS", "WHY"}, func(c *fleet.HealthCheck) []string {
-		return []string{c.Name, string(c.Status), c.Why}
+	return app.PrintBelow(a, h.Checks, []string{"CHECK", "STATUS", "WHY"}, func(c *fleet.HealthCheck) []any {
+		return []any{c.Name, c.Status, c.Why}
 	})
 }
 
@@ -302,9 +290,8 @@ func score(s *float64) string {
 	return fmt.Sprintf("%.2f", *s)
 }
 
-func reduceLoadCommand(a *app.App) *cobra.Command {
-	var request api.ReduceLoadRequest
-	command := app.Show(a, &cobra.Command{
+func reduceLoadCommand(r *app.Resource[client.Agents]) *cobra.Command {
+	return app.Do(r, &cobra.Command{
 		Use:   "reduce-load ID",
 		Short: "Let an agent run fewer tasks at a time",
 		Long: `Let an agent run fewer tasks at a time than it has slots: half of them, unless --slots or --factor says how
@@ -313,39 +300,24 @@ anything restarts.`,
 		Example: `  mainstay agent reduce-load agent-1 --reason "the disk is slow"
   mainstay agent reduce-load agent-1 --slots 2 --for 1h
   mainstay agent reduce-load agent-1 --factor 0.25 --until-healthy`,
-		Args: app.Exactly("an agent's id"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
-		return s.Agents.ReduceLoad(ctx, args[0], request)
-	}, printLoad)
-	flags := command.Flags()
-	app.CheckFirst(command, func() error {
-		switch slots, factor := flags.Changed("slots"), flags.Changed("factor"); {
-		case slots && factor:
-			return app.UsageError("give --slots or --factor, not both")
-		case factor && request.Factor == 1:
-			return app.UsageError("--factor must be below 1, such as 0.5")
-		}
-		return nil
-	})
-	flags.IntVar(&request.Slots, "slots", 0, "how many tasks it may run at a time")
-	flags.Float64Var(&request.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
-	app.Bounded[api.ReduceLoadRequest](flags, map[string]string{"slots": "slots", "factor": "factor"})
-	flags.StringVar(&request.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
-	flags.BoolVar(&request.UntilHealthy, "until-healthy", false,
-		"give them back earlier, once its health is good again")
-	flags.StringVar(&request.Reason, "reason", "", "why; shown with the agent")
-	return command
-}
-
-func restoreLoadCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use:     "restore-load ID",
-		Short:   "Give an agent all its slots back, at once",
-		Example: "  mainstay agent restore-load agent-1",
-		Args:    app.Exactly("an agent's id"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
-		return s.Agents.RestoreLoad(ctx, args[0])
-	}, printLoad)
+	}, func(c *cobra.Command, in *api.ReduceLoadRequest) {
+		flags := c.Flags()
+		app.CheckFirst(c, func() error {
+			switch slots, factor := flags.Changed("slots"), flags.Changed("factor"); {
+			case slots && factor:
+				return app.UsageError("give --slots or --factor, not both")
+			case factor && in.Factor == 1:
+				return app.UsageError("--factor must be below 1, such as 0.5")
+			}
+			return nil
+		})
+		flags.IntVar(&in.Slots, "slots", 0, "how many tasks it may run at a time")
+		flags.Float64Var(&in.Factor, "factor", 0, "this share of its slots, between 0 and 1 (default: 0.5)")
+		app.Bounded[api.ReduceLoadRequest](flags, map[string]string{"slots": "slots", "factor": "factor"})
+		flags.StringVar(&in.For, "for", "", "after how long it gets its slots back, for example 1h (default: 10m)")
+		flags.BoolVar(&in.UntilHealthy, "until-healthy", false, "give them back earlier, once its health is good again")
+		r.ReasonFlag(c, &in.Reason)
+	}, client.Agents.ReduceLoad, printLoad)
 }
 
 func printLoad(a *app.App, g *api.Agent) error {
@@ -371,21 +343,4 @@ func reductionText(a *app.App, g *api.Agent) string {
 		text += ": " + r.Reason
 	}
 	return text
-}
-
-func terminateCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := app.Show(a, &cobra.Command{
-		Use: "terminate ID", Short: "Drain and stop an agent that a spawner started", Args: app.Exactly("an agent's id"),
-		Long: `Drain and stop an agent that a spawner started. Scaling keeps one fewer from then on, but never fewer
-than min_agents, nor none: then another is started in its place.`,
-		Example: "  mainstay agent terminate builders-1f2e3d4c",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingAccepted, error) {
-		return s.Agents.Terminate(ctx, args[0], reason)
-	}, func(a *app.App, accepted *api.ScalingAccepted) error {
-		return a.Sayf("Agent %s is being stopped. See it with: mainstay scaling get %s\n", accepted.AgentID,
-			accepted.ScalingID)
-	})
-	command.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	return command
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,38 +15,26 @@ import (
 
 // DrainCommand is the group of drains.
 func DrainCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "drain",
-		Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"}
-	a.ServerFlag(command)
-	command.AddCommand(drainListCommand(a),
-		app.Show(a, &cobra.Command{
+	r := &app.Resource[client.Drains]{App: a, Of: func(c *client.Client) client.Drains { return c.Drains },
+		ID: "a drain's id"}
+	return a.GroupOf(
+		&cobra.Command{Use: "drain", Short: "See and cancel drains of agents; begin one with `mainstay agent drain`"},
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List drains, newest first", Example: "  mainstay drain list --cluster default",
+		}, app.ClusterFlag, client.Drains.List, printDrains),
+		app.Get(r, &cobra.Command{
 			Use: "get ID", Short: "Show a drain: how far it is, and how the agents' work ended",
-			Example: "  mainstay drain get default:d-06gzw9pw", Args: app.Exactly("a drain's id"),
-		}, func(ctx context.Context, s *client.Client, args []string) (*fleet.DrainRecord, error) {
-			return s.Drains.Get(ctx, args[0])
-		}, printDrain),
-		app.Show(a, &cobra.Command{
+			Example: "  mainstay drain get default:d-06gzw9pw",
+		}, client.Drains.Get, printDrain),
+		app.Get(r, &cobra.Command{
 			Use: "cancel ID", Short: "Cancel a drain: agents that are not done are given work again",
-			Example: "  mainstay drain cancel default:d-06gzw9pw", Args: app.Exactly("a drain's id"),
-		}, func(ctx context.Context, s *client.Client, args []string) (*fleet.DrainRecord, error) {
-			return s.Drains.Cancel(ctx, args[0])
-		}, printDrain))
-	return command
-}
-
-func drainListCommand(a *app.App) *cobra.Command {
-	var cluster string
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List drains, newest first", Args: app.Exactly(),
-		Example: "  mainstay drain list --cluster default",
-	}, func(s *client.Client) *client.List[fleet.DrainRecord] { return s.Drains.List(cluster) }, printDrains)
-	command.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	return command
+			Example: "  mainstay drain cancel default:d-06gzw9pw",
+		}, client.Drains.Cancel, printDrain))
 }
 
 func printDrains(a *app.App, records []fleet.DrainRecord) error {
 	header := []string{"DRAIN", "STATUS", "AGENTS", "DONE", "REQUESTED", "REASON"}
-	return app.PrintTable(a, records, "There are no such drains.", header, func(r *fleet.DrainRecord) []string {
+	return app.PrintTable(a, records, "There are no such drains.", header, func(r *fleet.DrainRecord) []any {
 		done := 0
 		names := make([]string, 0, len(r.Agents))
 		for j := range r.Agents {
@@ -59,23 +46,23 @@ func printDrains(a *app.App, records []fleet.DrainRecord) error {
 		if len(names) > 3 {
 			names = append(names[:3:3], fmt.Sprintf("and %d more", len(names)-3))
 		}
-		return []string{r.ID, drainStatus(r.Status), strings.Join(names, ", "),
-			fmt.Sprintf("%d of %d", done, len(r.Agents)), a.Ago(&r.RequestedAt), r.Reason}
+		return []any{r.ID, drainStatus(r.Status), names, fmt.Sprintf("%d of %d", done, len(r.Agents)), r.RequestedAt,
+			r.Reason}
 	})
 }
 
 // printDrain shows a drain, agent by agent, with the work that each had.
 func printDrain(a *app.App, r *fleet.DrainRecord) error {
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Drain", r.ID}, {"Status", drainStatus(r.Status)}, {"Error", r.Error}, {"Reason", r.Reason},
-		{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", a.Ago(&r.RequestedAt)},
-		{"Completed", a.Ago(r.CompletedAt)},
+		{"Deadline", r.Timeout.Std().String() + " for each agent"}, {"Requested", r.RequestedAt},
+		{"Completed", r.CompletedAt},
 	})
 	if err != nil {
 		return err
 	}
-	err = app.PrintBelow(a, r.Agents, []string{"AGENT", "STATUS", "WORK", ""}, func(g *fleet.AgentDrain) []string {
-		return []string{g.AgentID, string(g.Status), drainCounts(g), g.Error}
+	err = app.PrintBelow(a, r.Agents, []string{"AGENT", "STATUS", "WORK", ""}, func(g *fleet.AgentDrain) []any {
+		return []any{g.AgentID, g.Status, drainCounts(g), g.Error}
 	})
 	if err != nil {
 		return err
@@ -153,9 +140,10 @@ func takeOutCommand(a *app.App) *cobra.Command {
 	command := a.Call(&cobra.Command{
 		Use:   "drain ID…",
 		Short: "Take agents out of service without losing or repeating work",
-		Long: `Take agents out of service: nothing new is given to them, what they have may finish until the deadline, and what is left
-then is taken off them. It runs elsewhere, or goes to review if it is at_most_once. Drained agents are in maintenance, also
-after a restart, until "mainstay agent maintenance ID off". Several agents are drained one after the other.`,
+		Long: `Take agents out of service: nothing new is given to them, what they have may finish until the deadline, and
+what is left then is taken off them. It runs elsewhere, or goes to review if it is at_most_once. Drained agents are
+in maintenance, also after a restart, until "mainstay agent maintenance ID off". Several agents are drained one
+after the other.`,
 		Example: `  mainstay agent drain agent-1 --dry-run
   mainstay agent drain agent-1 --deadline 10m --reason "kernel update" --wait=15m
   mainstay agent drain agent-1 agent-2 agent-3 --max-parallel 2`,
@@ -180,7 +168,7 @@ after a restart, until "mainstay agent maintenance ID off". Several agents are d
 		if err != nil {
 			return err
 		}
-		if err := a.Print(s.Answer, func() error { return printDrain(a, record) }); err != nil {
+		if err := s.Print(func() error { return printDrain(a, record) }); err != nil {
 			return err
 		}
 		return undrained(record, wait)
@@ -233,24 +221,25 @@ func statusWords(s fleet.AgentStatus) string {
 	return string(s)
 }
 
-func maintenanceCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := app.Show(a, &cobra.Command{
+func maintenanceCommand(r *app.Resource[client.Agents]) *cobra.Command {
+	return app.Tell(r, &cobra.Command{
 		Use:   "maintenance ID on|off",
 		Short: "Keep new work from an agent, or let it have work again",
-		Long: `Keep new work from an agent ("on"), or let it have work again ("off"). What it runs goes on; to have it finished or moved
-as well, drain the agent. Maintenance stays when the agent restarts.`,
+		Long: `Keep new work from an agent ("on"), or let it have work again ("off"). What it runs goes on; to have it
+finished or moved as well, drain the agent. Maintenance stays when the agent restarts.`,
 		Example: `  mainstay agent maintenance agent-1 on --reason "disk is being replaced"
   mainstay agent maintenance agent-1 off`,
-		Args: app.Exactly("an agent's id", "on or off"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Agent, error) {
-		if args[1] != "on" && args[1] != "off" {
-			return nil, app.UsageError("the second argument must be on or off")
+	}, func(c *cobra.Command, in *api.MaintenanceRequest) {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := app.Exactly(r.ID, "on or off")(c, args)
+			if err == nil && args[1] != "on" && args[1] != "off" {
+				err = app.UsageError("the second argument must be on or off")
+			}
+			in.Enabled = err == nil && args[1] == "on"
+			return err
 		}
-		return s.Agents.SetMaintenance(ctx, args[0], api.MaintenanceRequest{Enabled: args[1] == "on", Reason: reason})
-	}, func(a *app.App, g *api.Agent) error {
-		return a.Sayf("Agent %s is %s.\n", g.ID, statusWords(g.Status))
+		r.ReasonFlag(c, &in.Reason)
+	}, client.Agents.SetMaintenance, func(_ string, g *api.Agent) string {
+		return fmt.Sprintf("Agent %s is %s.", g.ID, statusWords(g.Status))
 	})
-	command.Flags().StringVar(&reason, "reason", "", "why; shown with the agent")
-	return command
 }

@@ -18,37 +18,33 @@ import (
 
 // FailoverCommand is the group of failovers.
 func FailoverCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "failover",
-		Short: "See the failovers of agents; begin one with `mainstay agent failover`"}
-	a.ServerFlag(command)
-	command.AddCommand(failoverListCommand(a), app.Show(a, &cobra.Command{
-		Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
-		Example: "  mainstay failover get default:agent-1:7", Args: app.Exactly("a failover's id"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.FailoverRecord, error) {
-		return s.Failovers.Get(ctx, args[0])
-	}, printFailover))
-	return command
+	r := &app.Resource[client.Failovers]{App: a, Of: func(c *client.Client) client.Failovers { return c.Failovers },
+		ID: "a failover's id"}
+	return a.GroupOf(
+		&cobra.Command{Use: "failover", Short: "See the failovers of agents; begin one with `mainstay agent failover`"},
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List failovers, newest first",
+			Example: "  mainstay failover list --cluster default --agent agent-1",
+		}, failoverFlags, client.Failovers.List, printFailovers),
+		app.Get(r, &cobra.Command{
+			Use: "get ID", Short: "Show a failover: who, why, what was moved to whom, and when",
+			Example: "  mainstay failover get default:agent-1:7",
+		}, client.Failovers.Get, printFailover))
 }
 
-func failoverListCommand(a *app.App) *cobra.Command {
-	var q client.FailoverQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List failovers, newest first", Args: app.Exactly(),
-		Example: "  mainstay failover list --cluster default --agent agent-1",
-	}, func(s *client.Client) *client.List[fleet.FailoverRecord] { return s.Failovers.List(q) }, printFailovers)
-	flags := command.Flags()
+func failoverFlags(c *cobra.Command, q *client.FailoverQuery) {
+	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Agent, "agent", "", "only of this agent")
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: running, succeeded, not_in_cluster, no_target_available or failed")
-	return command
 }
 
 func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "MOVED", "NOTICED", "RUNNING AGAIN", "CLOSED"}
-	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []string {
-		return []string{r.ID, string(r.Status), string(r.Trigger), r.TargetAgentID, r.Moved(),
-			a.Ago(&r.NoticedAt), after(r, r.ResumedAt), after(r, r.CompletedAt)}
+	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []any {
+		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, r.Moved(), r.NoticedAt, after(r, r.ResumedAt),
+			after(r, r.CompletedAt)}
 	})
 }
 
@@ -63,23 +59,23 @@ func evidenceText(r *fleet.FailoverRecord) string {
 
 // printFailover shows a failover and its timeline.
 func printFailover(a *app.App, r *fleet.FailoverRecord) error {
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Failover", r.ID},
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
-		{"Status", string(r.Status)}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
+		{"Status", r.Status}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
 		{"Evidence", evidenceText(r)}, {"Target", r.TargetAgentID},
-		{"Moved", r.Moved()}, {"Noticed", a.Ago(&r.NoticedAt)},
+		{"Moved", r.Moved()}, {"Noticed", r.NoticedAt},
 		{"Running again", after(r, r.ResumedAt)}, {"Closed", after(r, r.CompletedAt)},
 	})
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, timeline(r), []string{"TIME", "AFTER", "WHAT"}, func(step *failoverStep) []string {
+	return app.PrintBelow(a, timeline(r), []string{"TIME", "AFTER", "WHAT"}, func(step *failoverStep) []any {
 		if step.at == nil {
-			return []string{"", "", step.what}
+			return []any{"", "", step.what}
 		}
 		after := "+" + app.Roughly(max(0, step.at.Sub(r.NoticedAt)))
-		return []string{app.ExactClock(*step.at), after, step.what}
+		return []any{app.ExactClock(*step.at), after, step.what}
 	})
 }
 
@@ -174,19 +170,14 @@ func failOverCommand(a *app.App) *cobra.Command {
 			return err
 		}
 		if wait == 0 {
-			return a.Print(s.Answer, func() error {
-				return a.Sayf(
-					"Failover %[1]s is asked for. See it with: mainstay failover get %[1]s\n",
-					accepted.FailoverID,
-				)
-			})
+			return s.Sayf("Failover %[1]s is asked for. See it with: mainstay failover get %[1]s\n", accepted.FailoverID)
 		}
 		fmt.Fprintf(a.Stderr, "Failover %s is asked for.\n", accepted.FailoverID)
 		record, err := waitForFailover(ctx, s.Client, accepted.FailoverID, wait)
 		if err != nil {
 			return err
 		}
-		if err := a.Print(s.Answer, func() error { return printFailover(a, record) }); err != nil {
+		if err := s.Print(func() error { return printFailover(a, record) }); err != nil {
 			return err
 		}
 		return unfinished(record, wait)

@@ -35,6 +35,16 @@ func (a *App) ServerFlag(c *cobra.Command) {
 type Client struct {
 	*client.Client
 	Answer json.RawMessage
+
+	app *App
+}
+
+// Print prints the newest answer as JSON, or calls text.
+func (c *Client) Print(text func() error) error { return c.app.Print(c.Answer, text) }
+
+// Sayf prints the newest answer as JSON, or a text for people.
+func (c *Client) Sayf(format string, args ...any) error {
+	return c.Print(func() error { return c.app.Sayf(format, args...) })
 }
 
 // commandPatience is for how long a command repeats what is safe to repeat: a moment without an answer passes unseen,
@@ -68,7 +78,7 @@ func (a *App) Client() (*Client, error) {
 	if err != nil {
 		return nil, UsageError("%s: %w", source, err)
 	}
-	kept := &Client{}
+	kept := &Client{app: a}
 	kept.Client = c.Raw(&kept.Answer)
 	return kept, nil
 }

@@ -11,6 +11,13 @@ import (
 	"mainstay.dev/mainstay/client"
 )
 
+// GroupOf makes a group of commands that call the API.
+func (a *App) GroupOf(group *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	a.ServerFlag(group)
+	group.AddCommand(commands...)
+	return group
+}
+
 // Call makes a command of what it does with the API.
 func (a *App) Call(
 	command *cobra.Command, do func(ctx context.Context, s *Client, args []string) error,
@@ -28,55 +35,35 @@ func (a *App) Call(
 
 // Show makes a command that asks the API for one thing and prints it, as JSON or by text.
 func Show[T any](
-	a *App, command *cobra.Command, ask func(ctx context.Context, s *client.Client, args []string) (*T, error),
-	text func(*App, *T) error,
+	a *App, command *cobra.Command, ask func(ctx context.Context, s *client.Client, args []string) (T, error),
+	text func(*App, T) error,
 ) *cobra.Command {
 	return a.Call(command, func(ctx context.Context, s *Client, args []string) error {
 		thing, err := ask(ctx, s.Client, args)
 		if err != nil {
 			return err
 		}
-		return a.Print(s.Answer, func() error { return text(a, thing) })
-	})
-}
-
-// List makes a command that prints all items of a list, as JSON or by text.
-func List[T any](
-	a *App, command *cobra.Command, list func(s *client.Client, args []string) *client.List[T],
-	text func(*App, []T) error,
-) *cobra.Command {
-	return a.Call(command, func(ctx context.Context, s *Client, args []string) error {
-		return PrintList(ctx, a, s, list(s.Client, args), 0, text)
-	})
-}
-
-// LimitedList is List with --limit.
-func LimitedList[T any](
-	a *App, command *cobra.Command, list func(s *client.Client) *client.List[T], text func(*App, []T) error,
-) *cobra.Command {
-	limit := limitFlag(command)
-	return a.Call(command, func(ctx context.Context, s *Client, _ []string) error {
-		return PrintList(ctx, a, s, list(s.Client), *limit, text)
+		return s.Print(func() error { return text(a, thing) })
 	})
 }
 
 // PrintList prints the first items of a list, at most limit (0: all), as JSON or by text.
 func PrintList[T any](
-	ctx context.Context, a *App, s *Client, list *client.List[T], limit int, text func(*App, []T) error,
+	ctx context.Context, c *Client, list *client.List[T], limit int, text func(*App, []T) error,
 ) error {
 	items, err := list.Take(ctx, limit)
 	if err != nil {
 		return err
 	}
-	return a.Print(s.Answer, func() error {
-		if err := text(a, items); err != nil {
+	return c.Print(func() error {
+		if err := text(c.app, items); err != nil {
 			return err
 		}
 		if list.More() {
-			fmt.Fprintln(a.Stderr, "There are more: raise --limit.")
+			fmt.Fprintln(c.app.Stderr, "There are more: raise --limit.")
 		}
 		if missing := list.Missing(); len(missing) > 0 {
-			fmt.Fprintf(a.Stderr, "Not all is listed: no answer from cluster %s.\n", strings.Join(missing, ", "))
+			fmt.Fprintf(c.app.Stderr, "Not all is listed: no answer from cluster %s.\n", strings.Join(missing, ", "))
 		}
 		return nil
 	})

@@ -45,6 +45,16 @@ func PriorityFlag(text string) (fleet.Priority, error) {
 	return priority, nil
 }
 
+// PriorityArgs are the arguments of a command that changes the priority of something.
+func PriorityArgs(of string, priority *fleet.Priority) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) (err error) {
+		if err = Exactly(of, "a priority")(c, args); err == nil {
+			*priority, err = fleet.ParsePriority(args[1])
+		}
+		return err
+	}
+}
+
 // PastFlag reads a time, or how long ago it was, such as 2h; -2h means the same. Empty is the zero time.
 func PastFlag(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {

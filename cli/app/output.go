@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -46,41 +47,62 @@ func (t *Table) Row(cells ...string) {
 	_, _ = fmt.Fprintln(t.w, strings.Join(clean, "\t")) // to memory
 }
 
-// Facts adds a line for each value that there is: what is known of one thing.
-func (t *Table) Facts(lines [][2]string) {
+// Facts prints a line for each value that there is: what is known of one thing.
+func (a *App) Facts(lines [][2]any) error {
+	t := NewTable(a.Stdout)
 	for _, line := range lines {
-		if line[1] != "" {
-			t.Row(line[0], line[1])
+		if cells := a.texts(line[:]); cells[1] != "" {
+			t.Row(cells...)
 		}
 	}
-}
-
-// Facts prints a line for each value that there is.
-func (a *App) Facts(lines [][2]string) error {
-	t := NewTable(a.Stdout)
-	t.Facts(lines)
 	return t.Flush()
 }
 
 // PrintTable prints a row for each item, or says none when there is no item.
-func PrintTable[T any](a *App, items []T, none string, header []string, row func(*T) []string) error {
+func PrintTable[T any](a *App, items []T, none string, header []string, row func(*T) []any) error {
 	if len(items) == 0 {
 		return a.Say(none)
 	}
 	t := NewTable(a.Stdout, header...)
 	for i := range items {
-		t.Row(row(&items[i])...)
+		t.Row(a.texts(row(&items[i]))...)
 	}
 	return t.Flush()
 }
 
 // PrintBelow prints a row for each item below what was printed, and nothing when there is no item.
-func PrintBelow[T any](a *App, items []T, header []string, row func(*T) []string) error {
+func PrintBelow[T any](a *App, items []T, header []string, row func(*T) []any) error {
 	if len(items) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.Stdout)
 	return PrintTable(a, items, "", header, row)
+}
+
+// texts are values as people read them: a time as how long ago it is, a list with commas, and nothing for nil.
+func (a *App) texts(values []any) []string {
+	texts := make([]string, len(values))
+	for i, value := range values {
+		switch v := value.(type) {
+		case nil:
+		case time.Time:
+			texts[i] = a.Ago(&v)
+		case *time.Time:
+			texts[i] = a.Ago(v)
+		case []string:
+			texts[i] = strings.Join(v, ", ")
+		default:
+			switch of := reflect.ValueOf(value); {
+			case of.Kind() == reflect.String:
+				texts[i] = of.String()
+			case of.Kind() != reflect.Pointer:
+				texts[i] = fmt.Sprint(value)
+			case !of.IsNil():
+				texts[i] = fmt.Sprint(of.Elem().Interface())
+			}
+		}
+	}
+	return texts
 }
 
 // Flush writes the table, without blanks at the ends of lines.
@@ -185,6 +207,14 @@ func Roughly(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// Took is how long something took; empty when a time is not known.
+func Took(from, to *time.Time) string {
+	if from == nil || to == nil {
+		return ""
+	}
+	return Roughly(max(0, to.Sub(*from)))
+}
+
 // ByteCount is a size as people say it.
 func ByteCount(n int64) string {
 	const unit = 1024
@@ -206,14 +236,6 @@ func Indented(raw json.RawMessage) string {
 		return string(raw)
 	}
 	return b.String()
-}
-
-// Number is empty for nil.
-func Number[N int | int64](n *N) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n)
 }
 
 // Percent is empty for nil.

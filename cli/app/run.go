@@ -3,12 +3,12 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -35,8 +35,8 @@ func PrintRun(a *App, run *api.Run) error {
 	if run.JobVersion > 0 {
 		version = fmt.Sprintf(", version %d", run.JobVersion)
 	}
-	err := a.Facts([][2]string{
-		{"Run", run.ID}, {"Job", run.Job + version}, {"Cluster", run.Cluster}, {"Status", string(run.Status)},
+	err := a.Facts([][2]any{
+		{"Run", run.ID}, {"Job", run.Job + version}, {"Cluster", run.Cluster}, {"Status", run.Status},
 		{"Why", run.Why}, {"Inputs", cut(string(run.Inputs), 200)}, {"Started", started}, {"Ended", ended},
 		{"Output", cut(string(run.Output), 200)}, {"Workflow", run.WorkflowID},
 	})
@@ -44,18 +44,14 @@ func PrintRun(a *App, run *api.Run) error {
 		return err
 	}
 	header := []string{"STEP", "STATUS", "AGENT", "TRIES", "TOOK", "OUTPUT OR WHY"}
-	err = PrintBelow(a, run.Steps, header, func(e *job.Entry) []string {
-		return []string{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.Work), a.noteOf(e)}
+	err = PrintBelow(a, run.Steps, header, func(e *job.Entry) []any {
+		return []any{e.Step, statusOf(e), agentOf(e), triesOf(e), a.tookOf(&e.Work), a.noteOf(e)}
 	})
 	if err == nil && len(run.Decisions) > 0 {
-		err = PrintBelow(
-			a,
-			run.Decisions,
-			[]string{"DECIDED", "BY", "STEP", "WHEN", "WHY"},
-			func(d *job.Decision) []string {
-				return []string{d.Action, d.By, d.Step, a.Ago(&d.At), d.Reason}
-			},
-		)
+		header := []string{"DECIDED", "BY", "STEP", "WHEN", "WHY"}
+		err = PrintBelow(a, run.Decisions, header, func(d *job.Decision) []any {
+			return []any{d.Action, d.By, d.Step, d.At, d.Reason}
+		})
 	}
 	if next := nextOf(run); err == nil && next != "" {
 		err = a.Sayf("\n%s", next)
@@ -197,12 +193,26 @@ func blockedTask(e *job.Entry) string {
 	return e.TaskID
 }
 
-// FollowRun says what happens in a run, line by line, until it has ended or needs a person.
-func (a *App) FollowRun(ctx context.Context, s *client.Client, id string) (run *api.Run, err error) {
+// FollowRun says what happens in a run, line by line, until it has ended or needs a person, and prints it then. That it
+// did not complete is an error.
+func (c *Client) FollowRun(ctx context.Context, id string) error {
+	run, err := c.awaitRun(ctx, id)
+	if err != nil {
+		return GoesOn(err, "run "+id, "mainstay run watch "+id, "mainstay run cancel "+id)
+	}
+	err = c.Print(func() error { return errors.Join(c.app.Say(""), PrintRun(c.app, run)) })
+	if run.Status != job.RunCompleted && run.Status != job.RunPartial {
+		err = errors.Join(err, WithExit(ExitIncomplete, fmt.Errorf("run %s is %s", run.ID, run.Status)))
+	}
+	return err
+}
+
+// awaitRun says what happens in a run until it has ended or needs a person.
+func (c *Client) awaitRun(ctx context.Context, id string) (run *api.Run, err error) {
 	told := map[string]string{}
-	out := a.Storyteller()
+	out, now := c.app.Storyteller(), c.app.Now
 	err = Await(ctx, 365*24*time.Hour, func() (bool, error) {
-		if run, err = s.Runs.Get(ctx, id, 0); err != nil {
+		if run, err = c.Runs.Get(ctx, id, 0); err != nil {
 			return false, err
 		}
 		person := run.Status == job.RunPaused
@@ -217,24 +227,15 @@ func (a *App) FollowRun(ctx context.Context, s *client.Client, id string) (run *
 				line += ": " + e.Why
 			}
 			if told[e.Step] != line && e.Status != job.StepPending && e.Status != job.StepReady {
-				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", Clock(a.Now()), e.Step, OneLine(line))
+				_, _ = fmt.Fprintf(out, "%s  %s  %s\n", Clock(now()), e.Step, OneLine(line))
 			}
 			told[e.Step] = line
 		}
 		if run.Status == job.RunBlocked && !person && told[""] != run.Why {
-			_, _ = fmt.Fprintf(out, "%s  %s\n", Clock(a.Now()), OneLine(run.Why))
+			_, _ = fmt.Fprintf(out, "%s  %s\n", Clock(now()), OneLine(run.Why))
 			told[""] = run.Why
 		}
 		return person || run.Status.Final(), nil
 	})
-	return run, GoesOn(err, "run "+id, "mainstay run watch "+id, "mainstay run cancel "+id)
-}
-
-// RunEnd is the error of a command that waited for a run which did not complete; nil for one that did.
-func RunEnd(run *api.Run) error {
-	switch run.Status {
-	case job.RunCompleted, job.RunPartial:
-		return nil
-	}
-	return WithExit(ExitIncomplete, fmt.Errorf("run %s is %s", run.ID, run.Status))
+	return run, err
 }

@@ -26,14 +26,35 @@ import (
 
 // Command is the group of arrays.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "array", Short: "Submit and steer arrays: many small tasks in one"}
-	a.ServerFlag(command)
-	command.AddCommand(submitCommand(a), listCommand(a), getCommand(a), elementsCommand(a), resultsCommand(a),
-		retryCommand(a), priorityCommand(a),
-		reasonCommand(a, "pause", "Pause an array: nothing new begins", "is paused", client.Arrays.Pause),
-		reasonCommand(a, "resume", "Let a paused array go on", "goes on", client.Arrays.Resume),
-		reasonCommand(a, "cancel", "Cancel an array", "is being cancelled", client.Arrays.Cancel))
-	return command
+	r := &app.Resource[client.Arrays]{App: a, Of: func(c *client.Client) client.Arrays { return c.Arrays },
+		Group: "array", Arg: "ARRAY", ID: "an array's id", Sample: "a-06f3…", Title: "Array",
+		Next: "See it with: mainstay array get", Reason: "why; kept with the array", Why: "new disks"}
+	return a.GroupOf(&cobra.Command{Use: "array", Short: "Submit and steer arrays: many small tasks in one"},
+		submitCommand(a),
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List arrays, newest first", Example: "  mainstay array list --status blocked",
+		}, listFlags, client.Arrays.List, printArrays),
+		getCommand(a), elementsCommand(a), resultsCommand(a),
+		app.Tell(r, &cobra.Command{
+			Use: "retry ARRAY", Short: "Run elements again: all dead letters, or those that are named",
+			Example: "  mainstay array retry a-06f3…\n  mainstay array retry a-06f3… --element 17 --element 25",
+		}, func(c *cobra.Command, in *api.RetryArrayRequest) {
+			c.Flags().IntSliceVar(&in.Elements, "element", nil,
+				"number of a dead letter, a review or a failed element (repeatable)")
+			r.ReasonFlag(c, &in.Reason)
+		}, client.Arrays.Retry, func(id string, _ *api.Array) string { return r.Then(id, "runs elements again") }),
+		app.Tell(r, &cobra.Command{
+			Use: "priority ARRAY PRIORITY", Short: "Change the priority of what an array has still to deliver",
+			Example: "  mainstay array priority a-06f3… low",
+		}, func(c *cobra.Command, in *api.TaskPriorityRequest) {
+			c.Args = app.PriorityArgs(r.ID, &in.Priority)
+			r.ReasonFlag(c, &in.Reason)
+		}, client.Arrays.SetPriority, func(id string, _ *api.Array) string {
+			return r.Then(id, "has another priority")
+		}),
+		app.Steer(r, "pause", "Pause an array: nothing new begins", "is paused", client.Arrays.Pause),
+		app.Steer(r, "resume", "Let a paused array go on", "goes on", client.Arrays.Resume),
+		app.Steer(r, "cancel", "Cancel an array", "is being cancelled", client.Arrays.Cancel))
 }
 
 func submitCommand(a *app.App) *cobra.Command {
@@ -46,10 +67,10 @@ func submitCommand(a *app.App) *cobra.Command {
 	command = a.Call(&cobra.Command{
 		Use:   "submit (--each FILE | --count N) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Submit an array",
-		Long: `Submit an array. With --each, each line of a file is the payload of one element, as JSON. With a command after "--",
-each line is the last argument of one run of it. With --count, all elements have one payload; a command finds its
-element's place, from 0, in MAINSTAY_ELEMENT. With --wait, a bar shows how far it is; the exit code is 6 unless the array
-completed.`,
+		Long: `Submit an array. With --each, each line of a file is the payload of one element, as JSON. With a command
+after "--", each line is the last argument of one run of it. With --count, all elements have one payload; a command
+finds its element's place, from 0, in MAINSTAY_ELEMENT. With --wait, a bar shows how far it is; the exit code is 6
+unless the array completed.`,
 		Example: `  ls /data/*.jpg | mainstay array submit --each - --wait -- sha256sum
   mainstay array submit --type render --each frames.jsonl --max-parallel 16
   mainstay array submit --count 1000 -- ./simulate.sh`,
@@ -89,7 +110,8 @@ completed.`,
 	flags.StringVar(&each, "each", "", "file whose lines are the elements; - for standard input")
 	flags.IntVar(&r.Count, "count", 0, "how many elements there are, all with the same payload")
 	flags.IntVar(&r.MaxParallel, "max-parallel", 0, "bundles that are under way at a time (default 64)")
-	flags.IntVar(&tolerate, "tolerate", -1, "elements that may fail; when one more has, the rest is cancelled (default: all are tried)")
+	flags.IntVar(&tolerate, "tolerate", -1,
+		"elements that may fail; when one more has, the rest is cancelled (default: all are tried)")
 	flags.StringVar(&r.ID, "id", "", "id of the array (default: one is made); the same id again is the same array")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "the same key again is the same array")
 	app.Bounded[api.ArrayRequest](flags, map[string]string{"count": "count", "max-parallel": "max_parallel"})
@@ -184,33 +206,20 @@ func incomplete(one *api.Array) error {
 	return app.WithExit(app.ExitIncomplete, fmt.Errorf("array %s is %s", one.ID, one.Status))
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var q client.ArrayQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List arrays, newest first", Args: app.Exactly(),
-		Example: "  mainstay array list --status blocked",
-	}, func(s *client.Client) *client.List[api.ArrayEntry] { return s.Arrays.List(q) }, printArrays)
-	flags := command.Flags()
+func listFlags(c *cobra.Command, q *client.ArrayQuery) {
+	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Type, "type", "", "only of this task type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: running, paused, blocked, completed, partial, failed or cancelled")
-	return command
 }
 
 func printArrays(a *app.App, arrays []api.ArrayEntry) error {
 	header := []string{"ARRAY", "TYPE", "CLUSTER", "ELEMENTS", "STATUS", "SUBMITTED", "TOOK"}
-	return app.PrintTable(a, arrays, "There are no such arrays.", header, func(e *api.ArrayEntry) []string {
-		return []string{e.ID, e.Type, e.Cluster, fmt.Sprint(e.Elements), string(e.Status), a.Ago(e.CreatedAt), took(e)}
+	return app.PrintTable(a, arrays, "There are no such arrays.", header, func(e *api.ArrayEntry) []any {
+		return []any{e.ID, e.Type, e.Cluster, e.Elements, e.Status, e.CreatedAt, app.Took(e.CreatedAt, e.ClosedAt)}
 	})
-}
-
-func took(e *api.ArrayEntry) string {
-	if e.CreatedAt == nil || e.ClosedAt == nil {
-		return ""
-	}
-	return app.Roughly(e.ClosedAt.Sub(*e.CreatedAt))
 }
 
 func getCommand(a *app.App) *cobra.Command {
@@ -226,7 +235,7 @@ func getCommand(a *app.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Print(c.Answer, func() error { return printArray(a, one) })
+		return c.Print(func() error { return printArray(a, one) })
 	})
 	app.WaitFlag(command, &wait, "the array has ended or waits for a person")
 	return command
@@ -236,19 +245,15 @@ func printArray(a *app.App, one *api.Array) error {
 	n := one.Counts
 	counts := fmt.Sprintf("%d completed, %d running, %d queued, %d failed, %d cancelled", n.Completed, n.Running,
 		n.Queued, n.Failed, n.Cancelled)
-	until := ""
-	if one.Until != nil {
-		until = a.Ago(one.Until)
-	}
 	held := ""
 	if n.DeadLetter+n.Review > 0 {
 		held = fmt.Sprintf("%s, %d in review", fleet.Count(n.DeadLetter, "dead letter"), n.Review)
 	}
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Array", one.ID}, {"Type", one.Type}, {"Cluster", one.Cluster}, {"Tenant", one.Tenant},
-		{"Status", string(one.Status)}, {"Why", one.Why}, {"Elements", fmt.Sprintf("%d: %s", n.Total, counts)},
-		{"Need a person", held}, {"Given up", until}, {"Submitted", a.Ago(one.CreatedAt)},
-		{"Took", took(&one.ArrayEntry)},
+		{"Status", one.Status}, {"Why", one.Why}, {"Elements", fmt.Sprintf("%d: %s", n.Total, counts)},
+		{"Need a person", held}, {"Given up", one.Until}, {"Submitted", one.CreatedAt},
+		{"Took", app.Took(one.CreatedAt, one.ClosedAt)},
 	})
 	if err != nil || held == "" {
 		return err
@@ -257,8 +262,8 @@ func printArray(a *app.App, one *api.Array) error {
 	if n.DeadLetter == 0 {
 		status, which = "review", " --element N"
 	}
-	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status %[2]s\nRun again:  mainstay array retry %[1]s%[3]s\n",
-		one.ID, status, which)
+	return a.Sayf("\nSee why:    mainstay array elements %[1]s --status %[2]s\n"+
+		"Run again:  mainstay array retry %[1]s%[3]s\n", one.ID, status, which)
 }
 
 func elementsCommand(a *app.App) *cobra.Command {
@@ -268,7 +273,7 @@ func elementsCommand(a *app.App) *cobra.Command {
 		Use: "elements ARRAY", Short: "List an array's elements, and why they failed or wait",
 		Args: app.Exactly("an array's id"), Example: "  mainstay array elements a-06f3… --status dead_letter",
 	}, func(ctx context.Context, c *app.Client, args []string) error {
-		return app.PrintList(ctx, a, c, c.Arrays.Elements(args[0], array.Status(status)), limit, printElements)
+		return app.PrintList(ctx, c, c.Arrays.Elements(args[0], array.Status(status)), limit, printElements)
 	})
 	command.Flags().StringVar(&status, "status", "",
 		"only with this status: queued, retry_wait, running, review, dead_letter, completed, failed or cancelled")
@@ -279,8 +284,8 @@ func elementsCommand(a *app.App) *cobra.Command {
 
 func printElements(a *app.App, elements []array.ElementEntry) error {
 	header := []string{"ELEMENT", "STATUS", "WHY"}
-	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.ElementEntry) []string {
-		return []string{fmt.Sprint(e.Number), string(e.Status), app.OneLine(e.Why)}
+	return app.PrintTable(a, elements, "There are no such elements.", header, func(e *array.ElementEntry) []any {
+		return []any{e.Number, e.Status, e.Why}
 	})
 }
 
@@ -301,60 +306,4 @@ func resultsCommand(a *app.App) *cobra.Command {
 		}
 		return out.Flush()
 	})
-}
-
-func retryCommand(a *app.App) *cobra.Command {
-	var in api.RetryArrayRequest
-	command := a.Call(&cobra.Command{
-		Use: "retry ARRAY", Short: "Run elements again: all dead letters, or those that are named",
-		Args:    app.Exactly("an array's id"),
-		Example: "  mainstay array retry a-06f3…\n  mainstay array retry a-06f3… --element 17 --element 25",
-	}, func(ctx context.Context, c *app.Client, args []string) error {
-		return say(a, c, "runs elements again", args[0])(c.Arrays.Retry(ctx, args[0], in))
-	})
-	command.Flags().IntSliceVar(&in.Elements, "element", nil, "number of a dead letter, a review or a failed element (repeatable)")
-	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the array")
-	return command
-}
-
-func priorityCommand(a *app.App) *cobra.Command {
-	var in api.TaskPriorityRequest
-	command := a.Call(&cobra.Command{
-		Use: "priority ARRAY PRIORITY", Short: "Change the priority of what an array has still to deliver",
-		Args: app.Exactly("an array's id", "a priority"), Example: "  mainstay array priority a-06f3… low",
-	}, func(ctx context.Context, c *app.Client, args []string) (err error) {
-		if in.Priority, err = fleet.ParsePriority(args[1]); err != nil {
-			return app.WithExit(app.ExitUsage, err)
-		}
-		return say(a, c, "has another priority", args[0])(c.Arrays.SetPriority(ctx, args[0], in))
-	})
-	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the array")
-	return command
-}
-
-func reasonCommand(
-	a *app.App, word, short, then string,
-	do func(r client.Arrays, ctx context.Context, id, reason string) (*api.Array, error),
-) *cobra.Command {
-	var reason string
-	command := a.Call(&cobra.Command{
-		Use: word + " ARRAY", Short: short, Args: app.Exactly("an array's id"),
-		Example: "  mainstay array " + word + " a-06f3… --reason \"new disks\"",
-	}, func(ctx context.Context, c *app.Client, args []string) error {
-		return say(a, c, then, args[0])(do(c.Arrays, ctx, args[0], reason))
-	})
-	command.Flags().StringVar(&reason, "reason", "", "why; kept with the array")
-	return command
-}
-
-// say tells that something was done to an array.
-func say(a *app.App, c *app.Client, then, id string) func(*api.Array, error) error {
-	return func(_ *api.Array, err error) error {
-		if err != nil {
-			return err
-		}
-		return a.Print(c.Answer, func() error {
-			return a.Sayf("Array %[1]s %[2]s. See it with: mainstay array get %[1]s\n", id, then)
-		})
-	}
 }

@@ -12,43 +12,39 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-func rebalanceCommand(a *app.App) *cobra.Command {
-	var request api.RebalanceRequest
-	command := app.Show(a, &cobra.Command{
+func rebalanceCommand(r *app.Resource[client.Clusters]) *cobra.Command {
+	return app.Do(r, &cobra.Command{
 		Use:   "rebalance NAME",
 		Short: "Spread a cluster's shards and targets, and its tasks, evenly over its agents",
-		Long: `Spread a cluster's shards and targets evenly over its agents, with as few moves as that needs, and tell what moved. With
---tasks, running tasks move from busy agents to idle ones too, and run again there from their last checkpoint. What
-waits in a lane goes to the first agent that is free, work that is pinned to an agent to that one.`,
+		Long: `Spread a cluster's shards and targets evenly over its agents, with as few moves as that needs, and tell what
+moved. With --tasks, running tasks move from busy agents to idle ones too, and run again there from their last
+checkpoint. What waits in a lane goes to the first agent that is free, work that is pinned to an agent to that one.`,
 		Example: "  mainstay cluster rebalance default --dry-run\n  mainstay cluster rebalance default --tasks",
-		Args:    app.Exactly("a cluster's name"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.Rebalance, error) {
-		return s.Clusters.Rebalance(ctx, args[0], request)
-	}, printRebalance)
-	command.Flags().BoolVar(&request.Tasks, "tasks", false, "move running tasks too")
-	command.Flags().BoolVar(&request.DryRun, "dry-run", false, "only show what would move")
-	command.Flags().StringVar(&request.Reason, "reason", "", "why; kept in the cluster's history")
-	return command
+	}, func(c *cobra.Command, in *api.RebalanceRequest) {
+		c.Flags().BoolVar(&in.Tasks, "tasks", false, "move running tasks too")
+		c.Flags().BoolVar(&in.DryRun, "dry-run", false, "only show what would move")
+		c.Flags().StringVar(&in.Reason, "reason", "", "why; kept in the cluster's history")
+	}, client.Clusters.Rebalance, printRebalance)
 }
 
 func printRebalance(a *app.App, r *fleet.Rebalance) error {
 	fmt.Fprintf(a.Stdout, "Cluster %s: %s.\n", r.Cluster, app.OneLine(r.Why))
 	moves := []string{"MOVES", "FROM", "TO", "TARGETS"}
-	err := app.PrintBelow(a, r.Moves, moves, func(m *fleet.RebalanceMove) []string {
+	err := app.PrintBelow(a, r.Moves, moves, func(m *fleet.RebalanceMove) []any {
 		if m.Shard != nil {
-			return []string{fmt.Sprintf("shard %d", *m.Shard), m.From, m.To, fmt.Sprint(len(m.Targets))}
+			return []any{fmt.Sprintf("shard %d", *m.Shard), m.From, m.To, len(m.Targets)}
 		}
 		if m.Task != "" {
-			return []string{"task " + m.Task, m.From, m.To, ""}
+			return []any{"task " + m.Task, m.From, m.To, ""}
 		}
-		return []string{"target " + m.Target, m.From, m.To, ""}
+		return []any{"target " + m.Target, m.From, m.To, ""}
 	})
 	if err != nil || r.Mode == fleet.ActivePassive {
 		return err
 	}
 	return app.PrintBelow(a, r.Agents, []string{"AGENT", "SHARDS", "TARGETS", "TASKS"},
-		func(g *fleet.AgentShare) []string {
-			return []string{g.AgentID, change(g.ShardsBefore, g.Shards), change(g.TargetsBefore, g.Targets),
+		func(g *fleet.AgentShare) []any {
+			return []any{g.AgentID, change(g.ShardsBefore, g.Shards), change(g.TargetsBefore, g.Targets),
 				change(g.TasksBefore, g.Tasks)}
 		})
 }
@@ -73,7 +69,7 @@ func targetsCommand(a *app.App) *cobra.Command {
 				return err
 			}
 		}
-		return app.PrintList(ctx, a, s, s.Clusters.Targets(args[0]), 0, printTargets)
+		return app.PrintList(ctx, s, s.Clusters.Targets(args[0]), 0, printTargets)
 	})
 	command.Flags().StringSliceVar(&request.Add, "add", nil, "targets to add, separated by commas")
 	command.Flags().StringSliceVar(&request.Remove, "remove", nil, "targets to remove")
@@ -82,7 +78,7 @@ func targetsCommand(a *app.App) *cobra.Command {
 
 func printTargets(a *app.App, targets []api.Target) error {
 	const none = "The cluster has no targets. Add some with --add."
-	return app.PrintTable(a, targets, none, []string{"TARGET", "AGENT", "SHARD"}, func(t *api.Target) []string {
-		return []string{t.ID, t.Agent, app.Number(t.Shard)}
+	return app.PrintTable(a, targets, none, []string{"TARGET", "AGENT", "SHARD"}, func(t *api.Target) []any {
+		return []any{t.ID, t.Agent, t.Shard}
 	})
 }

@@ -13,23 +13,44 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
+// resource are clusters as the command line speaks of them.
+func resource(a *app.App) *app.Resource[client.Clusters] {
+	return &app.Resource[client.Clusters]{App: a, Of: func(c *client.Client) client.Clusters { return c.Clusters },
+		ID: "a cluster's name", Title: "Cluster", Reason: "why; kept in the history"}
+}
+
 // Command is the group of clusters.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"}
-	a.ServerFlag(command)
-	command.AddCommand(createCommand(a), listCommand(a), getCommand(a), updateCommand(a), applyCommand(a),
-		pauseCommand(a), resumeCommand(a), scaleCommand(a), spawnCommand(a), statusCommand(a), rebalanceCommand(a),
-		targetsCommand(a), loadCommand(a), syncCommand(a), releaseBrakeCommand(a), deleteCommand(a))
-	return command
+	r := resource(a)
+	return a.GroupOf(&cobra.Command{Use: "cluster", Short: "Create, list, show, change, pause and delete clusters"},
+		createCommand(a),
+		app.ListAll(r, &cobra.Command{
+			Use: "list", Short: "List clusters", Example: "  mainstay cluster list",
+		}, nil, app.All(client.Clusters.List), printClusters),
+		app.Get(r, &cobra.Command{
+			Use: "get NAME", Short: "Show a cluster", Example: "  mainstay cluster get default",
+		}, client.Clusters.Get, printCluster),
+		updateCommand(a), applyCommand(a), pauseCommand(a), resumeCommand(a), scaleCommand(r), spawnCommand(r),
+		app.Get(r, &cobra.Command{
+			Use: "scaling NAME", Short: "Show how a cluster's number of agents is kept, and what was done about it",
+			Example: "  mainstay cluster scaling builders",
+		}, client.Clusters.Scaling, printScaling),
+		rebalanceCommand(r), targetsCommand(a),
+		a.Watched(app.Get(r, &cobra.Command{
+			Use: "load NAME", Short: "Show how a cluster's work is spread over its agents",
+			Example: "  mainstay cluster load default",
+		}, client.Clusters.Load, printLoad)),
+		syncCommand(a), releaseBrakeCommand(r), deleteCommand(r))
 }
 
 func createCommand(a *app.App) *cobra.Command {
 	var command *cobra.Command
 	command = app.Show(a, &cobra.Command{
-		Use:     "create NAME",
-		Short:   "Create a cluster",
-		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5\n  mainstay cluster create shared --tenant-weight acme=5 --tenant-weight trial=0.5",
-		Args:    app.Exactly("a name"),
+		Use:   "create NAME",
+		Short: "Create a cluster",
+		Example: "  mainstay cluster create studio --min-agents 2 --desired-agents 5\n" +
+			"  mainstay cluster create shared --tenant-weight acme=5 --tenant-weight trial=0.5",
+		Args: app.Exactly("a name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.Cluster, error) {
 		settings, err := settingsGiven(command.Flags())
 		if err != nil {
@@ -47,49 +68,27 @@ func createCommand(a *app.App) *cobra.Command {
 	}, func(a *app.App, k *api.Cluster) error {
 		return a.Sayf("Cluster %[1]s is there. Agents join it with: mainstay agent run --cluster %[1]s\n", k.Name)
 	})
-	addClusterFlags(command.Flags())
-	command.Flags().Int("shards", 0, "shards of a sharded cluster, fixed from then on (default 16)")
+	addClusterFlags(command.Flags(), true)
 	return command
-}
-
-func listCommand(a *app.App) *cobra.Command {
-	return app.List(a, &cobra.Command{
-		Use: "list", Short: "List clusters", Example: "  mainstay cluster list", Args: app.Exactly(),
-	}, func(s *client.Client, _ []string) *client.List[api.Cluster] { return s.Clusters.List() }, printClusters)
 }
 
 func printClusters(a *app.App, clusters []api.Cluster) error {
 	header := []string{"CLUSTER", "STATUS", "MODE", "HEALTHY", "AGENTS", "LEADER", "CREATED", "PAUSED"}
-	return app.PrintTable(a, clusters, noClusters, header, func(k *api.Cluster) []string {
-		return []string{k.Name, string(k.Status), string(k.ReplicationMode), fmt.Sprint(k.HealthyAgentCount),
-			fmt.Sprint(k.AgentCount), k.Leader, a.Ago(k.CreatedAt), pausedText(a, k)}
+	return app.PrintTable(a, clusters, noClusters, header, func(k *api.Cluster) []any {
+		return []any{k.Name, k.Status, k.ReplicationMode, k.HealthyAgentCount, k.AgentCount, k.Leader, k.CreatedAt,
+			pausedText(a, k)}
 	})
 }
 
 const noClusters = "There are no clusters. Create one with: mainstay cluster create NAME"
 
-func getCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "get NAME", Short: "Show a cluster", Args: app.Exactly("a cluster's name"),
-		Example: "  mainstay cluster get default",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Cluster, error) {
-		return s.Clusters.Get(ctx, args[0])
-	}, printCluster)
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
+func deleteCommand(r *app.Resource[client.Clusters]) *cobra.Command {
 	var force bool
 	var revision string
-	command := a.Call(&cobra.Command{
-		Use: "delete NAME", Short: "Delete a cluster", Args: app.Exactly("a cluster's name"),
-		Example: "  mainstay cluster delete studio",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if err := s.Clusters.Delete(ctx, args[0], force, revision); err != nil {
-			return err
-		}
-		return a.Print(map[string]string{"deleted": args[0]}, func() error {
-			return a.Sayf("Cluster %s is deleted.\n", args[0])
-		})
+	command := app.Delete(r, &cobra.Command{
+		Use: "delete NAME", Short: "Delete a cluster", Example: "  mainstay cluster delete studio",
+	}, "deleted", "", func(clusters client.Clusters, ctx context.Context, name string) error {
+		return clusters.Delete(ctx, name, force, revision)
 	})
 	command.Flags().BoolVar(&force, "force", false, "delete it although it has online agents")
 	ifRevisionFlag(command, &revision)
@@ -118,9 +117,9 @@ func updateCommand(a *app.App) *cobra.Command {
 		fmt.Fprintf(a.Stdout, "Cluster %s is changed.\n\n", k.Name)
 		return printCluster(a, k)
 	})
-	addClusterFlags(command.Flags())
-	command.Flags().Lookup(
-		"tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, 0.1 to 100; 0 takes it back to 1; may be repeated"
+	addClusterFlags(command.Flags(), false)
+	command.Flags().Lookup("tenant-weight").Usage = "a tenant's share while work of several waits, as tenant=weight, " +
+		"0.1 to 100; 0 takes it back to 1; may be repeated"
 	ifRevisionFlag(command, &revision)
 	return command
 }

@@ -13,42 +13,30 @@ import (
 )
 
 func printCluster(a *app.App, k *api.Cluster) error {
-	t := app.NewTable(a.Stdout)
-	t.Row("Cluster", k.Name)
-	t.Row("Status", string(k.Status))
-	if k.Paused != nil {
-		t.Row("Paused", pauseText(a, k.Paused))
-	}
+	lines := [][2]any{{"Cluster", k.Name}, {"Status", k.Status}, {"Paused", pauseText(a, k.Paused)}}
+	add := func(name string, value any) { lines = append(lines, [2]any{name, value}) }
 	for i := range k.PausedLanes {
-		t.Row("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
+		add("Paused lane", k.PausedLanes[i].Lane+" "+pauseText(a, &k.PausedLanes[i].Pause))
 	}
 	for _, b := range k.BrakeHolds {
-		t.Row(
-			"Brake holds",
-			fmt.Sprintf(
-				"since %s at %s: %d agents lost; their failovers wait until they are back, or: mainstay cluster release-brake %s",
-				a.Ago(&b.Since),
-				fleet.BrakeHold{Hub: b.Hub}.Where(),
-				b.Lost,
-				k.Name,
-			),
-		)
+		add("Brake holds", fmt.Sprintf("since %s at %s: %d agents lost; their failovers wait until they are back, or: "+
+			"mainstay cluster release-brake %s", a.Ago(&b.Since), fleet.BrakeHold{Hub: b.Hub}.Where(), b.Lost, k.Name))
 	}
-	t.Row("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount,
+	add("Agents", fmt.Sprintf("%d healthy of %d (min %d, desired %d, max %d)", k.HealthyAgentCount, k.AgentCount,
 		k.MinAgents, k.DesiredAgents, k.MaxAgents))
-	t.Row("Mode", string(k.ReplicationMode))
+	add("Mode", k.ReplicationMode)
 	if k.Shards > 0 {
-		t.Row("Shards", shardText(k.Shards, k.ShardOwners))
+		add("Shards", shardText(k.Shards, k.ShardOwners))
 	}
 	if k.TargetCount > 0 {
-		t.Row("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
+		add("Targets", fmt.Sprintf("%d; see them with: mainstay cluster targets %s", k.TargetCount, k.Name))
 	}
-	t.Row("Selection", string(k.Selection))
-	t.Row("Role lease", k.RoleLease.String())
+	add("Selection", k.Selection)
+	add("Role lease", k.RoleLease)
 	if k.ManualElection {
-		t.Row("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
+		add("Elections", "off: a lost leader keeps its seat until it is back, or a person acts")
 	}
-	t.Row("Transfer timeout", k.TransferTimeout.String())
+	add("Transfer timeout", k.TransferTimeout)
 	if d := k.TaskDefaults; d != (fleet.TaskDefaults{}) {
 		words := fmt.Sprintf("%d attempts, %d transfers, expire after %s, %s", d.MaxAttempts, d.MaxTransfers,
 			app.Roughly(d.ExpiresIn.Std()), d.RetrySafety)
@@ -58,17 +46,17 @@ func printCluster(a *app.App, k *api.Cluster) error {
 		if d.DisconnectGrace != nil {
 			words += fmt.Sprintf(", held %s for an agent out of touch", d.DisconnectGrace)
 		}
-		t.Row("Tasks", words+"; where a task does not say")
+		add("Tasks", words+"; where a task does not say")
 	}
-	t.Row("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
+	add("Dead letters", "kept for "+app.Roughly(k.DeadLetterRetention.Std()))
 	brake := "off"
 	if k.Brake.Share < 1 {
 		brake = fmt.Sprintf("when at least %d and more than %.4g%% of the agents vanish within %s", k.Brake.MinLost,
 			100*k.Brake.Share, k.Brake.Window)
 	}
-	t.Row("Brake", brake)
+	add("Brake", brake)
 	if k.SelfHealing.Mode != "" {
-		t.Row("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode,
+		add("Healing", fmt.Sprintf("%s, every %s, after %s of trouble", k.SelfHealing.Mode,
 			k.SelfHealing.CycleInterval, k.SelfHealing.Patience))
 	}
 	leader := k.Leader
@@ -79,12 +67,10 @@ func printCluster(a *app.App, k *api.Cluster) error {
 	for _, tenant := range slices.Sorted(maps.Keys(k.TenantWeights)) {
 		weights = append(weights, fmt.Sprintf("%s=%g", tenant, k.TenantWeights[tenant]))
 	}
-	t.Facts([][2]string{
-		{"Only tenants", strings.Join(k.Tenants, ", ")}, {"Tenant weights", strings.Join(weights, ", ")},
-		{"Leader", leader}, {"Standbys", strings.Join(k.Standbys, ", ")},
-		{"Target group", k.TargetGroup}, {"Created", a.Ago(k.CreatedAt)}, {"Revision", k.Revision},
-	})
-	return t.Flush()
+	return a.Facts(append(lines, [][2]any{
+		{"Only tenants", k.Tenants}, {"Tenant weights", weights}, {"Leader", leader}, {"Standbys", k.Standbys},
+		{"Target group", k.TargetGroup}, {"Created", k.CreatedAt}, {"Revision", k.Revision},
+	}...))
 }
 
 // pausedText is what is paused of a cluster, in a list.

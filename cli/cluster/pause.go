@@ -82,28 +82,18 @@ func lanesCommand(
 	return command
 }
 
-func releaseBrakeCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := a.Call(&cobra.Command{
+func releaseBrakeCommand(r *app.Resource[client.Clusters]) *cobra.Command {
+	return app.Tell(r, &cobra.Command{
 		Use:   "release-brake NAME",
 		Short: "Say that agents that vanished at once are really gone",
 		Long: `Say that agents that vanished at once are really gone. When a large share of a cluster's agents vanishes within
 seconds, the network is to be suspected and not the agents; so their failovers wait until the agents are back, or until
 you are sure that they are not and release the brake.`,
 		Example: `  mainstay cluster release-brake default --reason "the rack has no power"`,
-		Args:    app.Exactly("a cluster's name"),
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		released, err := s.Clusters.ReleaseBrake(ctx, args[0], reason)
-		if err != nil {
-			return err
+	}, r.ReasonFlag, client.Clusters.ReleaseBrake, func(name string, released bool) string {
+		if !released {
+			return fmt.Sprintf("The brake of cluster %s holds nothing back: there was nothing to release.", name)
 		}
-		return a.Print(s.Answer, func() error {
-			if !released {
-				return a.Sayf("The brake of cluster %s holds nothing back: there was nothing to release.\n", args[0])
-			}
-			return a.Sayf("The brake of cluster %s is released.\n", args[0])
-		})
+		return fmt.Sprintf("The brake of cluster %s is released.", name)
 	})
-	command.Flags().StringVar(&reason, "reason", "", "why; kept in the history")
-	return command
 }

@@ -19,17 +19,17 @@ import (
 // scaleWait is how long --wait may take by default.
 const scaleWait = 5 * time.Minute
 
-func scaleCommand(a *app.App) *cobra.Command {
+func scaleCommand(r *app.Resource[client.Clusters]) *cobra.Command {
 	var to, least, most int
 	var wait bool
 	var timeout time.Duration
 	var command *cobra.Command
-	command = app.Show(a, &cobra.Command{
+	command = app.Show(r.App, &cobra.Command{
 		Use:   "scale NAME [COUNT]",
 		Short: "Say how many agents a cluster is to have",
-		Long: `Say how many agents a cluster is to have. Agents are started or stopped by a spawner at once; one that is to stop
-finishes its work first, and only agents that a spawner started are stopped. Where scaling was off, it is manual from then
-on: the number is kept. In mode auto, the rules go on from there.`,
+		Long: `Say how many agents a cluster is to have. Agents are started or stopped by a spawner at once; one that is to
+stop finishes its work first, and only agents that a spawner started are stopped. Where scaling was off, it is
+manual from then on: the number is kept. In mode auto, the rules go on from there.`,
 		Example: "  mainstay cluster scale builders 5\n  mainstay cluster scale builders --min 2 --max 20",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -64,20 +64,15 @@ on: the number is kept. In mode auto, the rules go on from there.`,
 	return command
 }
 
-func spawnCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := app.Show(a, &cobra.Command{
-		Use: "spawn NAME", Short: "Start one more agent of a cluster", Args: app.Exactly("a cluster's name"),
-		Long: `Start one more agent of a cluster, by its spawner. Scaling keeps one more from then on; where it is off, nobody does.
-End an agent that a spawner started with mainstay agent terminate.`,
+func spawnCommand(r *app.Resource[client.Clusters]) *cobra.Command {
+	return app.Tell(r, &cobra.Command{
+		Use: "spawn NAME", Short: "Start one more agent of a cluster",
+		Long: `Start one more agent of a cluster, by its spawner. Scaling keeps one more from then on; where it is off,
+nobody does. End an agent that a spawner started with mainstay agent terminate.`,
 		Example: "  mainstay cluster spawn builders",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingAccepted, error) {
-		return s.Clusters.Spawn(ctx, args[0], reason)
-	}, func(a *app.App, accepted *api.ScalingAccepted) error {
-		return a.Sayf("Agent %s is being started. See it with: mainstay scaling get %s\n", accepted.AgentID, accepted.ScalingID)
+	}, app.ReasonFlag("why, for the record"), client.Clusters.Spawn, func(_ string, s *api.ScalingAccepted) string {
+		return fmt.Sprintf("Agent %s is being started. See it with: mainstay scaling get %s", s.AgentID, s.ScalingID)
 	})
-	command.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	return command
 }
 
 // awaitScaled looks until the cluster has as many agents as it is to have, and none is on its way.
@@ -105,21 +100,12 @@ func awaitScaled(
 	return nil, fmt.Errorf("the cluster has %d of %d agents after %s%s", status.Current, status.Target, timeout, why)
 }
 
-func statusCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "scaling NAME", Short: "Show how a cluster's number of agents is kept, and what was done about it",
-		Example: "  mainstay cluster scaling builders", Args: app.Exactly("a cluster's name"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
-		return s.Clusters.Scaling(ctx, args[0])
-	}, printScaling)
-}
-
 func printScaling(a *app.App, s *api.ScalingStatus) error {
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Cluster", s.Cluster}, {"Scaling", scalingModeText(s)}, {"Agents", scalingCounts(s)},
 		{"Waiting", waitingText(s.Queue)}, {"Now", scalingNow(a, s.Decision)},
 		{"Rollout", rolloutText(s)}, {"Blocked", evaluationText(a, s.Blocked)},
-		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", a.Ago(s.LastUp)}, {"Last stopped", a.Ago(s.LastDown)},
+		{"Stuck", evaluationText(a, s.Stuck)}, {"Last started", s.LastUp}, {"Last stopped", s.LastDown},
 		{"Next look", nextLook(a, s)}, {"Rules", rulesText(&s.Settings)}, {"Spawners", spawnersText(a, s)},
 	})
 	if err != nil || len(s.Actions) == 0 {
@@ -191,8 +177,8 @@ func evaluationText(a *app.App, e *api.Evaluation) string {
 	if e == nil {
 		return ""
 	}
-	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), fleet.Count(e.Failures, "time"), e.Reason,
-		clockText(a, e.NextAt))
+	return fmt.Sprintf("since %s, tried %s: %s; next try %s", clockText(a, e.Since), fleet.Count(e.Failures, "time"),
+		e.Reason, clockText(a, e.NextAt))
 }
 
 func nextLook(a *app.App, s *api.ScalingStatus) string {
@@ -214,8 +200,8 @@ func rulesText(s *fleet.ScalingPolicy) string {
 	if s.QueueMeasure == fleet.QueuePerAgent {
 		each = " for each agent"
 	}
-	return fmt.Sprintf(
-		"%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; %d fewer when under %d wait%s and idle for %s, at most every %s",
+	return fmt.Sprintf("%d more when over %d tasks wait%s or the cpu is over %.0f %%, at most every %s; "+
+		"%d fewer when under %d wait%s and idle for %s, at most every %s",
 		up.Increment, *up.QueueThreshold, each, up.CPUThreshold, up.Cooldown,
 		down.Decrement, *down.QueueThreshold, each, down.IdleTimeout, down.Cooldown)
 }
@@ -244,60 +230,48 @@ func when[T any](given bool, value T) *T {
 
 // ScalingCommand is the group of what scaling did.
 func ScalingCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "scaling",
-		Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"}
-	a.ServerFlag(command)
-	var cluster string
-	list := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List what scaling has done, newest first", Args: app.Exactly(),
-		Example: "  mainstay scaling list --cluster default",
-	}, func(s *client.Client) *client.List[fleet.ScalingRecord] { return s.Scalings.List(cluster) }, printScalings)
-	list.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	command.AddCommand(list, app.Show(a, &cobra.Command{
-		Use: "get ID", Short: "Show one action of scaling, agent by agent", Args: app.Exactly("an action's id"),
-		Example: "  mainstay scaling get default:7",
-	}, func(ctx context.Context, s *client.Client, args []string) (*fleet.ScalingRecord, error) {
-		return s.Scalings.Get(ctx, args[0])
-	}, printScalingRecord), rolloutCommand(a))
-	return command
-}
-
-func rolloutCommand(a *app.App) *cobra.Command {
-	group := &cobra.Command{Use: "rollout", Short: "Promote or revert new settings of agents"}
+	r, clusters := scalings(a), resource(a)
+	rollout := &cobra.Command{Use: "rollout", Short: "Promote or revert new settings of agents"}
 	decide := func(
 		verb, short string, do func(client.Clusters, context.Context, string, string) (*api.ScalingStatus, error),
 	) {
-		var reason string
-		command := app.Show(a, &cobra.Command{
-			Use: verb + " CLUSTER", Short: short, Args: app.Exactly("a cluster's name"),
-			Example: "  mainstay scaling rollout " + verb + ` default --reason "…"`,
-		}, func(ctx context.Context, s *client.Client, args []string) (*api.ScalingStatus, error) {
-			return do(s.Clusters, ctx, args[0], reason)
-		}, printScaling)
-		command.Flags().StringVar(&reason, "reason", "", "why, for the event and the rollout")
-		group.AddCommand(command)
+		rollout.AddCommand(app.Do(clusters, &cobra.Command{
+			Use: verb + " CLUSTER", Short: short, Example: "  mainstay scaling rollout " + verb + ` default --reason "…"`,
+		}, app.ReasonFlag("why, for the event and the rollout"), do, printScaling))
 	}
 	decide("promote", "Let all agents of a cluster follow its healthy canaries", client.Clusters.PromoteRollout)
 	decide("revert", "Put the settings before the newest rollout in force again, without canaries",
 		client.Clusters.RevertRollout)
-	return group
+	return a.GroupOf(&cobra.Command{Use: "scaling",
+		Short: "See which agents scaling started and stopped; steer it with `mainstay cluster scale`"},
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List what scaling has done, newest first",
+			Example: "  mainstay scaling list --cluster default",
+		}, app.ClusterFlag, client.Scalings.List, printScalings),
+		app.Get(r, &cobra.Command{
+			Use: "get ID", Short: "Show one action of scaling, agent by agent", Example: "  mainstay scaling get default:7",
+		}, client.Scalings.Get, printScalingRecord),
+		rollout)
 }
 
 // SpawnerCommand is the group of spawners.
 func SpawnerCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "spawner", Short: "See who starts and stops agents"}
-	a.ServerFlag(command)
-	command.AddCommand(a.Watched(app.List(a, &cobra.Command{
-		Use: "list", Short: "List spawners with their platform, health and capacity", Args: app.Exactly(),
-		Example: "  mainstay spawner list",
-	}, func(s *client.Client, _ []string) *client.List[api.Spawner] { return s.Scalings.Spawners() }, printSpawners)))
-	return command
+	return a.GroupOf(&cobra.Command{Use: "spawner", Short: "See who starts and stops agents"},
+		a.Watched(app.ListAll(scalings(a), &cobra.Command{
+			Use: "list", Short: "List spawners with their platform, health and capacity",
+			Example: "  mainstay spawner list",
+		}, nil, app.All(client.Scalings.Spawners), printSpawners)))
+}
+
+func scalings(a *app.App) *app.Resource[client.Scalings] {
+	return &app.Resource[client.Scalings]{App: a, Of: func(c *client.Client) client.Scalings { return c.Scalings },
+		ID: "an action's id"}
 }
 
 func printSpawners(a *app.App, spawners []api.Spawner) error {
 	header := []string{"SPAWNER", "PLATFORM", "HEALTH", "AGENTS", "CORES", "MEMORY", "LAST SEEN", "PROBLEM"}
 	none := "No spawner is there; start one with: mainstay serve --roles spawner"
-	return app.PrintTable(a, spawners, none, header, func(s *api.Spawner) []string {
+	return app.PrintTable(a, spawners, none, header, func(s *api.Spawner) []any {
 		agents, cores, memory := "", "", ""
 		if s.Health != api.SpawnerUnknown {
 			agents = strconv.Itoa(s.Agents)
@@ -311,24 +285,16 @@ func printSpawners(a *app.App, spawners []api.Spawner) error {
 		if s.MemoryBytes > 0 {
 			memory = fmt.Sprintf("%d MiB", s.MemoryBytes>>20)
 		}
-		return []string{s.Name, string(s.Platform), string(s.Health), agents, cores, memory, a.Ago(&s.LastSeen),
-			s.Problem}
+		return []any{s.Name, s.Platform, s.Health, agents, cores, memory, s.LastSeen, s.Problem}
 	})
 }
 
 func printScalings(a *app.App, records []fleet.ScalingRecord) error {
 	header := []string{"ACTION", "CHANGE", "STATUS", "AGENTS", "STARTED", "TOOK", "REASON"}
-	return app.PrintTable(a, records, "Scaling has done nothing.", header, func(r *fleet.ScalingRecord) []string {
-		return []string{r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), string(r.Status),
-			fmt.Sprintf("%d → %d", r.From, r.To), a.Ago(&r.StartedAt), scalingTook(r), r.Reason}
+	return app.PrintTable(a, records, "Scaling has done nothing.", header, func(r *fleet.ScalingRecord) []any {
+		return []any{r.ID, fmt.Sprintf("%s %d", r.Change, len(r.Agents)), r.Status,
+			fmt.Sprintf("%d → %d", r.From, r.To), r.StartedAt, app.Took(&r.StartedAt, r.CompletedAt), r.Reason}
 	})
-}
-
-func scalingTook(r *fleet.ScalingRecord) string {
-	if r.CompletedAt == nil {
-		return ""
-	}
-	return app.Roughly(r.CompletedAt.Sub(r.StartedAt))
 }
 
 func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
@@ -336,18 +302,18 @@ func printScalingRecord(a *app.App, r *fleet.ScalingRecord) error {
 	if r.Platform != "" {
 		spawner += " (" + string(r.Platform) + ")"
 	}
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Action", r.ID}, {"Cluster", r.Cluster},
-		{"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", string(r.Status)},
-		{"Error", r.Error}, {"Rule", string(r.Rule)}, {"Reason", r.Reason}, {"Spawner", spawner}, {"Drain", r.Drain},
-		{"Started", a.Ago(&r.StartedAt)}, {"Took", scalingTook(r)},
+		{"Change", fmt.Sprintf("%s, from %d to %d agents", r.Change, r.From, r.To)}, {"Status", r.Status},
+		{"Error", r.Error}, {"Rule", r.Rule}, {"Reason", r.Reason}, {"Spawner", spawner}, {"Drain", r.Drain},
+		{"Started", r.StartedAt}, {"Took", app.Took(&r.StartedAt, r.CompletedAt)},
 	})
 	if err != nil {
 		return err
 	}
 	header := []string{"AGENT", "STATUS", "SPAWNER", "HANDLE", "HOST", ""}
-	return app.PrintBelow(a, r.Agents, header, func(g *fleet.ScaledAgent) []string {
-		return []string{g.AgentID, string(g.Status), g.Spawner, g.Handle, g.Host, g.Error}
+	return app.PrintBelow(a, r.Agents, header, func(g *fleet.ScaledAgent) []any {
+		return []any{g.AgentID, g.Status, g.Spawner, g.Handle, g.Host, g.Error}
 	})
 }
 

@@ -15,22 +15,39 @@ import (
 
 // Command is the group of healing.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"}
-	a.ServerFlag(command)
-	command.AddCommand(statusCommand(a), actionsCommand(a), triggerCommand(a),
-		pauseCommand(a, "pause", "Pause healing: no cycle begins by itself", "kernel updates tonight",
-			client.Healing.Pause),
-		pauseCommand(a, "resume", "Resume healing", "done", client.Healing.Resume))
-	return command
-}
-
-func statusCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "status", Short: "Show how healing stands: its last cycle with what that decided, and what is under way",
-		Args: app.Exactly(), Example: "  mainstay healing status",
-	}, func(ctx context.Context, s *client.Client, _ []string) (*api.HealingStatus, error) {
-		return s.Healing.Status(ctx)
-	}, printHealingStatus)
+	r := &app.Resource[client.Healing]{App: a, Of: func(c *client.Client) client.Healing { return c.Healing },
+		Reason: "why; it is shown with the status"}
+	steer := func(
+		verb, short, example string, do func(client.Healing, context.Context, string) (*api.HealingStatus, error),
+	) *cobra.Command {
+		return app.Tell(r, &cobra.Command{Use: verb, Short: short,
+			Example: fmt.Sprintf("  mainstay healing %s --reason %q", verb, example),
+		}, r.ReasonFlag, app.Only(do), func(_ string, s *api.HealingStatus) string {
+			return fmt.Sprintf("Healing is %s.", s.State)
+		})
+	}
+	return a.GroupOf(&cobra.Command{Use: "healing", Short: "See what healing does and why; trigger, pause and resume it"},
+		app.Show(a, &cobra.Command{
+			Use: "status", Short: "Show how healing stands: its last cycle with what that decided, and what is under way",
+			Args: app.Exactly(), Example: "  mainstay healing status",
+		}, func(ctx context.Context, c *client.Client, _ []string) (*api.HealingStatus, error) {
+			return c.Healing.Status(ctx)
+		}, printHealingStatus),
+		app.List(r, &cobra.Command{
+			Use: "actions", Aliases: []string{"list"}, Short: "List what healing did, or deliberately did not, newest first",
+			Example: "  mainstay healing actions --cluster default --agent agent-1",
+		}, actionFlags, client.Healing.Actions, PrintActions),
+		app.Do(r, &cobra.Command{
+			Use: "trigger", Short: "Run a healing cycle now, also while healing is paused",
+			Example: "  mainstay healing trigger --dry-run\n" +
+				"  mainstay healing trigger --cluster default --reason \"the disks are replaced\"",
+		}, func(c *cobra.Command, in *api.HealingTrigger) {
+			c.Flags().StringVar(&in.Cluster, "cluster", "", "look at this cluster only")
+			c.Flags().BoolVar(&in.DryRun, "dry-run", false, "only tell what would be done")
+			c.Flags().StringVar(&in.Reason, "reason", "", "why, for the record")
+		}, app.Only(client.Healing.Trigger), printCycle),
+		steer("pause", "Pause healing: no cycle begins by itself", "kernel updates tonight", client.Healing.Pause),
+		steer("resume", "Resume healing", "done", client.Healing.Resume))
 }
 
 func printHealingStatus(a *app.App, s *api.HealingStatus) error {
@@ -47,9 +64,9 @@ func printHealingStatus(a *app.App, s *api.HealingStatus) error {
 		last = fmt.Sprintf("%s: looked at %s in %s", a.Ago(&s.LastCycle.StartedAt),
 			fleet.Count(s.LastCycle.Agents, "agent"), fleet.Count(s.LastCycle.Clusters, "cluster"))
 	}
-	err := a.Facts([][2]string{
-		{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval.String()}, {"Last cycle", last},
-		{"Next cycle", a.Ago(s.NextCycleAt)},
+	err := a.Facts([][2]any{
+		{"Healing", state}, {"Note", s.Note}, {"Every", s.CycleInterval}, {"Last cycle", last},
+		{"Next cycle", s.NextCycleAt},
 		{"Clusters", fmt.Sprintf("%d on, %d dry run, %d off", modes[fleet.HealingOn], modes[fleet.HealingDryRun],
 			modes[fleet.HealingOff])},
 	})
@@ -73,81 +90,47 @@ func printHealingDecisions(a *app.App, r *fleet.HealingCycleRecord) error {
 	}
 	fmt.Fprintln(a.Stdout)
 	header := []string{"CLUSTER", "WHAT", "ABOUT", "VERDICT", "REASON"}
-	return app.PrintTable(a, r.Decisions, "Nothing is wrong.", header, func(d *fleet.HealingDecision) []string {
+	return app.PrintTable(a, r.Decisions, "Nothing is wrong.", header, func(d *fleet.HealingDecision) []any {
 		reason := d.Reason
 		if d.Why != "" {
 			reason += " — " + d.Why
 		}
-		return []string{d.Cluster, string(d.Type), d.TargetID, string(d.Verdict), reason}
+		return []any{d.Cluster, d.Type, d.TargetID, d.Verdict, reason}
 	})
 }
 
-func actionsCommand(a *app.App) *cobra.Command {
-	var q client.HealingQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "actions", Aliases: []string{"list"}, Short: "List what healing did, or deliberately did not, newest first", Args: app.Exactly(),
-		Example: "  mainstay healing actions --cluster default --agent agent-1",
-	}, func(s *client.Client) *client.List[fleet.HealingRecord] { return s.Healing.Actions(q) }, PrintActions)
-	flags := command.Flags()
+func actionFlags(c *cobra.Command, q *client.HealingQuery) {
+	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
 	flags.StringVar(&q.Agent, "agent", "", "only about this agent")
 	flags.StringVar((*string)(&q.Type), "type", "",
-		"only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or report")
+		"only of this type: failover_agent, reassign_task, rebalance_cluster, drain_agent, reduce_load, restore_agent or "+
+			"report")
 	flags.StringVar((*string)(&q.Status), "status", "",
 		"only with this status: running, succeeded, failed, planned, skipped or reported")
-	return command
 }
 
 // PrintActions lists what healing did.
 func PrintActions(a *app.App, records []fleet.HealingRecord) error {
 	header := []string{"DECIDED", "CLUSTER", "WHAT", "ABOUT", "STATUS", "REASON", "OUTCOME"}
-	return app.PrintTable(a, records, "There are no such healing actions.", header, func(r *fleet.HealingRecord) []string {
+	return app.PrintTable(a, records, "There are no such healing actions.", header, func(r *fleet.HealingRecord) []any {
 		outcome := r.Outcome
 		if r.Ref != "" {
 			outcome += " (" + r.Ref + ")"
 		}
-		return []string{a.Ago(&r.DecidedAt), r.Cluster, string(r.Type), r.TargetID, string(r.Status), r.Reason, outcome}
+		return []any{r.DecidedAt, r.Cluster, r.Type, r.TargetID, r.Status, r.Reason, outcome}
 	})
 }
 
-func triggerCommand(a *app.App) *cobra.Command {
-	var request api.HealingTrigger
-	command := app.Show(a, &cobra.Command{
-		Use: "trigger", Short: "Run a healing cycle now, also while healing is paused", Args: app.Exactly(),
-		Example: "  mainstay healing trigger --dry-run\n  mainstay healing trigger --cluster default --reason \"the disks are replaced\"",
-	}, func(ctx context.Context, s *client.Client, _ []string) (*fleet.HealingCycleRecord, error) {
-		return s.Healing.Trigger(ctx, request)
-	}, func(a *app.App, r *fleet.HealingCycleRecord) error {
-		if r.CompletedAt == nil {
-			return a.Sayf("The cycle is under way; see the workflow %s.\n", app.OneLine(r.ID))
-		}
-		what := "Looked at"
-		if r.DryRun {
-			what = "Dry run: looked at"
-		}
-		fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"),
-			fleet.Count(r.Clusters, "cluster"))
-		return printHealingDecisions(a, r)
-	})
-	command.Flags().StringVar(&request.Cluster, "cluster", "", "look at this cluster only")
-	command.Flags().BoolVar(&request.DryRun, "dry-run", false, "only tell what would be done")
-	command.Flags().StringVar(&request.Reason, "reason", "", "why, for the record")
-	return command
-}
-
-func pauseCommand(
-	a *app.App, action, short, example string,
-	change func(client.Healing, context.Context, string) (*api.HealingStatus, error),
-) *cobra.Command {
-	var reason string
-	command := app.Show(a, &cobra.Command{
-		Use:     action,
-		Short:   short,
-		Args:    app.Exactly(),
-		Example: fmt.Sprintf("  mainstay healing %s --reason %q", action, example),
-	}, func(ctx context.Context, s *client.Client, _ []string) (*api.HealingStatus, error) {
-		return change(s.Healing, ctx, reason)
-	}, func(a *app.App, s *api.HealingStatus) error { return a.Sayf("Healing is %s.\n", s.State) })
-	command.Flags().StringVar(&reason, "reason", "", "why; it is shown with the status")
-	return command
+// printCycle tells what a cycle did that was asked for.
+func printCycle(a *app.App, r *fleet.HealingCycleRecord) error {
+	if r.CompletedAt == nil {
+		return a.Sayf("The cycle is under way; see the workflow %s.\n", app.OneLine(r.ID))
+	}
+	what := "Looked at"
+	if r.DryRun {
+		what = "Dry run: looked at"
+	}
+	fmt.Fprintf(a.Stdout, "%s %s in %s.\n", what, fleet.Count(r.Agents, "agent"), fleet.Count(r.Clusters, "cluster"))
+	return printHealingDecisions(a, r)
 }

@@ -18,27 +18,52 @@ import (
 
 // Commands are the groups: events that are sent, that were received, and that are in quarantine.
 func Commands(a *app.App) []*cobra.Command {
-	send := &cobra.Command{Use: "event", Short: "Send events, which start tasks and runs of jobs"}
-	received := &cobra.Command{Use: "inbound", Short: "See what became of events from outside"}
-	held := &cobra.Command{Use: "quarantine", Short: "Decide about events that could not be dispatched, or whose work died"}
-	send.AddCommand(sendCommand(a))
-	received.AddCommand(listCommand(a, "  mainstay inbound list --status unmatched", client.Inbound.List, true),
-		getCommand(a, "Show an event and what became of it", client.Inbound.Get))
-	held.AddCommand(listCommand(a, "  mainstay quarantine list", client.Inbound.Quarantine, false),
-		getCommand(a, "Show an event in quarantine, and why it is there", client.Inbound.Quarantined),
-		replayCommand(a), discardCommand(a))
-	groups := []*cobra.Command{send, received, held}
-	for _, group := range groups {
-		a.ServerFlag(group)
+	r := &app.Resource[client.Inbound]{App: a, Of: func(c *client.Client) client.Inbound { return c.Inbound },
+		ID: "an event's id", Title: "Event", Reason: "why; kept with the event"}
+	list := func(
+		example string, flags func(*cobra.Command, *client.InboundQuery),
+		list func(client.Inbound, client.InboundQuery) *client.List[mesh.InboundEvent],
+	) *cobra.Command {
+		command := &cobra.Command{Use: "list", Short: "List events, newest first", Example: example}
+		return app.List(r, command, flags, list, printEvents)
 	}
-	return groups
+	get := func(
+		short string, get func(client.Inbound, context.Context, string) (*api.Inbound, error),
+	) *cobra.Command {
+		return app.Get(r, &cobra.Command{Use: "get EVENT", Short: short, Example: "  mainstay inbound get 5a2c…"}, get,
+			printEvent)
+	}
+	return []*cobra.Command{
+		a.GroupOf(&cobra.Command{Use: "event", Short: "Send events, which start tasks and runs of jobs"}, sendCommand(a)),
+		a.GroupOf(&cobra.Command{Use: "inbound", Short: "See what became of events from outside"},
+			list("  mainstay inbound list --status unmatched", func(c *cobra.Command, q *client.InboundQuery) {
+				listFlags(c, q)
+				c.Flags().StringVar((*string)(&q.Status), "status", "",
+					"only with this status: received, dispatched, unmatched, quarantined or discarded")
+			}, client.Inbound.List),
+			get("Show an event and what became of it", client.Inbound.Get)),
+		a.GroupOf(
+			&cobra.Command{Use: "quarantine", Short: "Decide about events that could not be dispatched, or whose work died"},
+			list("  mainstay quarantine list", listFlags, client.Inbound.Quarantine),
+			get("Show an event in quarantine, and why it is there", client.Inbound.Quarantined),
+			replayCommand(r),
+			app.Tell(r, &cobra.Command{
+				Use: "discard EVENT", Short: "Give an event up",
+				Example: "  mainstay quarantine discard 5a2c… --reason \"sent by mistake\"",
+			}, r.ReasonFlag, func(e client.Inbound, ctx context.Context, id, reason string) (*api.Inbound, error) {
+				if reason == "" {
+					return nil, app.UsageError("needs --reason: why the event is given up")
+				}
+				return e.Discard(ctx, id, reason)
+			}, func(id string, _ *api.Inbound) string { return r.Then(id, "is discarded") })),
+	}
 }
 
 func sendCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "send FILE", Short: "Send an event, or a list of up to 100",
-		Long: `Send a CloudEvent 1.0 as JSON, or a list of up to 100. - is the standard input. What was sent before is not taken again:
-an event is the same when its source and its id are.`,
+		Long: `Send a CloudEvent 1.0 as JSON, or a list of up to 100. - is the standard input. What was sent before is not
+taken again: an event is the same when its source and its id are.`,
 		Example: "  mainstay event send opened.json\n  generate-events | mainstay event send -",
 		Args:    app.Exactly("the file of an event"),
 	}
@@ -83,93 +108,55 @@ func printSent(a *app.App, sent *client.SentEvents) error {
 	return a.Sayf("%s", b.String())
 }
 
-func listCommand(
-	a *app.App, example string, list func(client.Inbound, client.InboundQuery) *client.List[mesh.InboundEvent],
-	all bool,
-) *cobra.Command {
-	var q client.InboundQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List events, newest first", Args: app.Exactly(), Example: example,
-	}, func(s *client.Client) *client.List[mesh.InboundEvent] { return list(s.Inbound, q) },
-		func(a *app.App, events []mesh.InboundEvent) error {
-			header := []string{"EVENT", "TYPE", "SOURCE", "STATUS", "RECEIVED", "WHY"}
-			return app.PrintTable(a, events, "There are no such events.", header, func(e *mesh.InboundEvent) []string {
-				return []string{e.ID, e.Type, e.Source, string(e.Status), a.Ago(&e.ReceivedAt), app.OneLine(e.Why)}
-			})
-		})
-	command.Flags().StringVar(&q.Type, "type", "", "only of this type")
-	command.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
-	if all {
-		command.Flags().StringVar((*string)(&q.Status), "status", "",
-			"only with this status: received, dispatched, unmatched, quarantined or discarded")
-	}
-	return command
+func listFlags(c *cobra.Command, q *client.InboundQuery) {
+	c.Flags().StringVar(&q.Type, "type", "", "only of this type")
+	c.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 }
 
-func getCommand(
-	a *app.App, short string, get func(client.Inbound, context.Context, string) (*api.Inbound, error),
-) *cobra.Command {
-	return app.Show(a, &cobra.Command{Use: "get EVENT", Short: short, Args: app.Exactly("an event's id"),
-		Example: "  mainstay inbound get 5a2c…"},
-		func(ctx context.Context, s *client.Client, args []string) (*api.Inbound, error) {
-			return get(s.Inbound, ctx, args[0])
-		}, printEvent)
+func printEvents(a *app.App, events []mesh.InboundEvent) error {
+	header := []string{"EVENT", "TYPE", "SOURCE", "STATUS", "RECEIVED", "WHY"}
+	return app.PrintTable(a, events, "There are no such events.", header, func(e *mesh.InboundEvent) []any {
+		return []any{e.ID, e.Type, e.Source, e.Status, e.ReceivedAt, e.Why}
+	})
 }
 
 func printEvent(a *app.App, e *api.Inbound) error {
-	facts := [][2]string{{"Event", e.ID}, {"Type", e.Type}, {"Source", e.Source}, {"Source's id", e.EventID},
-		{"Tenant", e.Tenant}, {"Correlation", e.CorrelationID}, {"Status", string(e.Status)}, {"Why", e.Why},
-		{"Received", a.Ago(&e.ReceivedAt)}}
+	facts := [][2]any{{"Event", e.ID}, {"Type", e.Type}, {"Source", e.Source}, {"Source's id", e.EventID},
+		{"Tenant", e.Tenant}, {"Correlation", e.CorrelationID}, {"Status", e.Status}, {"Why", e.Why},
+		{"Received", e.ReceivedAt}}
 	for _, d := range e.Dispatches {
-		facts = append(facts, [2]string{"Started", string(d.Kind) + " " + d.ID + " (" + d.Outcome + ")"})
+		facts = append(facts, [2]any{"Started", string(d.Kind) + " " + d.ID + " (" + d.Outcome + ")"})
 		if d.Died != "" {
-			facts = append(facts, [2]string{"Died", d.ID + ": " + app.OneLine(d.Died)})
+			facts = append(facts, [2]any{"Died", d.ID + ": " + app.OneLine(d.Died)})
 		}
 	}
 	for _, t := range e.Tries {
-		facts = append(facts, [2]string{"Failed", a.Ago(&t.At) + ": " + app.OneLine(t.Why)})
+		facts = append(facts, [2]any{"Failed", a.Ago(&t.At) + ": " + app.OneLine(t.Why)})
 	}
 	for _, d := range e.Decisions {
-		facts = append(facts, [2]string{"Decided",
+		facts = append(facts, [2]any{"Decided",
 			d.Action + " by " + d.By + ", " + a.Ago(&d.At) + ": " + app.OneLine(d.Reason)})
 	}
 	if e.Event != nil {
-		facts = append(facts, [2]string{"Body", string(e.Event.Body)})
+		facts = append(facts, [2]any{"Body", string(e.Event.Body)})
 	}
 	return a.Facts(facts)
 }
 
-func replayCommand(a *app.App) *cobra.Command {
-	var in api.ReplayRequest
+func replayCommand(r *app.Resource[client.Inbound]) *cobra.Command {
 	var data string
-	command := app.Show(a, &cobra.Command{
-		Use: "replay EVENT", Short: "Have an event dispatched again", Args: app.Exactly("an event's id"),
-		Example: "  mainstay quarantine replay 5a2c… --reason \"the job is mended\"\n  mainstay quarantine replay 5a2c… --data @corrected.json",
-	}, func(ctx context.Context, s *client.Client, args []string) (_ *api.Inbound, err error) {
-		if in.Data, err = app.ReadJSON("--data", data, a.Stdin); err != nil {
+	return app.Do(r, &cobra.Command{
+		Use: "replay EVENT", Short: "Have an event dispatched again",
+		Example: "  mainstay quarantine replay 5a2c… --reason \"the job is mended\"\n" +
+			"  mainstay quarantine replay 5a2c… --data @corrected.json",
+	}, func(c *cobra.Command, in *api.ReplayRequest) {
+		c.Flags().StringVar(&data, "data", "",
+			"JSON to use instead of the event's data: a value, @FILE, or - for standard input")
+		r.ReasonFlag(c, &in.Reason)
+	}, func(e client.Inbound, ctx context.Context, id string, in api.ReplayRequest) (_ *api.Inbound, err error) {
+		if in.Data, err = app.ReadJSON("--data", data, r.Stdin); err != nil {
 			return nil, err
 		}
-		return s.Inbound.Replay(ctx, args[0], in)
+		return e.Replay(ctx, id, in)
 	}, printEvent)
-	command.Flags().StringVar(&data, "data", "", "JSON to use instead of the event's data: a value, @FILE, or - for standard input")
-	command.Flags().StringVar(&in.Reason, "reason", "", "why; kept with the event")
-	return command
-}
-
-func discardCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := a.Call(&cobra.Command{
-		Use: "discard EVENT", Short: "Give an event up", Args: app.Exactly("an event's id"),
-		Example: "  mainstay quarantine discard 5a2c… --reason \"sent by mistake\"",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if reason == "" {
-			return app.UsageError("needs --reason: why the event is given up")
-		}
-		if _, err := s.Inbound.Discard(ctx, args[0], reason); err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error { return a.Sayf("Event %s is discarded.\n", args[0]) })
-	})
-	command.Flags().StringVar(&reason, "reason", "", "why; kept with the event")
-	return command
 }

@@ -12,6 +12,7 @@ import (
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/job"
 )
@@ -48,7 +49,7 @@ func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Defi
 			}
 		}
 		if ready == all.Wanted && ready > 0 && (r == nil || !r.Active()) || problem != "" {
-			err := a.Print(s.Answer, func() error { return printInstances(a, all) })
+			err := s.Print(func() error { return printInstances(a, all) })
 			if problem != "" {
 				err = errors.Join(err, app.WithExit(app.ExitIncomplete, errors.New(problem)))
 			}
@@ -68,16 +69,15 @@ func printInstances(a *app.App, all *api.JobInstances) error {
 		return nil
 	}
 	header := []string{"INSTANCE", "STATUS", "HEALTH", "AGENT", "ADDRESS", "RESTARTS", "VERSION", "STARTED", "WHY"}
-	err := app.PrintTable(a, all.Instances, "The job has no instances.", header, func(i *api.JobInstance) []string {
+	err := app.PrintTable(a, all.Instances, "The job has no instances.", header, func(i *api.JobInstance) []any {
 		status := string(i.Status)
 		if i.Open() && i.Stopping != "" {
 			status = "stopping"
 		} else if i.Canary {
 			status += ", canary"
 		}
-		return []string{i.Name, status, string(i.Health), i.Agent, i.Address, fmt.Sprint(max(0, i.Attempts-1)),
-			fmt.Sprint(i.Version),
-			a.Ago(&i.Since), app.Printable(whyOf(a, i))}
+		return []any{i.Name, status, i.Health, i.Agent, i.Address, max(0, i.Attempts-1), i.Version, i.Since,
+			whyOf(a, i)}
 	})
 	if err == nil {
 		if help := helpOn(all.Instances); help != "" {
@@ -141,7 +141,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 		header := []string{"VERSION", "STATUS", "HEALTHY INSTANCES", "STARTED", "BY", "WHY"}
 		return a.Print(map[string]any{"job": j.Name, "deployments": j.Deployments}, func() error {
 			err := app.PrintTable(a, j.Deployments, "The job has no deployments: give it update.", header,
-				func(r *job.Deployment) []string {
+				func(r *job.Deployment) []any {
 					counts := make([]string, len(r.Counts))
 					for n, c := range r.Counts {
 						counts[n] = fmt.Sprintf("version %d: %d of %d", c.Version, c.Healthy, c.Instances)
@@ -150,8 +150,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					if r.RevertedTo > 0 {
 						why += fmt.Sprintf("; version %d is in force again", r.RevertedTo)
 					}
-					return []string{fmt.Sprint(r.Version), string(r.Status), strings.Join(counts, ", "),
-						a.Ago(&r.StartedAt), r.By, app.Printable(why)}
+					return []any{r.Version, r.Status, counts, r.StartedAt, r.By, why}
 				})
 			r := j.Deployment()
 			if err == nil && r != nil && r.TaskID != "" {
@@ -169,22 +168,24 @@ func deploymentCommand(a *app.App) *cobra.Command {
 	})
 }
 
-func scaleCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
+func scaleCommand(r *app.Resource[client.Jobs]) *cobra.Command {
+	var count int
+	return app.Tell(r, &cobra.Command{
 		Use: "scale NAME COUNT", Short: "Say how many instances a service has",
-		Args: app.Exactly("a job's name", "how many instances"), Example: "  mainstay job scale ranker 5",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		count, err := strconv.Atoi(args[1])
-		if err != nil || count < 0 || count > job.MaxCount {
-			return app.UsageError("COUNT must be from 0 to %d", job.MaxCount)
-		}
-		j, err := s.Jobs.Scale(ctx, args[0], count)
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error {
-			return a.Sayf("Job %s is to have %s.%s\n", args[0], fleet.Count(count, "instance"), halted(j))
-		})
+		Example: "  mainstay job scale ranker 5",
+		Args: func(c *cobra.Command, args []string) (err error) {
+			if err = app.Exactly(r.ID, "how many instances")(c, args); err != nil {
+				return err
+			}
+			if count, err = strconv.Atoi(args[1]); err != nil || count < 0 || count > job.MaxCount {
+				return app.UsageError("COUNT must be from 0 to %d", job.MaxCount)
+			}
+			return nil
+		},
+	}, nil, func(jobs client.Jobs, ctx context.Context, name string, _ struct{}) (*api.Job, error) {
+		return jobs.Scale(ctx, name, count)
+	}, func(name string, j *api.Job) string {
+		return fmt.Sprintf("Job %s is to have %s.%s", name, fleet.Count(count, "instance"), halted(j))
 	})
 }
 

@@ -22,43 +22,31 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "job", Short: "Define work in steps, or services, and run it",
-		Long: `Define work in steps, and run it. A definition, in YAML or JSON, says what the steps of a job are and which come after
-which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run
+		Long: `Define work in steps, and run it. A definition, in YAML or JSON, says what the steps of a job are and which
+come after which; each run of the job carries them out on the agents of its cluster. See runs with: mainstay run
 
 A job of type service, system or sysbatch has instances instead of steps: it runs as long as it is there.`,
 	}
-	a.ServerFlag(command)
-	command.AddCommand(
-		runCommand(a),
-		applyCommand(a),
-		planCommand(a),
-		validateCommand(a),
-		schemaCommand(a),
-		listCommand(a),
-		getCommand(a),
-		dispatchCommand(a),
-		pauseCommand(
-			a,
-			"pause",
-			"Stop a job from starting runs",
-			"is paused: it starts nothing, and what runs goes on",
-			client.Jobs.Pause,
-		),
-		pauseCommand(a, "resume", "Let a paused or stopped job start runs or instances again", "goes on",
-			client.Jobs.Resume),
-		pauseCommand(a, "stop", "Stop the instances of a job", "stops its instances", client.Jobs.Stop),
+	r := &app.Resource[client.Jobs]{App: a, Of: func(c *client.Client) client.Jobs { return c.Jobs },
+		Group: "job", Arg: "NAME", ID: "a job's name", Sample: "nightly", Title: "Job",
+		Reason: "why; kept with the job", Why: "new disks"}
+	return a.GroupOf(command,
+		runCommand(a), applyCommand(a), planCommand(a), validateCommand(a), schemaCommand(a), listCommand(r),
+		getCommand(a), dispatchCommand(a),
+		app.Steer(r, "pause", "Stop a job from starting runs", "is paused: it starts nothing, and what runs goes on",
+			client.Jobs.Pause),
+		app.Steer(r, "resume", "Let a paused or stopped job start runs or instances again", "goes on", client.Jobs.Resume),
+		app.Steer(r, "stop", "Stop the instances of a job", "stops its instances", client.Jobs.Stop),
 		deploymentCommand(a),
-		pauseCommand(a, "promote", "Let all instances of a job follow its healthy canaries",
-			"replaces its other instances", client.Jobs.Promote),
-		pauseCommand(a, "fail", "End the deployment of a job as failed", "has ended its deployment",
+		app.Steer(r, "promote", "Let all instances of a job follow its healthy canaries", "replaces its other instances",
+			client.Jobs.Promote),
+		app.Steer(r, "fail", "End the deployment of a job as failed", "has ended its deployment",
 			client.Jobs.FailDeployment),
-		scaleCommand(a),
-		restartCommand(a),
-		versionsCommand(a),
-		revertCommand(a),
-		deleteCommand(a),
-	)
-	return command
+		scaleCommand(r), restartCommand(a), versionsCommand(r), revertCommand(r),
+		app.Delete(r, &cobra.Command{
+			Use: "delete NAME", Short: "Delete a job with its schedules; its runs go on",
+			Example: "  mainstay job delete nightly",
+		}, "deleted", "", client.Jobs.Delete))
 }
 
 // validated is one checked definition.
@@ -73,8 +61,8 @@ type validated struct {
 func validateCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "validate FILE...", Short: "Check definitions, without a server",
-		Long: `Check definitions of jobs. Every problem is printed with file, line and column, as editors read it, and with what to
-write instead. - is the standard input. The exit code is 2 where a definition is wrong.`,
+		Long: `Check definitions of jobs. Every problem is printed with file, line and column, as editors read it, and with
+what to write instead. - is the standard input. The exit code is 2 where a definition is wrong.`,
 		Example: "  mainstay job validate examples/jobs/pipeline.yaml\n  mainstay job validate *.yaml -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -40,8 +40,9 @@ func runCommand(a *app.App) *cobra.Command {
 	var inputs []string
 	command := &cobra.Command{
 		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
-		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit code is 6
-unless it completed. A job with instances is followed until all of them are healthy, or those of a sysbatch job have ended.`,
+		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit
+code is 6 unless it completed. A job with instances is followed until all of them are healthy, or those of a
+sysbatch job have ended.`,
 		Example: "  mainstay job run examples/jobs/nightly-embeddings.yaml -i bucket=docs",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
@@ -64,15 +65,7 @@ unless it completed. A job with instances is followed until all of them are heal
 			return err
 		}
 		_, _ = fmt.Fprintf(a.Storyteller(), "Run %s of job %s began.\n", run.ID, run.Job)
-		if run, err = a.FollowRun(ctx, s.Client, run.ID); err != nil {
-			return err
-		}
-		return errors.Join(a.Print(s.Answer, func() error {
-			if err := a.Say(""); err != nil {
-				return err
-			}
-			return app.PrintRun(a, run)
-		}), app.RunEnd(run))
+		return s.FollowRun(ctx, run.ID)
 	})
 	inputFlag(command, &inputs)
 	return command
@@ -80,7 +73,8 @@ unless it completed. A job with instances is followed until all of them are heal
 
 func inputFlag(command *cobra.Command, inputs *[]string) {
 	command.Flags().StringArrayVarP(inputs, "input", "i", nil,
-		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such, unless the job wants text")
+		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such, "+
+			"unless the job wants text")
 }
 
 // inputsOf makes the inputs of a run of NAME=VALUE.
@@ -115,13 +109,11 @@ func applyCommand(a *app.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Print(s.Answer, func() error {
-			next := "Start a run with: mainstay job dispatch"
-			if d.HasInstances() {
-				next = "See its instances with: mainstay job get"
-			}
-			return a.Sayf("Job %s is at version %d. %s %s\n", j.Name, j.Version, next, j.Name)
-		})
+		next := "Start a run with: mainstay job dispatch"
+		if d.HasInstances() {
+			next = "See its instances with: mainstay job get"
+		}
+		return s.Sayf("Job %s is at version %d. %s %s\n", j.Name, j.Version, next, j.Name)
 	})
 	command.Flags().IntVar(&version, "if-version", 0, "only while this version is in force")
 	return command
@@ -141,7 +133,7 @@ func planCommand(a *app.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Print(s.Answer, func() error { return printPlan(a, p) })
+		return s.Print(func() error { return printPlan(a, p) })
 	})
 }
 
@@ -167,39 +159,38 @@ func printPlan(a *app.App, p *api.JobPlan) error {
 	return a.Sayf("%s", b.String())
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var q client.JobQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List jobs", Args: app.Exactly(), Example: "  mainstay job list\n  mainstay job list --troubled",
-	},
-		func(s *client.Client) *client.List[api.JobEntry] { return s.Jobs.List(q) },
-		func(a *app.App, jobs []api.JobEntry) error {
-			if q.Troubled {
-				return printTroubled(a, jobs)
-			}
-			header := []string{"JOB", "TYPE", "CLUSTER", "VERSION", "HAS", "SCHEDULES", "STATE", "CREATED"}
-			return app.PrintTable(a, jobs, "There are no jobs.", header, func(j *api.JobEntry) []string {
-				return []string{j.Name, string(j.Type), j.Cluster, fmt.Sprint(j.Version),
-					hasOf(j), fmt.Sprint(j.Schedules), stateOf(j), a.Ago(j.CreatedAt)}
-			})
+func listCommand(r *app.Resource[client.Jobs]) *cobra.Command {
+	troubled := false
+	return app.List(r, &cobra.Command{
+		Use: "list", Short: "List jobs", Example: "  mainstay job list\n  mainstay job list --troubled",
+	}, func(c *cobra.Command, q *client.JobQuery) {
+		c.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+		c.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
+		c.Flags().BoolVar(&troubled, "troubled", false,
+			"only services and system jobs that lack healthy instances, or whose deployment has failed, with why")
+	}, func(j client.Jobs, q client.JobQuery) *client.List[api.JobEntry] {
+		q.Troubled = troubled
+		return j.List(q)
+	}, func(a *app.App, jobs []api.JobEntry) error {
+		if troubled {
+			return printTroubled(a, jobs)
+		}
+		header := []string{"JOB", "TYPE", "CLUSTER", "VERSION", "HAS", "SCHEDULES", "STATE", "CREATED"}
+		return app.PrintTable(a, jobs, "There are no jobs.", header, func(j *api.JobEntry) []any {
+			return []any{j.Name, j.Type, j.Cluster, j.Version, hasOf(j), j.Schedules, stateOf(j), j.CreatedAt}
 		})
-	command.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	command.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
-	command.Flags().BoolVar(&q.Troubled, "troubled", false,
-		"only services and system jobs that lack healthy instances, or whose deployment has failed, with why")
-	return command
+	})
 }
 
 func printTroubled(a *app.App, jobs []api.JobEntry) error {
 	header := []string{"JOB", "CLUSTER", "HEALTHY", "STATE", "WHY"}
 	return app.PrintTable(a, jobs, "No job lacks instances, and no deployment has failed.", header,
-		func(j *api.JobEntry) []string {
+		func(j *api.JobEntry) []any {
 			why := j.Trouble.Why
 			if r := j.Trouble.Failed; r != nil {
 				why = fleet.Reasons(why, fmt.Sprintf("version %d could not be deployed: %s", r.Version, r.Reason))
 			}
-			return []string{j.Name, j.Cluster, fmt.Sprintf("%d of %d", j.Trouble.Healthy, j.Trouble.Wanted), stateOf(j),
-				app.Printable(why)}
+			return []any{j.Name, j.Cluster, fmt.Sprintf("%d of %d", j.Trouble.Healthy, j.Trouble.Wanted), stateOf(j), why}
 		})
 }
 
@@ -279,11 +270,10 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 	if err != nil {
 		return err
 	}
-	err = a.Facts([][2]string{
-		{"Job", j.Name}, {"Type", string(j.Type)}, {"Version", fmt.Sprint(j.Version)}, {"Cluster", j.Cluster},
+	err = a.Facts([][2]any{
+		{"Job", j.Name}, {"Type", j.Type}, {"Version", j.Version}, {"Cluster", j.Cluster},
 		{"State", state}, {"Deployment", deploymentOf(j.Name, all)},
-		{"Not scheduled", j.Unscheduled}, {"Next runs", strings.Join(next, ", ")},
-		{"Counted runs", strings.Join(active, ", ")},
+		{"Not scheduled", j.Unscheduled}, {"Next runs", next}, {"Counted runs", active},
 	})
 	if err != nil {
 		return err
@@ -317,7 +307,8 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	var wait bool
 	command := &cobra.Command{
 		Use: "dispatch NAME", Short: "Start a run of a job", Args: app.Exactly("a job's name"),
-		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n  mainstay job dispatch nightly --start-at +2h --follow",
+		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n" +
+			"  mainstay job dispatch nightly --start-at +2h --follow",
 	}
 	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
 		if len(inputs) > 0 {
@@ -342,20 +333,15 @@ func dispatchCommand(a *app.App) *cobra.Command {
 		}
 		if wait {
 			_, _ = fmt.Fprintf(a.Storyteller(), "Run %s of job %s began.\n", run.ID, run.Job)
-			if run, err = a.FollowRun(ctx, s.Client, run.ID); err != nil {
-				return err
-			}
-			return errors.Join(a.Print(s.Answer, func() error { return app.PrintRun(a, run) }), app.RunEnd(run))
+			return s.FollowRun(ctx, run.ID)
 		}
-		return a.Print(s.Answer, func() error {
-			how := "began"
-			if run.Duplicate {
-				how = "was started with this key before; it is " + string(run.Status)
-			} else if !r.StartAt.IsZero() {
-				how = "begins at " + r.StartAt.UTC().Format(time.RFC3339)
-			}
-			return a.Sayf("Run %s %s. Follow it with: mainstay run watch %s\n", run.ID, how, run.ID)
-		})
+		how := "began"
+		if run.Duplicate {
+			how = "was started with this key before; it is " + string(run.Status)
+		} else if !r.StartAt.IsZero() {
+			how = "begins at " + r.StartAt.UTC().Format(time.RFC3339)
+		}
+		return s.Sayf("Run %s %s. Follow it with: mainstay run watch %s\n", run.ID, how, run.ID)
 	})
 	inputFlag(command, &inputs)
 	command.Flags().StringVar(&r.IdempotencyKey, "key", "", "one key starts one run, however often it is sent")
@@ -364,44 +350,17 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func pauseCommand(
-	a *app.App, word, short, then string,
-	do func(j client.Jobs, ctx context.Context, name, reason string) (*api.Job, error),
-) *cobra.Command {
-	var reason string
-	command := a.Call(&cobra.Command{
-		Use: word + " NAME", Short: short, Args: app.Exactly("a job's name"),
-		Example: "  mainstay job " + word + " nightly --reason \"new disks\"",
-	},
-		func(ctx context.Context, s *app.Client, args []string) error {
-			if _, err := do(s.Jobs, ctx, args[0], reason); err != nil {
-				return err
+func versionsCommand(r *app.Resource[client.Jobs]) *cobra.Command {
+	return app.Get(r, &cobra.Command{
+		Use: "versions NAME", Short: "List the versions of a job that are kept", Example: "  mainstay job versions nightly",
+	}, client.Jobs.Versions, func(a *app.App, versions []job.Version) error {
+		header := []string{"VERSION", "APPLIED", "BY", "DEFINITION"}
+		return app.PrintTable(a, versions, "There are no versions.", header, func(v *job.Version) []any {
+			definition := "its own"
+			if v.Reverts > 0 {
+				definition = fmt.Sprintf("of version %d", v.Reverts)
 			}
-			return a.Print(s.Answer, func() error { return a.Sayf("Job %s %s.\n", args[0], then) })
-		})
-	command.Flags().StringVar(&reason, "reason", "", "why; kept with the job")
-	return command
-}
-
-func versionsCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
-		Use: "versions NAME", Short: "List the versions of a job that are kept", Args: app.Exactly("a job's name"),
-		Example: "  mainstay job versions nightly",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		versions, err := s.Jobs.Versions(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error {
-			return app.PrintTable(a, versions, "There are no versions.",
-				[]string{"VERSION", "APPLIED", "BY", "DEFINITION"},
-				func(v *job.Version) []string {
-					definition := "its own"
-					if v.Reverts > 0 {
-						definition = fmt.Sprintf("of version %d", v.Reverts)
-					}
-					return []string{fmt.Sprint(v.Version), a.Ago(&v.At), v.By, definition}
-				})
+			return []any{v.Version, v.At, v.By, definition}
 		})
 	})
 }
@@ -418,46 +377,28 @@ func halted(j *api.Job) string {
 	return fmt.Sprintf(" It is %s: nothing begins until mainstay job resume %s", state, j.Name)
 }
 
-func revertCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
+func revertCommand(r *app.Resource[client.Jobs]) *cobra.Command {
+	return app.Tell(r, &cobra.Command{
 		Use: "revert NAME [VERSION]", Short: "Put an earlier version in force again",
 		Long: `Put an earlier version in force again. Without VERSION it is the last one before the present definition that
 differs from it and, of a job with update, was healthy.`,
-		Args: cobra.RangeArgs(1, 2), Example: "  mainstay job revert nightly 3\n  mainstay job revert ranker",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		version := 0
-		if len(args) > 1 {
-			var err error
-			if version, err = strconv.Atoi(args[1]); err != nil || version < 1 {
+		Example: "  mainstay job revert nightly 3\n  mainstay job revert ranker",
+	}, func(c *cobra.Command, version *int) {
+		c.Args = func(c *cobra.Command, args []string) (err error) {
+			if len(args) != 2 {
+				return cobra.RangeArgs(1, 2)(c, args)
+			}
+			if *version, err = strconv.Atoi(args[1]); err != nil || *version < 1 {
 				return app.UsageError("VERSION must be a number: see mainstay job versions %s", args[0])
 			}
+			return nil
 		}
-		j, err := s.Jobs.Revert(ctx, args[0], version)
-		if err != nil {
-			return err
+	}, client.Jobs.Revert, func(_ string, j *api.Job) string {
+		earlier := "an earlier one"
+		if v := j.Find(j.Version); v != nil && v.Reverts > 0 {
+			earlier = fmt.Sprintf("version %d", v.Reverts)
 		}
-		return a.Print(s.Answer, func() error {
-			earlier := "an earlier one"
-			if v := j.Find(j.Version); v != nil && v.Reverts > 0 {
-				earlier = fmt.Sprintf("version %d", v.Reverts)
-			}
-			return a.Sayf("Job %s is at version %d, with the definition of %s.%s\n", j.Name, j.Version, earlier, halted(j))
-		})
-	})
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
-		Use: "delete NAME", Short: "Delete a job with its schedules; its runs go on", Args: app.Exactly("a job's name"),
-		Example: "  mainstay job delete nightly",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if err := s.Jobs.Delete(ctx, args[0]); err != nil {
-			return err
-		}
-		return a.Print(
-			map[string]string{"deleted": args[0]},
-			func() error { return a.Sayf("Job %s is deleted.\n", args[0]) },
-		)
+		return fmt.Sprintf("Job %s is at version %d, with the definition of %s.%s", j.Name, j.Version, earlier, halted(j))
 	})
 }
 

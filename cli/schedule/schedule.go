@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,36 +18,59 @@ import (
 
 // Command is the group of schedules.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "schedule", Short: "Submit tasks again and again, by cron or at an interval"}
-	a.ServerFlag(command)
-	command.AddCommand(
-		createCommand(a), replaceCommand(a), listCommand(a), getCommand(a),
-		pauseCommand(a, "pause", "Stop a schedule for a while",
-			"is paused. Resume it with: mainstay schedule resume %s", client.Schedules.Pause),
-		pauseCommand(a, "resume", "Let a paused schedule go on",
-			"goes on. See its next times with: mainstay schedule get %s", client.Schedules.Resume),
-		triggerCommand(a), deleteCommand(a))
-	return command
+	r := &app.Resource[client.Schedules]{App: a, Of: func(c *client.Client) client.Schedules { return c.Schedules },
+		Group: "schedule", Arg: "NAME", ID: "a schedule's name", Sample: "nightly", Title: "Schedule",
+		Reason: "why; becomes the schedule's note (default: its note stays)", Why: "holidays"}
+	steer := func(
+		verb, short, then string, do func(client.Schedules, context.Context, string, string) (*api.Schedule, error),
+	) *cobra.Command {
+		return app.Tell(r, r.Steered(verb, short), r.ReasonFlag, do, func(name string, s *api.Schedule) string {
+			if s.Ended {
+				return fmt.Sprintf("Schedule %s has ended. "+hasEnded, name, name)
+			}
+			return fmt.Sprintf("Schedule %s %s %[1]s", name, then)
+		})
+	}
+	return a.GroupOf(
+		&cobra.Command{Use: "schedule", Short: "Submit tasks again and again, by cron or at an interval"},
+		createCommand(a), replaceCommand(a),
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List schedules", Example: "  mainstay schedule list --cluster studio",
+		}, listFlags, client.Schedules.List, printSchedules),
+		app.Get(r, &cobra.Command{
+			Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
+			Example: "  mainstay schedule get nightly",
+		}, client.Schedules.Get, printSchedule),
+		steer("pause", "Stop a schedule for a while", "is paused. Resume it with: mainstay schedule resume",
+			client.Schedules.Pause),
+		steer("resume", "Let a paused schedule go on", "goes on. See its next times with: mainstay schedule get",
+			client.Schedules.Resume),
+		app.Tell(r, &cobra.Command{
+			Use: "trigger NAME", Short: "Make a schedule's task now, also while it is paused",
+			Example: "  mainstay schedule trigger nightly",
+		}, func(c *cobra.Command, in *api.TriggerRequest) {
+			c.Flags().StringVar((*string)(&in.Overlap), "overlap", "", "when the last task has not ended, for this once: "+
+				"skip, buffer_one, allow_all or cancel_other (default: the schedule's)")
+		}, client.Schedules.Trigger, func(_ string, t *api.Triggered) string {
+			return fmt.Sprintf("Schedule %s makes task %[2]s. See it with: mainstay task get %[2]s", t.Name, t.TaskID)
+		}),
+		app.Delete(r, &cobra.Command{
+			Use: "delete NAME", Short: "Delete a schedule; the tasks that it has made go on",
+			Example: "  mainstay schedule delete nightly",
+		}, "deleted", " The tasks that it has made go on.", client.Schedules.Delete))
 }
 
-func listCommand(a *app.App) *cobra.Command {
-	var q client.ScheduleQuery
-	command := app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List schedules", Args: app.Exactly(), Example: "  mainstay schedule list --cluster studio",
-	}, func(s *client.Client) *client.List[api.ScheduleEntry] { return s.Schedules.List(q) }, printSchedules)
-	flags := command.Flags()
-	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&q.Type, "type", "", "only of this task type")
-	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
-	return command
+func listFlags(c *cobra.Command, q *client.ScheduleQuery) {
+	c.Flags().StringVar(&q.Cluster, "cluster", "", "only of this cluster")
+	c.Flags().StringVar(&q.Type, "type", "", "only of this task type")
+	c.Flags().StringVar(&q.Tenant, "tenant", "", "only of this tenant")
 }
 
 func printSchedules(a *app.App, entries []api.ScheduleEntry) error {
 	header := []string{"SCHEDULE", "WHEN", "TYPE", "CLUSTER", "STATE", "NEXT", "LAST", "LAST TASK"}
-	return app.PrintTable(a, entries, "There are no such schedules.", header, func(e *api.ScheduleEntry) []string {
-		return []string{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster,
-			stateText(e.Paused, e.Ended),
-			a.Ago(e.NextTime), a.Ago(e.LastTime), e.LastTask}
+	return app.PrintTable(a, entries, "There are no such schedules.", header, func(e *api.ScheduleEntry) []any {
+		return []any{e.Name, whenText(e.Cron, e.TimeZone, e.Interval, 0), e.Type, e.Cluster,
+			stateText(e.Paused, e.Ended), e.NextTime, e.LastTime, e.LastTask}
 	})
 }
 
@@ -77,15 +99,6 @@ func whenText(cron, zone string, interval, offset fleet.Duration) string {
 	return "changed by another tool: see the Temporal Web UI"
 }
 
-func getCommand(a *app.App) *cobra.Command {
-	return app.Show(a, &cobra.Command{
-		Use: "get NAME", Short: "Show a schedule: its next times, and what became of its newest tasks",
-		Example: "  mainstay schedule get nightly", Args: app.Exactly("a schedule's name"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Schedule, error) {
-		return s.Schedules.Get(ctx, args[0])
-	}, printSchedule)
-}
-
 func printSchedule(a *app.App, s *api.Schedule) error {
 	next := make([]string, 0, 3)
 	for i := range min(3, len(s.NextTimes)) {
@@ -95,24 +108,21 @@ func printSchedule(a *app.App, s *api.Schedule) error {
 	if s.Jitter != 0 {
 		jitter = "up to " + s.Jitter.String()
 	}
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Schedule", s.Name}, {"State", stateText(s.Paused, s.Ended)}, {"Note", s.Note},
 		{"When", whenText(s.Cron, s.TimeZone, s.Interval, s.Offset)}, {"Jitter", jitter},
-		{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", string(s.Overlap)},
-		{"Catchup window", s.CatchupWindow.String()}, {"Task", s.Task.Type + " in " + s.Task.Cluster},
+		{"From", timeText(s.StartAt)}, {"Until", timeText(s.EndAt)}, {"Overlap", s.Overlap},
+		{"Catchup window", s.CatchupWindow}, {"Task", s.Task.Type + " in " + s.Task.Cluster},
 		{"Payload", app.OneLine(string(s.Task.Payload))},
-		{"Next", strings.Join(next, ", ")}, {"Fired", countsText(&s.Counts)},
+		{"Next", next}, {"Fired", countsText(&s.Counts)},
 	})
 	if err != nil {
 		return err
 	}
 	header := []string{"TASK", "STATUS", "FOR", "FIRED", "TOOK", "WHY"}
-	return app.PrintBelow(a, s.Runs, header, func(run *api.ScheduleRun) []string {
-		var took string
-		if run.FiredAt != nil && run.ClosedAt != nil {
-			took = app.Roughly(max(0, run.ClosedAt.Sub(*run.FiredAt)))
-		}
-		return []string{run.TaskID, string(run.Status), timeText(&run.ScheduledAt), a.Ago(run.FiredAt), took, run.Why}
+	return app.PrintBelow(a, s.Runs, header, func(run *api.ScheduleRun) []any {
+		return []any{run.TaskID, run.Status, timeText(&run.ScheduledAt), run.FiredAt,
+			app.Took(run.FiredAt, run.ClosedAt), run.Why}
 	})
 }
 
@@ -137,69 +147,8 @@ func countsText(c *api.ScheduleCount) string {
 	return text
 }
 
-func pauseCommand(
-	a *app.App, action, short, then string,
-	change func(s client.Schedules, ctx context.Context, name, reason string) (*api.Schedule, error),
-) *cobra.Command {
-	var reason string
-	command := a.Call(&cobra.Command{
-		Use: action + " NAME", Short: short, Args: app.Exactly("a schedule's name"),
-		Example: "  mainstay schedule " + action + ` nightly --reason "holidays"`,
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		schedule, err := change(s.Schedules, ctx, args[0], reason)
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error {
-			if schedule.Ended {
-				return a.Sayf("Schedule %s has ended. "+hasEnded+"\n", args[0], args[0])
-			}
-			return a.Sayf("Schedule %s "+then+"\n", args[0], args[0])
-		})
-	})
-	command.Flags().StringVar(&reason, "reason", "", "why; becomes the schedule's note (default: its note stays)")
-	return command
-}
-
 // hasEnded is what to do about a schedule without a next time.
 const hasEnded = "It has no next time. Give it a later end with: mainstay schedule replace %s … --end-at TIME"
-
-func triggerCommand(a *app.App) *cobra.Command {
-	var request api.TriggerRequest
-	command := app.Show(a, &cobra.Command{
-		Use:     "trigger NAME",
-		Short:   "Make a schedule's task now, also while it is paused",
-		Args:    app.Exactly("a schedule's name"),
-		Example: "  mainstay schedule trigger nightly",
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Triggered, error) {
-		return s.Schedules.Trigger(ctx, args[0], request)
-	}, func(a *app.App, t *api.Triggered) error {
-		return a.Sayf("Schedule %s makes task %[2]s. See it with: mainstay task get %[2]s\n", t.Name, t.TaskID)
-	})
-	command.Flags().StringVar(
-		(*string)(&request.Overlap),
-		"overlap",
-		"",
-		"when the last task has not ended, for this once: skip, buffer_one, allow_all or cancel_other (default: the schedule's)",
-	)
-	return command
-}
-
-func deleteCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
-		Use:     "delete NAME",
-		Short:   "Delete a schedule; the tasks that it has made go on",
-		Args:    app.Exactly("a schedule's name"),
-		Example: "  mainstay schedule delete nightly",
-	}, func(ctx context.Context, s *app.Client, args []string) error {
-		if err := s.Schedules.Delete(ctx, args[0]); err != nil {
-			return err
-		}
-		return a.Print(map[string]string{"deleted": args[0]}, func() error {
-			return a.Sayf("Schedule %s is deleted. The tasks that it has made go on.\n", args[0])
-		})
-	})
-}
 
 // scheduling is the command line of `schedule create` and `schedule replace`.
 type scheduling struct {
@@ -215,7 +164,8 @@ func createCommand(a *app.App) *cobra.Command {
 	return schedulingCommand(a, &cobra.Command{
 		Use:   "create NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Make a schedule",
-		Long: `Make a schedule. Each time is one task, whose id is the schedule's name, @ and the time, such as nightly@20261121t030000z.
+		Long: `Make a schedule. Each time is one task, whose id is the schedule's name, @ and the time, such as
+nightly@20261121t030000z.
 
 What stands after "--" is run as a command by an agent that allows it, as with "mainstay task submit".`,
 		Example: `  mainstay schedule create nightly --cron "0 3 * * *" --time-zone Europe/Berlin -- ./backup.sh
@@ -227,8 +177,8 @@ func replaceCommand(a *app.App) *cobra.Command {
 	return schedulingCommand(a, &cobra.Command{
 		Use:   "replace NAME (--cron SPEC | --every DURATION) [flags] [-- COMMAND ARGUMENT…]",
 		Short: "Replace a schedule: its times and its task",
-		Long: `Replace a schedule: its times and its task. What is not given takes its default, but for --paused and --note, which stay
-as they are. The tasks that it has made go on as they are.`,
+		Long: `Replace a schedule: its times and its task. What is not given takes its default, but for --paused and
+--note, which stay as they are. The tasks that it has made go on as they are.`,
 		Example: `  mainstay schedule replace nightly --cron "30 2 * * *" --time-zone Europe/Berlin -- ./backup.sh`,
 	}, "is replaced", func(s client.Schedules, ctx context.Context, r *api.ScheduleRequest) (*api.Schedule, error) {
 		return s.Replace(ctx, r.Name, r)
@@ -257,8 +207,10 @@ func (s *scheduling) flags(command *cobra.Command) {
 	flags.StringVar(&s.times.Cron, "cron", "",
 		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *", as in crontab`)
 	flags.StringVar(&s.times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0, "when: every so long, such as 30s or 6h, from --start-at on")
-	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0, "shifts --every, counted from 1970-01-01 UTC, not from --start-at")
+	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0,
+		"when: every so long, such as 30s or 6h, from --start-at on")
+	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0,
+		"shifts --every, counted from 1970-01-01 UTC, not from --start-at")
 	flags.StringVar((*string)(&s.times.Overlap), "overlap", "",
 		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
 	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,

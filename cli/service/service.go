@@ -3,7 +3,6 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,27 +14,21 @@ import (
 
 // Command is the group of services.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "service", Short: "Find the instances of services", Long: `Find the instances of services. Jobs of type service or system
-offer them; see mainstay job`}
-	a.ServerFlag(command)
-	command.AddCommand(listCommand(a), getCommand(a))
-	return command
+	command := &cobra.Command{Use: "service", Short: "Find the instances of services", Long: `Find the instances of
+services. Jobs of type service or system offer them; see mainstay job`}
+	return a.GroupOf(command, listCommand(a), getCommand(a))
 }
 
 func listCommand(a *app.App) *cobra.Command {
-	return a.Call(&cobra.Command{
+	return app.Show(a, &cobra.Command{
 		Use: "list", Short: "List the services, with how many instances they have", Args: app.Exactly(),
 		Example: "  mainstay service list",
-	}, func(ctx context.Context, s *app.Client, _ []string) error {
-		services, err := s.Services.List(ctx)
-		if err != nil {
-			return err
-		}
-		return a.Print(s.Answer, func() error {
-			return app.PrintTable(a, services, "There are no services.", []string{"SERVICE", "INSTANCES", "PASSING"},
-				func(s *api.Service) []string {
-					return []string{s.Name, fmt.Sprint(s.Instances), fmt.Sprint(s.Passing)}
-				})
+	}, func(ctx context.Context, c *client.Client, _ []string) ([]api.Service, error) {
+		return c.Services.List(ctx)
+	}, func(a *app.App, services []api.Service) error {
+		header := []string{"SERVICE", "INSTANCES", "PASSING"}
+		return app.PrintTable(a, services, "There are no services.", header, func(s *api.Service) []any {
+			return []any{s.Name, s.Instances, s.Passing}
 		})
 	})
 }
@@ -53,9 +46,9 @@ func getCommand(a *app.App) *cobra.Command {
 		if !q.Any {
 			none = "No healthy instance is found. See all that run: mainstay service get " + found.Name + " --any"
 		}
-		return app.PrintTable(a, found.Instances, none, header, func(i *api.ServiceInstance) []string {
-			return []string{i.Address, string(i.Health), i.Job, i.Instance, i.Agent, i.Zone, fmt.Sprint(i.Version),
-				string(i.Role), strings.Join(i.Tags, ","), a.Ago(&i.Since)}
+		return app.PrintTable(a, found.Instances, none, header, func(i *api.ServiceInstance) []any {
+			return []any{i.Address, i.Health, i.Job, i.Instance, i.Agent, i.Zone, i.Version, i.Role,
+				strings.Join(i.Tags, ","), i.Since}
 		})
 	})
 	command.Flags().BoolVar(&q.Any, "any", false, "also those that are starting or failing")

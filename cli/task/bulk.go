@@ -19,7 +19,8 @@ import (
 func bulkCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "bulk", Short: "Act on many tasks at once",
-		Long: `Act on all tasks that the flags select: those of a cluster, with a status, a label, and so on; all that is given must hold.
+		Long: `Act on all tasks that the flags select: those of a cluster, with a status, a label, and so on; all that is
+given must hold.
 
 The command first says how many there are, and asks before it begins; --yes does not ask, --dry-run only looks. The
 operation runs in the control plane and goes on by itself.`,
@@ -27,13 +28,24 @@ operation runs in the control plane and goes on by itself.`,
   mainstay task bulk retry --type render --cause exit_2 --reason "disk is back" --yes
   mainstay task bulk get b-06… --wait`,
 	}
+	r := &app.Resource[client.Bulks]{App: a, Of: func(c *client.Client) client.Bulks { return c.Bulks },
+		ID: "a bulk operation's id", Reason: "why; kept in the operation's history"}
 	command.AddCommand(
 		bulkActionCommand(a, fleet.BulkCancel, "Cancel open tasks"),
 		bulkActionCommand(a, fleet.BulkRetry, "Give dead letters a fresh set of attempts"),
 		bulkActionCommand(a, fleet.BulkDiscard, "Give dead letters up"),
 		bulkActionCommand(a, fleet.BulkReview, "Decide about tasks in review"),
 		bulkActionCommand(a, fleet.BulkPriority, "Change the priority of open tasks"),
-		bulkGetCommand(a), bulkListCommand(a), bulkStopCommand(a))
+		bulkGetCommand(a),
+		app.List(r, &cobra.Command{
+			Use: "list", Short: "List bulk operations, newest first", Example: "  mainstay task bulk list",
+		}, nil, app.All(client.Bulks.List), printBulks),
+		app.Tell(r, &cobra.Command{
+			Use: "stop ID", Short: "Stop a bulk operation; what it has done stays done",
+			Example: `  mainstay task bulk stop b-06… --reason "not those"`,
+		}, r.ReasonFlag, client.Bulks.Cancel, func(_ string, b *api.Bulk) string {
+			return fmt.Sprintf("Bulk operation %s stops; %d tasks are done so far.", b.ID, b.Done)
+		}))
 	return command
 }
 
@@ -113,7 +125,10 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 	for _, at := range []struct {
 		flag, text string
 		into       **time.Time
-	}{{"--submitted-after", l.after, &r.Filter.SubmittedAfter}, {"--submitted-before", l.before, &r.Filter.SubmittedBefore}} {
+	}{
+		{"--submitted-after", l.after, &r.Filter.SubmittedAfter},
+		{"--submitted-before", l.before, &r.Filter.SubmittedBefore},
+	} {
 		if at.text != "" {
 			t, err := app.PastFlag(at.flag, at.text, now)
 			if err != nil {
@@ -149,7 +164,7 @@ func runBulk(ctx context.Context, a *app.App, s *app.Client, l *bulkLine) error 
 			return err
 		}
 		if request.DryRun {
-			return a.Print(s.Answer, func() error { return printDryRun(a, found) })
+			return s.Print(func() error { return printDryRun(a, found) })
 		}
 		if sure, err := confirm(a, found); err != nil || !sure {
 			return err
@@ -163,10 +178,8 @@ func runBulk(ctx context.Context, a *app.App, s *app.Client, l *bulkLine) error 
 		fmt.Fprintf(a.Stderr, "Bulk operation %s is under way on %s.\n", bulk.ID, count(bulk))
 		return waitForBulk(ctx, a, s, bulk.ID, l.wait)
 	}
-	return a.Print(s.Answer, func() error {
-		return a.Sayf("Bulk operation %[1]s is under way on %[2]s. See it with: mainstay task bulk get %[1]s --wait\n",
-			bulk.ID, count(bulk))
-	})
+	return s.Sayf("Bulk operation %[1]s is under way on %[2]s. See it with: mainstay task bulk get %[1]s --wait\n",
+		bulk.ID, count(bulk))
 }
 
 // confirm asks a person; without one to ask, nothing is done.
@@ -246,7 +259,7 @@ func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait
 		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
 			continue
 		}
-		if err := a.Print(s.Answer, func() error { return printBulk(a, bulk) }); err != nil || wait == 0 {
+		if err := s.Print(func() error { return printBulk(a, bulk) }); err != nil || wait == 0 {
 			return err
 		}
 		switch {
@@ -266,17 +279,17 @@ func printBulk(a *app.App, b *api.Bulk) error {
 	if b.StartedAt != nil && b.ClosedAt != nil {
 		ended = a.Ago(b.ClosedAt) + ", after " + app.Roughly(b.ClosedAt.Sub(*b.StartedAt))
 	}
-	err := a.Facts([][2]string{
+	err := a.Facts([][2]any{
 		{"Bulk operation", b.ID}, {"Action", actionWords(b)}, {"Tasks", filterText(b)}, {"Reason", b.Reason},
-		{"Status", string(b.Status)}, {"Why", b.Why}, {"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)},
-		{"Skipped", skippedText(b.Skipped)}, {"Failed", fmt.Sprint(b.Failed)}, {"Started", a.Ago(b.StartedAt)},
+		{"Status", b.Status}, {"Why", b.Why}, {"Done", fmt.Sprintf("%d of %d", b.Done, b.Expected)},
+		{"Skipped", skippedText(b.Skipped)}, {"Failed", b.Failed}, {"Started", b.StartedAt},
 		{"Ended", ended}, {"Workflow", b.WorkflowID},
 	})
 	if err != nil {
 		return err
 	}
-	return app.PrintBelow(a, b.Examples, []string{"TASK", "OUTCOME", "REASON"}, func(e *fleet.BulkExample) []string {
-		return []string{e.TaskID, string(e.Outcome), e.Reason}
+	return app.PrintBelow(a, b.Examples, []string{"TASK", "OUTCOME", "REASON"}, func(e *fleet.BulkExample) []any {
+		return []any{e.TaskID, e.Outcome, e.Reason}
 	})
 }
 
@@ -325,33 +338,10 @@ func filterText(b *api.Bulk) string {
 	return strings.Join(parts, ", ")
 }
 
-func bulkListCommand(a *app.App) *cobra.Command {
-	return app.LimitedList(a, &cobra.Command{
-		Use: "list", Short: "List bulk operations, newest first", Args: app.Exactly(),
-		Example: "  mainstay task bulk list",
-	}, func(s *client.Client) *client.List[api.Bulk] { return s.Bulks.List() }, printBulks)
-}
-
 func printBulks(a *app.App, bulks []api.Bulk) error {
 	header := []string{"BULK OPERATION", "ACTION", "STATUS", "DONE", "SKIPPED", "FAILED", "STARTED", "REASON"}
-	return app.PrintTable(a, bulks, "There are no bulk operations.", header, func(b *api.Bulk) []string {
-		return []string{b.ID, actionWords(b), string(b.Status), fmt.Sprintf("%d of %d", b.Done, b.Expected),
-			fmt.Sprint(b.Skipped), fmt.Sprint(b.Failed), a.Ago(b.StartedAt), b.Reason}
+	return app.PrintTable(a, bulks, "There are no bulk operations.", header, func(b *api.Bulk) []any {
+		return []any{b.ID, actionWords(b), b.Status, fmt.Sprintf("%d of %d", b.Done, b.Expected), b.Skipped, b.Failed,
+			b.StartedAt, b.Reason}
 	})
-}
-
-func bulkStopCommand(a *app.App) *cobra.Command {
-	var reason string
-	command := app.Show(a, &cobra.Command{
-		Use:     "stop ID",
-		Short:   "Stop a bulk operation; what it has done stays done",
-		Args:    app.Exactly("a bulk operation's id"),
-		Example: `  mainstay task bulk stop b-06… --reason "not those"`,
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.Bulk, error) {
-		return s.Bulks.Cancel(ctx, args[0], reason)
-	}, func(a *app.App, b *api.Bulk) error {
-		return a.Sayf("Bulk operation %s stops; %d tasks are done so far.\n", b.ID, b.Done)
-	})
-	command.Flags().StringVar(&reason, "reason", "", "why; kept in the operation's history")
-	return command
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,10 +19,8 @@ import (
 	"mainstay.dev/mainstay/textfile"
 )
 
-func listCommand(a *app.App) *cobra.Command {
-	var q client.TaskQuery
-	var after, before string
-	command := app.LimitedList(a, &cobra.Command{
+func listCommand(r *app.Resource[client.Tasks]) *cobra.Command {
+	return r.Watched(app.List(r, &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, newest first",
 		Example: `  mainstay task list --status running
@@ -31,9 +28,12 @@ func listCommand(a *app.App) *cobra.Command {
   mainstay task list --agent render-1 --submitted-after 12h     what it ran, or is to run
   mainstay task list --text nightly
   mainstay task list --status dead_letter --cluster studio -o json`,
-		Args: app.Exactly(),
-	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.List(q) }, printTasks)
-	app.CheckFirst(command, func() (err error) {
+	}, func(c *cobra.Command, q *client.TaskQuery) { listFlags(r.App, c, q) }, client.Tasks.List, printTasks))
+}
+
+func listFlags(a *app.App, c *cobra.Command, q *client.TaskQuery) {
+	var after, before string
+	app.CheckFirst(c, func() (err error) {
 		for _, label := range q.Labels {
 			if !strings.ContainsAny(label, "=:") {
 				return app.UsageError("--label must be name=value")
@@ -44,14 +44,10 @@ func listCommand(a *app.App) *cobra.Command {
 		}
 		return err
 	})
-	flags := command.Flags()
+	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(
-		(*string)(&q.Status),
-		"status",
-		"",
-		"only with this status: queued, running, retry_wait, review, dead_letter, completed, failed, cancelled or expired",
-	)
+	flags.StringVar((*string)(&q.Status), "status", "", "only with this status: queued, running, retry_wait, review, "+
+		"dead_letter, completed, failed, cancelled or expired")
 	flags.StringVar(&q.Recovery, "recovery", "", "blocked: only those that wait and that no agent in service can run")
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Tenant, "tenant", "", "only of this tenant")
@@ -63,16 +59,15 @@ func listCommand(a *app.App) *cobra.Command {
 		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
 	flags.StringVar(&before, "submitted-before", "",
 		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	return a.Watched(command)
 }
 
 // maxNamesakes is how many tasks an error lists whose ids begin alike.
 const maxNamesakes = 10
 
 // withTask does something with the task that has an id, or else with the one whose id begins so.
-func withTask[T any](
-	ctx context.Context, tasks client.Tasks, id string, do func(id string) (*T, error),
-) (*T, error) {
+func withTask(
+	ctx context.Context, tasks client.Tasks, id string, do func(id string) (*api.Task, error),
+) (*api.Task, error) {
 	done, err := do(id)
 	if err == nil {
 		return done, nil
@@ -103,28 +98,22 @@ func fullID(ctx context.Context, tasks client.Tasks, prefix string, missing erro
 	if list.More() {
 		ids = append(ids, "and more")
 	}
-	return "", app.WithExit(
-		app.ExitCode(missing),
-		fmt.Errorf("several tasks have ids that begin so; give more of it:\n  %s",
-			strings.Join(ids, "\n  ")),
-	)
+	return "", app.WithExit(app.ExitCode(missing),
+		fmt.Errorf("several tasks have ids that begin so; give more of it:\n  %s", strings.Join(ids, "\n  ")))
 }
 
 func printTasks(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, []string{"ENDED", "TOOK"}, func(task *api.Task) []string {
-		if task.CreatedAt == nil || task.ClosedAt == nil {
-			return []string{"", ""}
-		}
-		return []string{a.Ago(task.ClosedAt), app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))}
+	return printTable(a, tasks, []string{"ENDED", "TOOK"}, func(task *api.Task) []any {
+		return []any{task.ClosedAt, app.Took(task.CreatedAt, task.ClosedAt)}
 	})
 }
 
 // printTable prints tasks; the last columns are named, and are what last makes of a task.
-func printTable(a *app.App, tasks []api.Task, names []string, last func(*api.Task) []string) error {
+func printTable(a *app.App, tasks []api.Task, names []string, last func(*api.Task) []any) error {
 	header := append([]string{"TASK", "TYPE", "CLUSTER", "PRIORITY", "STATUS", "AGENT", "SUBMITTED"}, names...)
-	return app.PrintTable(a, tasks, "There are no such tasks.", header, func(task *api.Task) []string {
-		return append([]string{task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
-			a.Ago(task.CreatedAt)}, last(task)...)
+	return app.PrintTable(a, tasks, "There are no such tasks.", header, func(task *api.Task) []any {
+		return append([]any{task.ID, task.Type, task.Cluster, task.PriorityName, statusText(a, task), agentOf(task),
+			task.CreatedAt}, last(task)...)
 	})
 }
 
@@ -148,39 +137,34 @@ func agentOf(task *api.Task) string {
 	return task.Agent
 }
 
-// queueCommands list what waits for an agent, and what waits for a person.
-func queueCommands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{
-		waitingCommand(a), deadLettersCommand(a),
-	}
-}
-
-func waitingCommand(a *app.App) *cobra.Command {
-	var cluster, tenant string
-	command := app.LimitedList(a, &cobra.Command{
+func waitingCommand(r *app.Resource[client.Tasks]) *cobra.Command {
+	type query struct{ cluster, tenant string }
+	return r.Watched(app.List(r, &cobra.Command{
 		Use: "queue", Short: "List tasks that wait for an agent or for the end of a backoff",
-		Example: "  mainstay task queue --cluster default", Args: app.Exactly(),
-	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.Waiting(cluster, tenant) }, printWaiting)
-	flags := command.Flags()
-	flags.StringVar(&cluster, "cluster", "", "only of this cluster")
-	flags.StringVar(&tenant, "tenant", "", "only of this tenant")
-	return a.Watched(command)
+		Example: "  mainstay task queue --cluster default",
+	}, func(c *cobra.Command, q *query) {
+		c.Flags().StringVar(&q.cluster, "cluster", "", "only of this cluster")
+		c.Flags().StringVar(&q.tenant, "tenant", "", "only of this tenant")
+	}, func(tasks client.Tasks, q query) *client.List[api.Task] {
+		return tasks.Waiting(q.cluster, q.tenant)
+	}, printWaiting))
 }
 
-func deadLettersCommand(a *app.App) *cobra.Command {
+func deadLettersCommand(r *app.Resource[client.Tasks]) *cobra.Command {
 	var q client.DeadLetterQuery
 	var count bool
-	command := app.LimitedList(a, &cobra.Command{
+	command := app.List(r, &cobra.Command{
 		Use: "dead-letters", Short: "List tasks whose attempts are used up, or count them by cause; retry or discard them",
 		Long: `List tasks whose attempts are used up. Each has a kind of cause: the type of its last failure, such as
 exit_2, or failed, timed_out, lost (with its agent) or not_received. With --count, only the numbers by type and cause.`,
 		Example: `  mainstay task dead-letters --count
   mainstay task dead-letters --type render --cause exit_2
   mainstay task bulk retry --type render --cause exit_2 --reason "the disk is back"`,
-		Args: app.Exactly(),
-	}, func(s *client.Client) *client.List[api.Task] { return s.Tasks.DeadLetters(q) }, printDeadLetters)
+	}, nil, func(tasks client.Tasks, _ struct{}) *client.List[api.Task] {
+		return tasks.DeadLetters(q)
+	}, printDeadLetters)
 	list := command.RunE
-	counted := app.Show(a, &cobra.Command{}, func(
+	counted := app.Show(r.App, &cobra.Command{}, func(
 		ctx context.Context, s *client.Client, _ []string,
 	) (*api.DeadLetters, error) {
 		return s.Tasks.CountDeadLetters(ctx, q)
@@ -197,24 +181,24 @@ exit_2, or failed, timed_out, lost (with its agent) or not_received. With --coun
 	flags.StringVar(&q.Type, "type", "", "only of this type")
 	flags.StringVar(&q.Cause, "cause", "", "only with this kind of cause")
 	flags.BoolVar(&count, "count", false, "count them by type and cause")
-	return a.Watched(command)
+	return r.Watched(command)
 }
 
 func printDeadLetters(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, []string{"TRIED", "KEPT", "NEEDS", "CAUSE", "WHY"}, func(task *api.Task) []string {
+	return printTable(a, tasks, []string{"TRIED", "KEPT", "NEEDS", "CAUSE", "WHY"}, func(task *api.Task) []any {
 		dead := fleet.DeadLetter{}
 		if task.DeadLetter != nil {
 			dead = *task.DeadLetter
 		}
-		return []string{strconv.Itoa(task.Tried), a.Ago(&dead.Until), needsText(task), dead.Kind, task.Why}
+		return []any{task.Tried, dead.Until, needsText(task), dead.Kind, task.Why}
 	})
 }
 
 // printCauses prints the numbers of dead letters, and how to retry the most.
 func printCauses(a *app.App, d *api.DeadLetters) error {
 	header := []string{"TASKS", "TYPE", "CAUSE", "FIRST", "NEWEST", "WHY"}
-	err := app.PrintTable(a, d.Groups, "There are no dead letters.", header, func(g *api.DeadLetterGroup) []string {
-		return []string{strconv.Itoa(g.Count), g.Type, g.Cause, a.Ago(&g.Since), g.Newest, g.Why}
+	err := app.PrintTable(a, d.Groups, "There are no dead letters.", header, func(g *api.DeadLetterGroup) []any {
+		return []any{g.Count, g.Type, g.Cause, g.Since, g.Newest, g.Why}
 	})
 	if err != nil || len(d.Groups) == 0 {
 		return err
@@ -223,16 +207,14 @@ func printCauses(a *app.App, d *api.DeadLetters) error {
 		fmt.Fprintln(a.Stderr, "There are more: only the newest are counted.")
 	}
 	first := &d.Groups[0]
-	_, err = fmt.Fprintf(a.Stdout, "\nRetry those of the first line:  mainstay task bulk retry --type %s --cause '%s' "+
-		"--reason …\n",
+	return a.Sayf("\nRetry those of the first line:  mainstay task bulk retry --type %s --cause '%s' --reason …\n",
 		first.Type, first.Cause)
-	return err
 }
 
 // printWaiting says of each task how often it was tried, when it expires, what it needs of an agent, and why it waits.
 func printWaiting(a *app.App, tasks []api.Task) error {
-	return printTable(a, tasks, []string{"TRIED", "EXPIRES", "NEEDS", "WHY"}, func(task *api.Task) []string {
-		return []string{strconv.Itoa(task.Tried), a.Ago(task.ExpiresAt), needsText(task), task.Why}
+	return printTable(a, tasks, []string{"TRIED", "EXPIRES", "NEEDS", "WHY"}, func(task *api.Task) []any {
+		return []any{task.Tried, task.ExpiresAt, needsText(task), task.Why}
 	})
 }
 

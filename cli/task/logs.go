@@ -80,7 +80,7 @@ func (v *logView) showOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return v.app.Print(v.server.Answer, func() error {
+	return v.server.Print(func() error {
 		if err := v.show(log); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func printHistory(a *app.App, history []api.TaskMoment) error {
 }
 
 // submittedRows are what the task was submitted with, where that is not the default.
-func submittedRows(spec *fleet.TaskSpec) [][2]string {
+func submittedRows(spec *fleet.TaskSpec) [][2]any {
 	if spec == nil {
 		return nil
 	}
@@ -104,28 +104,28 @@ func submittedRows(spec *fleet.TaskSpec) [][2]string {
 			fleet.Count(cmp.Or(retry.MaxAttempts, fleet.DefaultMaxAttempts), "attempt"),
 			fleet.Count(cmp.Or(retry.MaxTransfers, fleet.DefaultMaxTransfers), "agent"))
 	}
-	rows := [][2]string{
-		{"Retry safety", string(spec.Safety())},
-		{"Needs", strings.Join(spec.RequiredCapabilities, ", ")},
-		{"Prefers", strings.Join(spec.PreferredCapabilities, ", ")},
+	rows := [][2]any{
+		{"Retry safety", spec.Safety()},
+		{"Needs", spec.RequiredCapabilities},
+		{"Prefers", spec.PreferredCapabilities},
 		{"Affinity", spec.Affinity},
 		{"Provider", spec.Provider},
 		{"Shard key", spec.ShardKey},
 		{"Timeout", spec.AttemptTimeout().String() + " an attempt"},
-		{"Stop grace", given(spec.StopGrace)},
-		{"Disconnect grace", given(spec.DisconnectGrace)},
+		{"Stop grace", spec.StopGrace},
+		{"Disconnect grace", spec.DisconnectGrace},
 		{"Expires", expiry(spec)},
 		{"Retries", retries},
-		{"Not retried", strings.Join(retry.NonRetryable, ", ")},
+		{"Not retried", retry.NonRetryable},
 	}
 	if spec.BeaconTimeout != 0 {
-		rows = append(rows, [2]string{"Beacons", "at least one in " + spec.BeaconTimeout.Std().String()})
+		rows = append(rows, [2]any{"Beacons", "at least one in " + spec.BeaconTimeout.Std().String()})
 	}
 	return rows
 }
 
 // recoveryRows are how a task's recovery stands, where it has one.
-func recoveryRows(a *app.App, task *api.Task) [][2]string {
+func recoveryRows(a *app.App, task *api.Task) [][2]any {
 	r, s := task.Recovery, task.PolicyState
 	if r == nil || s == nil {
 		return nil
@@ -137,76 +137,57 @@ func recoveryRows(a *app.App, task *api.Task) [][2]string {
 		}
 		return fmt.Sprintf("%d of %s in %s", active, limit, p.Interval)
 	}
-	return [][2]string{
+	return [][2]any{
 		{"Recovery", string(r.Mode) + ", " + strings.ReplaceAll(task.RecoveryStatus, "_", " ")},
 		{"Restarts", used(r.Restart, s.ActiveRestarts)},
 		{"Reschedules", used(r.Reschedule, s.ActiveReschedules)},
 		{"Last failure", s.LastFailure},
 		{"Next action", strings.TrimSpace(strings.ReplaceAll(string(s.NextAction), "_", " ") + " " + moment(a, s.NextAt))},
 		{"Used up", s.Exhausted},
-		{"Excluded", strings.Join(s.Excluded, ", ")},
+		{"Excluded", s.Excluded},
 	}
 }
 
 func summary(a *app.App, task *api.Task) error {
-	t := app.NewTable(a.Stdout)
-	t.Row("Task", task.ID)
-	t.Row("Type", task.Type)
-	t.Row("Cluster", task.Cluster)
 	status := string(task.Status)
 	if task.Cancelling != nil {
 		status += ", being cancelled"
 	}
-	t.Row("Status", status)
-	optional := func(name, value string) {
-		if value != "" {
-			t.Row(name, value)
-		}
-	}
-	optional("Why", task.Why)
-	optional("Doing", doing(task.Attempts))
+	lines := [][2]any{{"Task", task.ID}, {"Type", task.Type}, {"Cluster", task.Cluster}, {"Status", status},
+		{"Why", task.Why}, {"Doing", doing(task.Attempts)}}
+	add := func(name string, value any) { lines = append(lines, [2]any{name, value}) }
 	if n := len(task.Attempts); n > 0 && task.Status == fleet.TaskRunning {
-		optional("Last sign", moment(a, task.Attempts[n-1].AliveAt))
-		optional("Deadline", moment(a, task.Attempts[n-1].DeadlineAt))
+		add("Last sign", moment(a, task.Attempts[n-1].AliveAt))
+		add("Deadline", moment(a, task.Attempts[n-1].DeadlineAt))
 	}
-	for _, row := range recoveryRows(a, task) {
-		optional(row[0], row[1])
-	}
-	optional("Pinned to", task.Agent)
+	lines = append(lines, recoveryRows(a, task)...)
+	add("Pinned to", task.Agent)
 	if task.Priority != 0 {
-		t.Row("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
+		add("Priority", strings.TrimSpace(fmt.Sprintf("%d %s", task.Priority, task.PriorityName)))
 	}
-	optional("Tenant", task.Tenant)
-	optional("Labels", app.LabelText(task.Labels))
-	for _, row := range submittedRows(task.Spec) {
-		optional(row[0], row[1])
-	}
-	optional("Submitted", moment(a, task.CreatedAt))
-	optional("Not before", moment(a, task.StartAt))
+	add("Tenant", task.Tenant)
+	add("Labels", app.LabelText(task.Labels))
+	lines = append(lines, submittedRows(task.Spec)...)
+	add("Submitted", moment(a, task.CreatedAt))
+	add("Not before", moment(a, task.StartAt))
 	if task.StartAt == nil || task.NextAttemptAt == nil || !task.StartAt.Equal(*task.NextAttemptAt) {
-		optional("Next attempt", moment(a, task.NextAttemptAt))
+		add("Next attempt", moment(a, task.NextAttemptAt))
 	}
-	optional("Waits until", moment(a, task.ExpiresAt))
+	add("Waits until", moment(a, task.ExpiresAt))
 	if dead := task.DeadLetter; dead != nil {
-		t.Row("Dead letter", "since "+moment(a, &dead.Since))
+		add("Dead letter", "since "+moment(a, &dead.Since))
 		if task.Status == fleet.TaskDeadLetter {
-			t.Row("Kept until", moment(a, &dead.Until))
+			add("Kept until", moment(a, &dead.Until))
 		} else {
-			t.Row("Because", dead.Cause)
+			add("Because", dead.Cause)
 		}
 	}
-	if task.ClosedAt != nil {
-		ended := moment(a, task.ClosedAt)
-		if task.CreatedAt != nil {
-			ended += ", after " + app.Roughly(task.ClosedAt.Sub(*task.CreatedAt))
-		}
-		t.Row("Ended", ended)
+	ended := moment(a, task.ClosedAt)
+	if took := app.Took(task.CreatedAt, task.ClosedAt); took != "" {
+		ended += ", after " + took
 	}
-	optional("Rerun of", task.RerunOf)
-	optional("Reruns", strings.Join(task.Reruns, ", "))
-	optional("Workflow", task.WorkflowID)
-	optional("Trace", task.TraceID)
-	return t.Flush()
+	return a.Facts(append(lines, [][2]any{{"Ended", ended}, {"Rerun of", task.RerunOf}, {"Reruns", task.Reruns},
+		{"Workflow", task.WorkflowID}, {"Trace", task.TraceID}}...))
 }
 
 // expiry says when a task expires.
@@ -404,14 +385,6 @@ func beginning(text string) string {
 		return text
 	}
 	return strings.TrimRight(strings.ToValidUTF8(text[:end], ""), "\n")
-}
-
-// given is a duration that may have been left out.
-func given(d *fleet.Duration) string {
-	if d == nil {
-		return ""
-	}
-	return d.Std().String()
 }
 
 // short is a duration without units that are 0 at its end, as 1h.

@@ -23,12 +23,21 @@ import (
 
 // Command is the group of tasks.
 func Command(a *app.App) *cobra.Command {
-	command := &cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"}
-	a.ServerFlag(command)
-	command.AddCommand(submitCommand(a), getCommand(a), logsCommand(a), listCommand(a), cancelCommand(a),
-		retryCommand(a), rerunCommand(a), bulkCommand(a), reviewCommand(a), discardCommand(a), priorityCommand(a))
-	command.AddCommand(append(queueCommands(a), batchCommand(a))...)
-	return command
+	r := &app.Resource[client.Tasks]{App: a, Of: func(c *client.Client) client.Tasks { return c.Tasks },
+		ID: "a task's id", Reason: "why; kept in the task's history", Full: fullID}
+	return a.GroupOf(&cobra.Command{Use: "task", Short: "Submit tasks and see what became of them"},
+		submitCommand(a), batchCommand(a), getCommand(a), logsCommand(a), listCommand(r), waitingCommand(r),
+		deadLettersCommand(r),
+		app.Do(r, &cobra.Command{
+			Use: "cancel ID", Short: "Cancel a task that has not ended",
+			Long:    "Cancel a task that has not ended. If an agent runs it, the agent is told to stop it.",
+			Example: `  mainstay task cancel t-06… --reason "wrong input"`,
+		}, r.ReasonFlag, client.Tasks.Cancel, printNow),
+		app.Do(r, &cobra.Command{
+			Use: "retry ID", Short: "Give a dead letter a fresh set of attempts",
+			Example: `  mainstay task retry t-06… --reason "disk was full"`,
+		}, r.ReasonFlag, client.Tasks.Retry, printNow),
+		rerunCommand(a), reviewCommand(r), discardCommand(r), priorityCommand(r), bulkCommand(a))
 }
 
 // untilSettled is what --wait waits for.
@@ -45,7 +54,7 @@ func getCommand(a *app.App) *cobra.Command {
 			return s.Tasks.Wait(ctx, id, wait, client.WithPayload, client.WithHistory)
 		})
 		if err == nil {
-			err = a.Print(s.Answer, func() error {
+			err = s.Print(func() error {
 				return errors.Join(printStory(a, task, shortText), printWritten(ctx, a, s, task),
 					printHistory(a, task.History))
 			})
@@ -158,12 +167,8 @@ it completed, and 6 when it did not.`,
 	flags.StringVar(&s.Request.ID, "id", "",
 		"id of the task (default: one is made); the same id again is the same task of its tenant")
 	flags.StringVar(&s.Request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
-	flags.DurationVar(
-		&patience,
-		"patience",
-		30*time.Second,
-		"how long to go on trying while the control plane does not answer",
-	)
+	flags.DurationVar(&patience, "patience", 30*time.Second,
+		"how long to go on trying while the control plane does not answer")
 	flags.StringVar(&s.StartAt, "start-at", "",
 		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
 	flags.StringVar(&s.ExpiresAt, "expires-at", "",
@@ -178,7 +183,7 @@ func follow(
 	ctx context.Context, a *app.App, c *app.Client, task *api.Task, wait time.Duration, begun time.Time,
 ) (err error) {
 	if wait == 0 {
-		return a.Print(c.Answer, func() error { return printSubmitted(a, task) })
+		return c.Print(func() error { return printSubmitted(a, task) })
 	}
 	fmt.Fprintf(a.Stderr, "Task %s is submitted.\n", task.ID) // for whoever does not wait until the end
 	id, streamed := task.ID, false
@@ -188,7 +193,7 @@ func follow(
 	if task, err = c.Tasks.Wait(ctx, id, max(0, wait-time.Since(begun))); err != nil {
 		return app.GoesOn(err, "task "+id, "mainstay task get "+id+" --wait=1h", "mainstay task cancel "+id)
 	}
-	err = a.Print(c.Answer, func() error {
+	err = c.Print(func() error {
 		if task.Type == agent.ExecType {
 			if !streamed && len(task.Result) == 0 { // it has not succeeded: what it wrote is in its log only
 				streamed = printLog(ctx, a, c, id)

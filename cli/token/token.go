@@ -21,38 +21,43 @@ import (
 func Command(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use: "token", Short: "Make, list and revoke the tokens of the API and of agents",
-		Long: `Make, list and revoke tokens. An api token is for a client of the API and has a role: viewer looks, operator also acts on
-tasks and agents, admin also changes clusters and tokens. A join token lets agents register in one cluster. Only admins may
-do this; the first admin token is set where the control plane runs.`,
+		Long: `Make, list and revoke tokens. An api token is for a client of the API and has a role: viewer looks, operator
+also acts on tasks and agents, admin also changes clusters and tokens. A join token lets agents register in one
+cluster. Only admins may do this; the first admin token is set where the control plane runs.`,
 	}
-	a.ServerFlag(command)
-	command.AddCommand(createCommand(a), listCommand(a), revokeCommand(a), whoAmICommand(a))
-	return command
+	r := &app.Resource[client.Tokens]{App: a, Of: func(c *client.Client) client.Tokens { return c.Tokens }}
+	return a.GroupOf(command, createCommand(r),
+		app.ListAll(r, &cobra.Command{
+			Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list",
+		}, nil, app.All(client.Tokens.List), printTokens),
+		revokeCommand(a), whoAmICommand(a))
 }
 
-func createCommand(a *app.App) *cobra.Command {
-	var r api.TokenRequest
-	command := app.Show(a, &cobra.Command{
+func createCommand(r *app.Resource[client.Tokens]) *cobra.Command {
+	return app.Do(r, &cobra.Command{
 		Use: "create NAME", Short: "Make a token and show it, this once",
 		Example: `  mainstay token create ci --role operator
   mainstay token create acme-portal --role viewer --tenant acme --expires-in 720h
   mainstay token create builders --kind join --cluster build
   mainstay token create three-hosts --kind join --cluster build --max-uses 3 --expires-in 1h
   mainstay token create web-hosts --kind join --cluster web --agent 'web-*'`,
-		Args: app.Exactly("a name"),
-	}, func(ctx context.Context, s *client.Client, args []string) (*api.NewToken, error) {
-		if r.Name = args[0]; r.Kind == access.APIToken && r.Role == "" {
-			return nil, app.UsageError("--role is missing: viewer, operator or admin")
+	}, createFlags, app.Only(client.Tokens.Create), printNewToken)
+}
+
+func createFlags(c *cobra.Command, r *api.TokenRequest) {
+	c.Args = func(c *cobra.Command, args []string) error {
+		r.Name = strings.Join(args, "")
+		return app.Exactly("a name")(c, args)
+	}
+	app.CheckFirst(c, func() error {
+		if r.Kind == access.APIToken && r.Role == "" {
+			return app.UsageError("--role is missing: viewer, operator or admin")
 		}
-		return s.Tokens.Create(ctx, r)
-	}, printNewToken)
-	flags := command.Flags()
-	flags.StringVar(
-		(*string)(&r.Kind),
-		"kind",
-		string(access.APIToken),
-		"api: a client of the API; join: agents that register",
-	)
+		return nil
+	})
+	flags := c.Flags()
+	flags.StringVar((*string)(&r.Kind), "kind", string(access.APIToken),
+		"api: a client of the API; join: agents that register")
 	flags.StringVar((*string)(&r.Role), "role", "", "what an api token may do: viewer, operator or admin")
 	flags.StringVar(&r.Tenant, "tenant", "", "the only tenant whose tasks an api token sees and touches (default: all)")
 	flags.StringVar(&r.Cluster, "cluster", "", "the cluster that the agents of a join token may join")
@@ -60,14 +65,8 @@ func createCommand(a *app.App) *cobra.Command {
 		"the only agent that may use a join token, or 'web-*' for all whose id begins so (default: any)")
 	flags.IntVar(&r.MaxUses, "max-uses", 0,
 		"how many agents may register with a join token; one that comes again counts once (default: any number)")
-	flags.DurationVar(
-		(*time.Duration)(&r.ExpiresIn),
-		"expires-in",
-		0,
-		"how long it lives (default: until it is revoked)",
-	)
+	flags.DurationVar((*time.Duration)(&r.ExpiresIn), "expires-in", 0, "how long it lives (default: until it is revoked)")
 	app.Bounded[api.TokenRequest](flags, map[string]string{"max-uses": "max_uses", "expires-in": "expires_in"})
-	return command
 }
 
 func printNewToken(a *app.App, t *api.NewToken) error {
@@ -75,25 +74,14 @@ func printNewToken(a *app.App, t *api.NewToken) error {
 	if t.Kind == access.JoinToken {
 		env = app.JoinTokenEnv
 	}
-	return a.Sayf(
-		"%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n",
-		t.Secret,
-		t.ID,
-		env,
-		t.Secret,
-	)
-}
-
-func listCommand(a *app.App) *cobra.Command {
-	return app.List(a, &cobra.Command{
-		Use: "list", Short: "List tokens, without their secrets", Example: "  mainstay token list", Args: app.Exactly(),
-	}, func(s *client.Client, _ []string) *client.List[api.Token] { return s.Tokens.List() }, printTokens)
+	return a.Sayf("%s\n\nThis is the only time that it is shown. Its id is %s. Use it so:\n  export %s=%s\n",
+		t.Secret, t.ID, env, t.Secret)
 }
 
 func printTokens(a *app.App, tokens []api.Token) error {
 	const none = "There are no tokens but those that the control plane was started with."
 	header := []string{"TOKEN", "NAME", "KIND", "MAY", "FOR", "USES", "CREATED", "BY", "EXPIRES"}
-	return app.PrintTable(a, tokens, none, header, func(k *api.Token) []string {
+	return app.PrintTable(a, tokens, none, header, func(k *api.Token) []any {
 		may, of := string(k.Role), cmp.Or(k.Tenant, "all tenants")
 		if k.Kind == access.JoinToken {
 			may, of = "register", "cluster "+k.Cluster
@@ -112,7 +100,7 @@ func printTokens(a *app.App, tokens []api.Token) error {
 		case k.ExpiresAt != nil:
 			expires = k.ExpiresAt.UTC().Format("2006-01-02 15:04Z")
 		}
-		return []string{k.ID, k.Name, string(k.Kind), may, of, uses, a.Ago(&k.CreatedAt), k.CreatedBy, expires}
+		return []any{k.ID, k.Name, k.Kind, may, of, uses, k.CreatedAt, k.CreatedBy, expires}
 	})
 }
 
@@ -128,10 +116,11 @@ func revokeCommand(a *app.App) *cobra.Command {
 	var endSessions, withChildren bool
 	command := app.Show(a, &cobra.Command{
 		Use: "revoke ID|NAME", Short: "Revoke a token: within seconds it no longer works",
-		Long: `Revoke a token, by its id or name. An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened.
-A join token lets in no agent from now on. Agents that have registered with it stay, also when their hub is started again,
-for as long as their process lives. With --end-sessions they are told to stop at once, and their tasks move to others.
-The tokens that a token has made stay, unless --with-children is given: use it when an admin's token has leaked.`,
+		Long: `Revoke a token, by its id or name. An api token stops to work within 5 s, with the browsers' sessions and
+the streams that it opened. A join token lets in no agent from now on. Agents that have registered with it stay,
+also when their hub is started again, for as long as their process lives. With --end-sessions they are told to stop
+at once, and their tasks move to others. The tokens that a token has made stay, unless --with-children is given: use
+it when an admin's token has leaked.`,
 		Example: "  mainstay token revoke 3f0c5e8a91b2 --with-children\n  mainstay token revoke ci",
 		Args:    app.Exactly("a token's id or name"),
 	}, func(ctx context.Context, s *client.Client, args []string) (*api.RevokedToken, error) {
