@@ -49,6 +49,11 @@ type BrakeHold struct {
 	Lost  int       `json:"lost" doc:"How many agents had vanished by the last report."`
 }
 
+// BrakeRelease says what releasing a brake did.
+type BrakeRelease struct {
+	Released bool `json:"released" doc:"false: the brake held nothing back."`
+}
+
 // ShardOwner says who serves a shard.
 type ShardOwner struct {
 	Shard int    `json:"shard"`

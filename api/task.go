@@ -110,6 +110,13 @@ func (r *ReasonRequest) Text() string {
 	return r.Reason
 }
 
+// Batch answers a batch of tasks.
+type Batch struct {
+	Tasks    []BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
+	Accepted int         `json:"accepted"`
+	Rejected int         `json:"rejected"`
+}
+
 // BatchItem answers one task of a batch: the task's id and status, or why it was not accepted.
 type BatchItem struct {
 	ID        string           `json:"id,omitempty"`

@@ -73,10 +73,8 @@ func (k Clusters) Health(ctx context.Context, name string) (*api.ClusterHealth, 
 
 // ReleaseBrake says that agents that vanished at once are really gone. released is false where the brake held nothing.
 func (k Clusters) ReleaseBrake(ctx context.Context, name, reason string) (released bool, err error) {
-	type answer struct {
-		Released bool `json:"released"`
-	}
-	got, err := post[answer](ctx, k.c, path("clusters", name, "brake", "release"), api.ReasonRequest{Reason: reason})
+	got, err := post[api.BrakeRelease](ctx, k.c, path("clusters", name, "brake", "release"),
+		api.ReasonRequest{Reason: reason})
 	return err == nil && got.Released, err
 }
 

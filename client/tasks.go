@@ -59,7 +59,7 @@ func SubmitAll[T any](ctx context.Context, c *Client, tasks []T) ([]api.BatchIte
 		}
 		*task = *named(task)
 	}
-	answer, err := do[struct{ Tasks []api.BatchItem }](ctx, c, request{
+	answer, err := do[api.Batch](ctx, c, request{
 		method: http.MethodPost,
 		path:   path("tasks", "batch"),
 		body:   own,

@@ -8,7 +8,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
@@ -96,9 +95,9 @@ func New(o Options) *Gateway {
 func (g *Gateway) Stop() { g.events.Close() }
 
 // Register adds the gateway's operations to routes.
-func (g *Gateway) Register(routes huma.API) {
+func (g *Gateway) Register(routes rest.API) {
 	schedules := schedule.New(g.core)
-	for _, resource := range []interface{ Register(routes huma.API) }{
+	for _, resource := range []interface{ Register(routes rest.API) }{
 		g.tasks,
 		bulk.New(g.core),
 		schedules,

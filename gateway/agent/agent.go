@@ -5,13 +5,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.uber.org/zap"
 
@@ -20,7 +18,6 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -89,48 +86,48 @@ func takeLive(a *api.Agent, h *workerpb.WorkerHeartbeat) {
 	}
 }
 
-type listAgentsOutput struct {
-	Body struct {
-		Agents        []api.Agent `json:"agents"`
-		NextPageToken string      `json:"next_page_token,omitempty"`
-		rest.Missing
-	}
-}
-
-type getAgentInput struct {
-	ID string `path:"id" doc:"The agent's id."`
+type getInput struct {
+	rest.ByID
 	ViewInput
 }
 
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op(
-		"Agents",
-		"list-agents",
-		"GET ",
-		"List agents",
+func (h *Handlers) Register(api rest.API) {
+	r := rest.On(api, "Agents")
+	rest.List(r, "agents", "list-agents", "GET ", "List agents",
 		"Sorted by id. How an agent does right now comes from what its hub publishes, and is absent when that is not known. "+
 			"All filters that are given must fit. The full view asks the hubs, and so costs more.",
-	)), h.listAgents)
-	rest.Serve(routes, access.View, rest.Op("Agents", "get-agent", "GET /{id}", "Get an agent", ""), h.agent)
-	httpapi.Register(routes, access.Operate, rest.WithStatus(http.StatusNoContent, rest.Op("Agents", "forget-agent",
-		"DELETE /{id}", "Forget a lost agent",
-		"It is no member any more; should it come back, it joins anew. Answers 409 conflict while it is connected.")),
+		h.list, rest.Wide, rest.WithMissing)
+	rest.Serve(r, "get-agent", "GET /{id}", "Get an agent", "", h.agent)
+	rest.Serve(r, "forget-agent", "DELETE /{id}", "Forget a lost agent",
+		"It is no member any more; should it come back, it joins anew. Answers 409 conflict while it is connected.",
 		h.forget)
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "list-members", "GET /clusters/{id}/members",
-		"List a cluster's members", "")), h.listMembers)
-	rest.Serve(routes, access.Operate, rest.Op("Agents", "declare-agent-dead", "POST /{id}/dead",
-		"Declare an agent dead, so that its fenced work moves now",
+	rest.Serve(r, "declare-agent-dead", "POST /{id}/dead", "Declare an agent dead, so that its fenced work moves now",
 		"For when it is certain that its process and all that it started has ended, as when its machine "+
 			"is switched off. Nothing waits "+
-			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it."),
+			"for its leases then: fenced work and roles move at once. If the agent lives, an event and a metric tell of it.",
 		h.declareDead)
-	h.registerHealth(routes)
-	h.registerLoads(routes)
-	h.registerMaintenance(routes)
+	rest.Serve(r, "get-agent-health", "GET /{id}/health", "Get an agent's health, with what it is made of",
+		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
+		h.health, rest.Wide)
+	rest.Serve(r, "reduce-load", "POST /{id}/reduce-load", "Let an agent run fewer tasks at a time",
+		"What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the "+
+			"agent, its hub or Mainstay restarts, until the time is over. Asking again changes how many and begins "+
+			"the time anew. Answers when the hubs have heard, at most after 2 s.",
+		h.reduceLoad, rest.LeftOut("May be left out: half of its slots, for 10 minutes."))
+	rest.Serve(r, "restore-load", "POST /{id}/restore-load", "Give an agent all its slots back",
+		"At once. Where nothing was reduced, nothing happens.", h.restoreLoad)
+	rest.Serve(rest.On(api, "Drains"), "set-maintenance", "POST /{id}/maintenance",
+		"Put an agent into maintenance, or end it",
+		"It stays in maintenance when it restarts. Answers 409 conflict while it is being drained.", h.setMaintenance)
+	r = rest.On(api, "Clusters")
+	rest.List(r, "members", "list-members", "GET /clusters/{id}/members", "List a cluster's members", "", h.members,
+		rest.Wide)
+	rest.Serve(r, "get-cluster-health", "GET /clusters/{id}/health", "Get the health of a cluster's agents", "",
+		h.clusterHealth, rest.Wide)
 }
 
-func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAgentsOutput, error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.Agent], err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	var live store.Live
@@ -139,50 +136,41 @@ func (h *Handlers) listAgents(ctx context.Context, in *listAgentsInput) (*listAg
 	views, missing, err := h.Views(ctx, in.Cluster)
 	beside.Wait()
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	agents := []api.Agent{}
+	var agents []api.Agent
 	for v := range views {
 		found, err := h.discover(ctx, &views[v].Cluster, live, in)
 		if err != nil {
-			return nil, err
+			return page, err
 		}
 		agents = append(agents, found...)
 	}
-	out := &listAgentsOutput{}
-	out.Body.Missing.Clusters = missing
-	out.Body.Agents, out.Body.NextPageToken, err = rest.Page(agents, in.PageToken, in.PageSize,
-		func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
-	return out, err
+	page, err = rest.PageAtHand(agents, in.PageInput, func(a *api.Agent) string { return a.ID + "@" + a.Cluster })
+	page.Missing = missing
+	return page, err
 }
 
 // forget removes a lost agent from its cluster.
-func (h *Handlers) forget(ctx context.Context, in *rest.AgentInput) (*struct{}, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) forget(ctx context.Context, in *rest.ByID) (done rest.None, err error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	_, err = store.UpdateCluster(ctx, h.Store.Clusters(), contract.ForgetUpdate, view.Config.Name,
 		contract.ForgetRequest{AgentID: in.ID})
-	return nil, h.Answer(err, "forget an agent", protocol.CodeUnknownAgent)
-}
-
-type deadInput struct {
-	ID   string `path:"id" doc:"The agent's id."`
-	Body api.DeadRequest
+	return done, h.Answer(err, "forget an agent", protocol.CodeUnknownAgent)
 }
 
 // declareDead takes a person's proof that an agent has ended.
-func (h *Handlers) declareDead(ctx context.Context, in *deadInput) (api.Agent, error) {
+func (h *Handlers) declareDead(ctx context.Context, in *rest.To[api.DeadRequest]) (api.Agent, error) {
 	by := access.From(ctx)
 	return change(ctx, h, in.ID, "take a proof of death", contract.DeadUpdate, fleet.DeathProof{AgentID: in.ID,
 		Instance: in.Body.InstanceID, By: cmp.Or(by.Name, "an operator"), Proof: in.Body.Proof})
 }
 
 // agent shows an agent.
-func (h *Handlers) agent(ctx context.Context, in *getAgentInput) (api.Agent, error) {
+func (h *Handlers) agent(ctx context.Context, in *getInput) (api.Agent, error) {
 	view, live, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
 		return api.Agent{}, err
@@ -222,7 +210,7 @@ type ViewInput struct {
 
 func (v ViewInput) full() bool { return v.View == "full" }
 
-type listAgentsInput struct {
+type listInput struct {
 	Cluster    string              `query:"cluster"`
 	Status     fleet.AgentStatus   `query:"status" enum:"online,suspect,warning,stopping,offline,draining,maintenance"`
 	State      api.WorkerState     `query:"state" enum:"ready,busy,draining,maintenance,dead,unknown" doc:"What it is good for now."`
@@ -238,7 +226,7 @@ type listAgentsInput struct {
 }
 
 // wants reports whether an agent fits all filters.
-func (in *listAgentsInput) wants(a *api.Agent) bool {
+func (in *listInput) wants(a *api.Agent) bool {
 	return (in.Status == "" || a.Status == in.Status) && (in.State == "" || a.State == in.State) &&
 		(!in.Live || a.Hub != "" && a.Status != fleet.AgentOffline) &&
 		(len(in.Health) == 0 || slices.Contains(in.Health, a.Health)) && (in.Zone == "" || a.Zone == in.Zone) &&
@@ -254,7 +242,7 @@ func (in *listAgentsInput) wants(a *api.Agent) bool {
 
 // discover lists the agents of a cluster that fit.
 func (h *Handlers) discover(
-	ctx context.Context, c *fleet.Cluster, live store.Live, in *listAgentsInput,
+	ctx context.Context, c *fleet.Cluster, live store.Live, in *listInput,
 ) ([]api.Agent, error) {
 	if slices.ContainsFunc(in.Metadata, func(term string) bool { return strings.Index(term, "=") < 1 }) {
 		return nil, rest.Invalid("query.metadata", errors.New("must be like name=value"))
@@ -292,64 +280,44 @@ func (h *Handlers) addTasks(ctx context.Context, c *fleet.Cluster, only string, 
 }
 
 type membersInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
+	rest.ByID
 	rest.PageInput
 }
 
-type listMembersOutput struct {
-	Body struct {
-		Members       []api.Agent `json:"members"`
-		NextPageToken string      `json:"next_page_token,omitempty"`
-	}
-}
-
-func (h *Handlers) listMembers(ctx context.Context, in *membersInput) (*listMembersOutput, error) {
+func (h *Handlers) members(ctx context.Context, in *membersInput) (page rest.Page[api.Agent], err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	live := h.Live(ctx)
 	members := make([]api.Agent, len(view.Members))
 	for i := range view.Members {
 		members[i] = agentOf(&view.Cluster, &view.Members[i], live)
 	}
-	out := &listMembersOutput{}
-	out.Body.Members, out.Body.NextPageToken, err = rest.Page(members, in.PageToken, in.PageSize,
-		func(a *api.Agent) string { return a.ID })
-	return out, err
+	return rest.PageAtHand(members, in.PageInput, func(a *api.Agent) string { return a.ID })
 }
 
-func (h *Handlers) registerHealth(routes huma.API) {
-	rest.Serve(routes, access.View, httpapi.Wide(rest.Op(
-		"Agents",
-		"get-agent-health",
-		"GET /{id}/health",
-		"Get an agent's health, with what it is made of",
-		"Its hub rates it by the last five minutes. Answers 501 not_supported when Temporal has no standalone activities.",
-	)),
-		func(ctx context.Context, in *rest.AgentInput) (api.AgentHealth, error) {
-			view, live, err := h.ClusterOfAgent(ctx, in.ID)
-			if err != nil {
-				return api.AgentHealth{}, err
-			}
-			agents, err := h.healths(ctx, &view.Cluster, live, in.ID)
-			if err != nil {
-				return api.AgentHealth{}, err
-			}
-			return agents[0], nil
-		})
-	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-health", "GET /clusters/{id}/health",
-		"Get the health of a cluster's agents", "")),
-		func(ctx context.Context, in *rest.ClusterInput) (api.ClusterHealth, error) {
-			view, err := h.View(ctx, in.ID)
-			if err != nil {
-				return api.ClusterHealth{}, err
-			}
-			agents, err := h.healths(ctx, &view.Cluster, h.Live(ctx), "")
-			return api.ClusterHealth{
-				Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
-			}, err
-		})
+func (h *Handlers) health(ctx context.Context, in *rest.ByID) (health api.AgentHealth, err error) {
+	view, live, err := h.ClusterOfAgent(ctx, in.ID)
+	if err != nil {
+		return health, err
+	}
+	agents, err := h.healths(ctx, &view.Cluster, live, in.ID)
+	if err != nil {
+		return health, err
+	}
+	return agents[0], nil
+}
+
+func (h *Handlers) clusterHealth(ctx context.Context, in *rest.ByID) (health api.ClusterHealth, err error) {
+	view, err := h.View(ctx, in.ID)
+	if err != nil {
+		return health, err
+	}
+	agents, err := h.healths(ctx, &view.Cluster, h.Live(ctx), "")
+	return api.ClusterHealth{
+		Cluster: view.Config.Name, Status: view.Status(), Score: meanScore(agents), Agents: agents,
+	}, err
 }
 
 // healths asks the hubs of a cluster's members, or that of one member, how well they do.

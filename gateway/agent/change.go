@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -27,25 +24,11 @@ func loadReduction(r *fleet.LoadReduction) *api.LoadReduction {
 // doingLoad is what the log says of a change that fails.
 const doingLoad = "change an agent's load"
 
-type reduceLoadInput struct {
-	ID   string                 `path:"id" doc:"The agent's id."`
-	Body *api.ReduceLoadRequest `doc:"May be left out: half of its slots, for 10 minutes."`
+func (h *Handlers) restoreLoad(ctx context.Context, in *rest.ByID) (api.Agent, error) {
+	return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, contract.RestoreLoadRequest{AgentID: in.ID})
 }
 
-func (h *Handlers) registerLoads(routes huma.API) {
-	rest.Serve(routes, access.Operate, rest.Op("Agents", "reduce-load", "POST /{id}/reduce-load",
-		"Let an agent run fewer tasks at a time",
-		"What it runs goes on; nothing more is given to it while it has as many as it may. It stays so when the agent, its hub or Mainstay restarts, "+
-			"until the time is over. Asking again changes how many and begins the time anew. Answers when the hubs have heard, at most after 2 s."), h.reduceLoad)
-	rest.Serve(routes, access.Operate, rest.Op("Agents", "restore-load", "POST /{id}/restore-load",
-		"Give an agent all its slots back", "At once. Where nothing was reduced, nothing happens."),
-		func(ctx context.Context, in *rest.AgentInput) (api.Agent, error) {
-			request := contract.RestoreLoadRequest{AgentID: in.ID}
-			return change(ctx, h, in.ID, doingLoad, contract.RestoreLoadUpdate, request)
-		})
-}
-
-func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (api.Agent, error) {
+func (h *Handlers) reduceLoad(ctx context.Context, in *rest.To[*api.ReduceLoadRequest]) (api.Agent, error) {
 	request := contract.ReduceLoadRequest{AgentID: in.ID}
 	if b := in.Body; b != nil {
 		request.Slots, request.Factor = b.Slots, b.Factor
@@ -67,19 +50,8 @@ func (h *Handlers) reduceLoad(ctx context.Context, in *reduceLoadInput) (api.Age
 	return change(ctx, h, in.ID, doingLoad, contract.ReduceLoadUpdate, request)
 }
 
-type maintenanceInput struct {
-	ID   string `path:"id" doc:"The agent's id."`
-	Body api.MaintenanceRequest
-}
-
-func (h *Handlers) registerMaintenance(routes huma.API) {
-	rest.Serve(routes, access.Operate, rest.Op("Drains", "set-maintenance", "POST /{id}/maintenance",
-		"Put an agent into maintenance, or end it",
-		"It stays in maintenance when it restarts. Answers 409 conflict while it is being drained."), h.setMaintenance)
-}
-
 // setMaintenance cordons an agent by hand, or lifts its cordon.
-func (h *Handlers) setMaintenance(ctx context.Context, in *maintenanceInput) (api.Agent, error) {
+func (h *Handlers) setMaintenance(ctx context.Context, in *rest.To[api.MaintenanceRequest]) (api.Agent, error) {
 	const doing = "set an agent's maintenance"
 	if !in.Body.Enabled {
 		return change(ctx, h, in.ID, doing, contract.UncordonUpdate, contract.UncordonRequest{AgentID: in.ID})

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,99 +27,48 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-// IDInput names an array. It is exported because huma reads parameters of exported parts only.
-type IDInput struct {
-	ID string `path:"id" doc:"The array's id."`
-}
-
-type submitInput struct{ Body api.ArrayRequest }
-
 type getInput struct {
-	IDInput
+	rest.ByID
 	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the array has ended, waits for a person, or this time is over. At most 60s."`
 }
 
 type listInput struct {
-	Cluster string            `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Type    string            `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string            `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Cluster rest.Slug         `query:"cluster"`
+	Type    rest.Slug         `query:"type"`
+	Tenant  rest.Slug         `query:"tenant"`
 	Status  array.ArrayStatus `query:"status" enum:"running,paused,blocked,completed,partial,failed,cancelled"`
 	rest.RecordPageInput
 }
 
-type listOutput struct {
-	Body struct {
-		Arrays        []api.ArrayEntry `json:"arrays"`
-		NextPageToken string           `json:"next_page_token,omitempty"`
-	}
-}
-
 type elementsInput struct {
-	IDInput
+	rest.ByID
 	Status array.Status `query:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
 	rest.PageInput
 }
 
-type elementsOutput struct {
-	Body struct {
-		Elements      []array.ElementEntry `json:"elements"`
-		NextPageToken string               `json:"next_page_token,omitempty"`
-	}
-}
-
 type resultsInput struct {
-	IDInput
+	rest.ByID
 	rest.PageInput
 }
 
-type resultsOutput struct {
-	Body struct {
-		Results       []api.ArrayResult `json:"results"`
-		NextPageToken string            `json:"next_page_token,omitempty"`
-	}
-}
-
-type reasonInput struct {
-	IDInput
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type retryInput struct {
-	IDInput
-	Body *api.RetryArrayRequest `doc:"May be left out."`
-}
-
-type prioritizeInput struct {
-	IDInput
-	Body api.TaskPriorityRequest
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	submit := rest.WithPayload(rest.WithStatus(http.StatusAccepted, op("submit-array", "POST /arrays",
-		"Submit an array",
-		"Many small tasks of one kind for the price of one. Answers 202 once the array is durable. An array whose id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true.")))
-	submit.Responses = map[string]*huma.Response{"200": {
-		Description: "It was submitted before",
-		Content: map[string]*huma.MediaType{"application/json": {
-			Schema: routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Array](), true, "Array")}},
-	}}
-	httpapi.Register(routes, access.Operate.Scoped(), submit, h.submit)
-	httpapi.Register(routes, access.View.Scoped(), op("list-arrays", "GET /arrays", "List arrays",
-		"Newest first. An array appears within about a second of its change."), h.list)
-	rest.Hold(routes, access.View.Scoped(), op("get-array", "GET /arrays/{id}", "Get an array, or wait for it",
-		"With how many of its elements have each status."), h.wait)
-	httpapi.Register(routes, access.View.Scoped(), op("list-elements", "GET /arrays/{id}/elements",
-		"List an array's elements", "By their numbers, each with its status and why it failed or waits."), h.elements)
-	httpapi.Register(routes, access.View.Scoped(), op("list-results", "GET /arrays/{id}/results",
-		"List what an array's elements returned",
-		"In the order in which they completed. Of an array that is at work, as far as it is."), h.results)
-	stream := op("stream-results", "GET /arrays/{id}/results.ndjson", "Read all that an array's elements returned",
-		"The same as the list, without pages: one JSON object on each line. If not all can be read, the last line has error.")
-	stream.Responses = map[string]*huma.Response{"200": {Description: "The results.",
-		Content: map[string]*huma.MediaType{httpapi.NDJSON: {Schema: &huma.Schema{Type: huma.TypeString,
-			Description: "Each line is a result."}}}}}
-	httpapi.Register(routes, access.View.Scoped(), stream, h.stream)
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Arrays").Scoped()
+	rest.Respond(r, "submit-array", "POST /arrays", "Submit an array",
+		"Many small tasks of one kind for the price of one. Answers 202 once the array is durable. An array whose "+
+			"id or idempotency key was submitted before is answered as it stands, with 200 and \"duplicate\": true.",
+		h.submit, rest.Payload, rest.Status(http.StatusAccepted), rest.Also(http.StatusOK, "It was submitted before"))
+	rest.List(r, "arrays", "list-arrays", "GET /arrays", "List arrays",
+		"Newest first. An array appears within about a second of its change.", h.list)
+	rest.Serve(r, "get-array", "GET /arrays/{id}", "Get an array, or wait for it",
+		"With how many of its elements have each status.", h.wait, rest.Held)
+	rest.List(r, "elements", "list-elements", "GET /arrays/{id}/elements", "List an array's elements",
+		"By their numbers, each with its status and why it failed or waits.", h.elements)
+	rest.List(r, "results", "list-results", "GET /arrays/{id}/results", "List what an array's elements returned",
+		"In the order in which they completed. Of an array that is at work, as far as it is.", h.results)
+	rest.Respond(r, "stream-results", "GET /arrays/{id}/results.ndjson", "Read all that an array's elements returned",
+		"The same as the list, without pages: one JSON object on each line. If not all can be read, the last line has error.",
+		h.stream, rest.Held, rest.Stream(httpapi.NDJSON, "The results.", "Each line is a result."))
 	for _, a := range []struct {
 		action           contract.ArrayAction
 		summary, details string
@@ -129,24 +77,21 @@ func (h *Handlers) Register(routes huma.API) {
 		{contract.ResumeArray, "Resume an array", ""},
 		{contract.CancelArray, "Cancel an array", "Bundles under way stop at their present element."},
 	} {
-		rest.Serve(routes, access.Operate.Scoped(), action(a.action, a.summary, a.details),
-			func(ctx context.Context, in *reasonInput) (api.Array, error) {
+		serveAction(r, a.action, a.summary, a.details,
+			func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Array, error) {
 				return h.act(ctx, in.ID, contract.ArrayRequest{Action: a.action, Reason: in.Body.Text()})
 			})
 	}
-	rest.Serve(routes, access.Operate.Scoped(), action(contract.RetryArray, "Run elements of an array again",
-		"They get a fresh set of attempts. Possible until the array has ended."),
-		func(ctx context.Context, in *retryInput) (api.Array, error) {
-			r := contract.ArrayRequest{Action: contract.RetryArray}
-			if in.Body != nil {
-				r.Elements, r.Reason = in.Body.Elements, in.Body.Reason
-			}
-			return h.act(ctx, in.ID, r)
+	serveAction(r, contract.RetryArray, "Run elements of an array again",
+		"They get a fresh set of attempts. Possible until the array has ended.",
+		func(ctx context.Context, in *rest.To[*api.RetryArrayRequest]) (api.Array, error) {
+			body := rest.Given(in.Body)
+			return h.act(ctx, in.ID, contract.ArrayRequest{Action: contract.RetryArray, Elements: body.Elements,
+				Reason: body.Reason})
 		})
-	rest.Serve(routes, access.Operate.Scoped(), op("set-array-priority",
-		"POST /arrays/{id}/priority", "Change an array's priority",
-		"Of the bundles that begin from now on. Answers 409 conflict when the array has ended."),
-		func(ctx context.Context, in *prioritizeInput) (api.Array, error) {
+	rest.Serve(r, "set-array-priority", "POST /arrays/{id}/priority", "Change an array's priority",
+		"Of the bundles that begin from now on. Answers 409 conflict when the array has ended.",
+		func(ctx context.Context, in *rest.To[api.TaskPriorityRequest]) (api.Array, error) {
 			if !in.Body.Priority.Valid() {
 				return api.Array{}, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
@@ -155,17 +100,16 @@ func (h *Handlers) Register(routes huma.API) {
 		})
 }
 
-func op(id, at, summary, description string) huma.Operation {
-	return rest.Op("Arrays", id, at, summary, description)
-}
-
-func action(word contract.ArrayAction, summary, description string) huma.Operation {
-	return op(string(word)+"-array", "POST /arrays/{id}/"+string(word), summary,
-		description+" Answers 409 conflict when the array's state does not allow it.")
+func serveAction[In any](
+	r *rest.Routes, word contract.ArrayAction, summary, description string,
+	do func(context.Context, *In) (api.Array, error),
+) {
+	rest.Serve(r, string(word)+"-array", "POST /arrays/{id}/"+string(word), summary,
+		description+" Answers 409 conflict when the array's state does not allow it.", do)
 }
 
 // submit starts the array's workflow, or answers the array that was started under its id before.
-func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Array], error) {
+func (h *Handlers) submit(ctx context.Context, in *rest.Body[api.ArrayRequest]) (*rest.StatusOutput[api.Array], error) {
 	r := &in.Body
 	named, ok := rest.OwnID(ctx, r.ID)
 	if !ok {
@@ -186,13 +130,11 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 	if err != nil {
 		return nil, rest.Invalid("body", errors.New("items and payload must be JSON"))
 	}
-	id, err := idOf(r)
+	id, err := rest.NewID(r.ID, r.Tenant, r.Cluster, r.IdempotencyKey, api.NewArrayID)
 	if err != nil {
 		return nil, rest.Invalid("body.id", err)
 	}
 	access.Touch(ctx, "array", id)
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	cluster, err := h.KnownCluster(ctx, r.Cluster)
 	if err != nil {
 		return nil, err
@@ -223,23 +165,6 @@ func (h *Handlers) submit(ctx context.Context, in *submitInput) (*rest.StatusOut
 	}}, nil
 }
 
-// idOf is the full id that the array will have.
-func idOf(r *api.ArrayRequest) (string, error) {
-	switch {
-	case r.ID != "" && r.IdempotencyKey != "":
-		return "", errors.New("give id or idempotency_key, not both")
-	case r.ID != "":
-		tenant, name := fleet.CutTenant(r.ID)
-		if tenant != "" && tenant != r.Tenant {
-			return "", errors.New("names another tenant than the field tenant")
-		}
-		return fleet.Qualify(r.Tenant, name), fleet.ValidateTaskID(name)
-	case r.IdempotencyKey != "":
-		return contract.KeyedTaskID(r.Tenant, r.Cluster, r.IdempotencyKey), nil
-	}
-	return fleet.Qualify(r.Tenant, api.NewArrayID()), nil
-}
-
 // duplicate answers the array that was submitted before, unless that was with another body.
 func (h *Handlers) duplicate(ctx context.Context, id, digest string) (*rest.StatusOutput[api.Array], error) {
 	first, err := h.Store.Arrays().Describe(ctx, id)
@@ -249,7 +174,8 @@ func (h *Handlers) duplicate(ctx context.Context, id, digest string) (*rest.Stat
 	if first.Digest != digest {
 		return nil, httpapi.Problem(
 			protocol.CodeIdempotency,
-			"an array with this id or idempotency key was submitted before with another body: submit the same body, or use another id or key",
+			"an array with this id or idempotency key was submitted before with another body: submit the same body, "+
+				"or use another id or key",
 		)
 	}
 	if err := h.Store.Arrays().Complete(ctx, &first); err != nil {
@@ -299,83 +225,75 @@ func (h *Handlers) wait(ctx context.Context, in *getInput) (a api.Array, err err
 	return a, err
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.ArrayEntry], err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return page, err
 	}
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.ArrayWorkflow),
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
-		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
-	out = &listOutput{}
-	out.Body.Arrays, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list arrays", h.Store.Arrays().Newest, query, in.RecordPageInput)
-	return out, err
+	query := rest.OfType(contract.ArrayWorkflow, rest.Filter(contract.AttrCluster, in.Cluster),
+		rest.Filter(contract.AttrTaskType, in.Type), rest.Filter(contract.AttrTenant, in.Tenant),
+		contract.StatusTerm(in.Status))
+	return rest.PageOf(ctx, h.Core, "list arrays", h.Store.Arrays().Newest, query, in.RecordPageInput)
 }
 
 // elements asks the array's workflow, which answers after its end too.
-func (h *Handlers) elements(ctx context.Context, in *elementsInput) (*elementsOutput, error) {
+func (h *Handlers) elements(
+	ctx context.Context, in *elementsInput,
+) (page rest.Page[array.ElementEntry], err error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	list := "elements of " + a.ID + " " + string(in.Status)
 	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	from, _ := strconv.Atoi(string(token))
 	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil { // a worker may read the whole history for it
-		return nil, err
+		return page, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	page, err := h.Store.Arrays().Elements(ctx, a.ID, contract.ElementsRequest{Status: in.Status, From: from,
+	found, err := h.Store.Arrays().Elements(ctx, a.ID, contract.ElementsRequest{Status: in.Status, From: from,
 		Limit: in.PageSize})
-	if err != nil {
-		return nil, h.Answer(err, "ask an array for its elements", protocol.CodeUnknownArray)
+	page.Items = found.Elements
+	if found.Next > 0 {
+		page.Next = h.PageTokens.Seal(list, []byte(strconv.Itoa(found.Next)))
 	}
-	out := &elementsOutput{}
-	out.Body.Elements = append([]array.ElementEntry{}, page.Elements...)
-	if page.Next > 0 {
-		out.Body.NextPageToken = h.PageTokens.Seal(list, []byte(strconv.Itoa(page.Next)))
-	}
-	return out, nil
+	return page, h.Answer(err, "ask an array for its elements", protocol.CodeUnknownArray)
 }
 
-func (h *Handlers) results(ctx context.Context, in *resultsInput) (*resultsOutput, error) {
+func (h *Handlers) results(ctx context.Context, in *resultsInput) (page rest.Page[api.ArrayResult], err error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	list := "results of " + a.ID
 	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
 	var at *store.ResultsAt
 	if token != nil && json.Unmarshal(token, &at) != nil {
-		return nil, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list")
+		return page, httpapi.InvalidField("query.page_token", "is not the next_page_token of this list")
 	}
 	if err := httpapi.Reserve(ctx, store.ResultsTake); err != nil {
-		return nil, err
+		return page, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	results, next, err := h.Store.Arrays().Results(ctx, &a, at, in.PageSize)
 	if err != nil {
-		return nil, h.Answer(err, "read an array's results", protocol.CodeUnknownArray)
+		return page, h.Answer(err, "read an array's results", protocol.CodeUnknownArray)
 	}
-	out := &resultsOutput{}
-	out.Body.Results = append([]api.ArrayResult{}, results...)
-	out.Body.NextPageToken = h.PageTokens.Seal(list, next.Seal())
-	return out, nil
+	return rest.Page[api.ArrayResult]{Items: results, Next: h.PageTokens.Seal(list, next.Seal())}, nil
 }
 
 // streamed is how many results are read and written at a time.
 const streamed = 1000
 
 // stream writes all results as lines. Once it has begun to write, an error is the last line.
-func (h *Handlers) stream(ctx context.Context, in *IDInput) (*huma.StreamResponse, error) {
+func (h *Handlers) stream(ctx context.Context, in *rest.ByID) (*huma.StreamResponse, error) {
 	a, err := h.describe(ctx, in.ID)
 	if err != nil {
 		return nil, err

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
@@ -42,81 +40,38 @@ func New(core *rest.Core) *Handlers {
 // mostOpen is how many operations of a tenant may be open: one acts at a time, and each may act on thousands of tasks.
 const mostOpen = 10
 
-type bulkInput struct {
-	Body api.BulkRequest
-}
-
-type getBulkInput struct {
-	ID   string `path:"id" doc:"The operation's id."`
+type getInput struct {
+	rest.ByID
 	Wait string `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the operation has ended, or this time is over. At most 60s."`
 }
 
-type cancelBulkInput struct {
-	ID   string             `path:"id" doc:"The operation's id."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type listBulksInput struct {
-	rest.RecordPageInput
-}
-
-type listBulksOutput struct {
-	Body struct {
-		Bulks         []api.Bulk `json:"bulks"`
-		NextPageToken string     `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	start := rest.Op(
-		"Bulk operations",
-		"bulk-tasks",
-		"POST /tasks/bulk",
-		"Act on many tasks",
-		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once the operation is durable, or 200 to a dry run. "+
-			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses counts as skipped.",
-	)
-	start.DefaultStatus = http.StatusAccepted
-	start.Responses = map[string]*huma.Response{"200": {Description: "What a dry run found",
-		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: routes.OpenAPI().Components.Schemas.Schema(bulkType, true, "Bulk")},
-		}}}
-	httpapi.Register(routes, access.Operate.Scoped(), start,
-		func(ctx context.Context, in *bulkInput) (*rest.StatusOutput[api.Bulk], error) {
-			bulk, err := h.startBulk(ctx, &in.Body)
-			if err != nil {
-				return nil, err
-			}
-			status := http.StatusAccepted
-			if bulk.DryRun {
-				status = http.StatusOK
-			}
-			return &rest.StatusOutput[api.Bulk]{Status: status, Body: bulk}, nil
-		})
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Bulk operations", "list-bulks", "GET /tasks/bulk",
-		"List bulk operations",
-		"Newest first. An operation appears within about a second of its start."), h.listBulks)
-	rest.Hold(routes, access.View.Scoped(), rest.Op("Bulk operations", "get-bulk", "GET /tasks/bulk/{id}",
-		"Get a bulk operation, or wait for it", "Its counts grow a page of tasks at a time."),
-		func(ctx context.Context, in *getBulkInput) (api.Bulk, error) {
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Bulk operations").Scoped()
+	rest.Respond(r, "bulk-tasks", "POST /tasks/bulk", "Act on many tasks",
+		"Cancels, retries, discards, decides or reprioritizes all tasks that the filter selects. Answers 202 once "+
+			"the operation is durable, or 200 to a dry run. "+
+			"Tasks submitted within the last second may be left out. Each task is asked once; what it refuses "+
+			"counts as skipped.",
+		func(ctx context.Context, in *rest.Body[api.BulkRequest]) (*rest.StatusOutput[api.Bulk], error) {
+			bulk, err := h.start(ctx, &in.Body)
+			return rest.Begun(bulk, bulk.DryRun, err)
+		}, rest.Status(http.StatusAccepted), rest.Also(http.StatusOK, "What a dry run found"))
+	rest.List(r, "bulks", "list-bulks", "GET /tasks/bulk", "List bulk operations",
+		"Newest first. An operation appears within about a second of its start.", h.list)
+	rest.Serve(r, "get-bulk", "GET /tasks/bulk/{id}", "Get a bulk operation, or wait for it",
+		"Its counts grow a page of tasks at a time.",
+		func(ctx context.Context, in *getInput) (api.Bulk, error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
 				return api.Bulk{}, err
 			}
-			return h.waitForBulk(ctx, in.ID, wait)
-		})
-	rest.Hold(routes, access.Operate.Scoped(),
-		rest.Op(
-			"Bulk operations",
-			"cancel-bulk",
-			"POST /tasks/bulk/{id}/cancel",
-			"Stop a bulk operation",
-			"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended.",
-		), h.cancelBulk)
+			return h.wait(ctx, in.ID, wait)
+		}, rest.Held)
+	rest.Serve(r, "cancel-bulk", "POST /tasks/bulk/{id}/cancel", "Stop a bulk operation",
+		"What it has done stays done. The page of tasks under way is finished first. Answers 409 conflict when it has ended.",
+		h.cancel, rest.Held)
 }
-
-var bulkType = reflect.TypeFor[api.Bulk]()
 
 const (
 	// sampleSize is how many ids a dry run shows.
@@ -125,8 +80,8 @@ const (
 	lookLimit = 200
 )
 
-// startBulk starts an operation, or says what it would act on.
-func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk, error) {
+// start starts an operation, or says what it would act on.
+func (h *Handlers) start(ctx context.Context, r *api.BulkRequest) (api.Bulk, error) {
 	for i, id := range r.Filter.IDs {
 		if full, ok := rest.OwnID(ctx, id); ok { // of another tenant's the operation says that there is no such task
 			r.Filter.IDs[i] = full
@@ -140,8 +95,6 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 	if spec.Filter.Tenant, err = rest.OwnTenant(ctx, spec.Filter.Tenant); err != nil {
 		return api.Bulk{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if spec.Filter.Cluster != "" {
 		if _, err := h.KnownCluster(ctx, spec.Filter.Cluster); err != nil {
 			return api.Bulk{}, err
@@ -177,7 +130,7 @@ func (h *Handlers) startBulk(ctx context.Context, r *api.BulkRequest) (api.Bulk,
 
 // room refuses one more operation of a tenant that has many. The count is about a second old.
 func (h *Handlers) room(ctx context.Context, tenant string) error {
-	open, err := h.Store.Count(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.BulkWorkflow),
+	open, err := h.Store.Count(ctx, rest.OfType(contract.BulkWorkflow,
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), contract.OfTenant(tenant)))
 	if err != nil {
 		return h.Answer(err, "count bulk operations", protocol.CodeInternal)
@@ -245,11 +198,12 @@ func (h *Handlers) look(ctx context.Context, tasks []store.Task, filter *fleet.T
 	return ids
 }
 
-// waitForBulk returns an operation once it has ended, or as it stands when wait is over.
-func (h *Handlers) waitForBulk(ctx context.Context, id string, wait time.Duration) (bulk api.Bulk, err error) {
+// wait returns an operation once it has ended, or as it stands when wait is over.
+func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (bulk api.Bulk, err error) {
 	workflowID := contract.BulkWorkflowID(id)
-	err = h.WaitForEnd(ctx, wait, "wait for a bulk operation", workflowID, func(ctx context.Context, last bool) (bool, error) {
-		info, err := h.describeBulk(ctx, id)
+	const doing = "wait for a bulk operation"
+	err = h.WaitForEnd(ctx, wait, doing, workflowID, func(ctx context.Context, last bool) (bool, error) {
+		info, err := h.describe(ctx, id)
 		if err != nil || !last && info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			return false, err
 		}
@@ -261,7 +215,7 @@ func (h *Handlers) waitForBulk(ctx context.Context, id string, wait time.Duratio
 	return bulk, err
 }
 
-func (h *Handlers) describeBulk(ctx context.Context, id string) (*workflowpb.WorkflowExecutionInfo, error) {
+func (h *Handlers) describe(ctx context.Context, id string) (*workflowpb.WorkflowExecutionInfo, error) {
 	if fleet.ValidateID("id", id) != nil {
 		return nil, rest.Unknown(protocol.CodeUnknownBulk)
 	}
@@ -307,9 +261,9 @@ func partialBulk(info *workflowpb.WorkflowExecutionInfo, _ string) (contract.Bul
 	return state, true
 }
 
-// cancelBulk stops an operation.
-func (h *Handlers) cancelBulk(ctx context.Context, in *cancelBulkInput) (api.Bulk, error) {
-	info, err := h.describeBulk(ctx, in.ID)
+// cancel stops an operation.
+func (h *Handlers) cancel(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Bulk, error) {
+	info, err := h.describe(ctx, in.ID)
 	if err != nil {
 		return api.Bulk{}, err
 	}
@@ -323,23 +277,21 @@ func (h *Handlers) cancelBulk(ctx context.Context, in *cancelBulkInput) (api.Bul
 	if err != nil {
 		return api.Bulk{}, h.Answer(err, "cancel a bulk operation", protocol.CodeUnknownBulk)
 	}
-	return h.waitForBulk(ctx, in.ID, rest.QueryTimeout)
+	return h.wait(ctx, in.ID, rest.QueryTimeout)
 }
 
-func (h *Handlers) listBulks(ctx context.Context, in *listBulksInput) (*listBulksOutput, error) {
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.BulkWorkflow), "ExecutionStatus != 'ContinuedAsNew'",
-		rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
+func (h *Handlers) list(ctx context.Context, in *rest.RecordPageInput) (bulks rest.Page[api.Bulk], err error) {
+	query := rest.OfType(contract.BulkWorkflow, "ExecutionStatus != 'ContinuedAsNew'",
+		rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
-	page, next, err := rest.PageOf(ctx, h.Core, "list bulk operations", h.Store.Page, query, in.RecordPageInput)
+	page, err := rest.PageOf(ctx, h.Core, "list bulk operations", h.Store.Page, query, *in)
 	if err != nil {
-		return nil, err
+		return bulks, err
 	}
-	out := &listBulksOutput{}
-	out.Body.Bulks = make([]api.Bulk, len(page))
-	parallel.Each(len(out.Body.Bulks), rest.FanOut, func(i int) { out.Body.Bulks[i] = h.bulk(ctx, page[i]) })
-	out.Body.NextPageToken = next
-	return out, nil
+	bulks = rest.Page[api.Bulk]{Items: make([]api.Bulk, len(page.Items)), Next: page.Next}
+	parallel.Each(len(page.Items), rest.FanOut, func(i int) { bulks.Items[i] = h.bulk(ctx, page.Items[i]) })
+	return bulks, nil
 }
 
 // bulkSpec checks a request.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"mainstay.dev/mainstay/access"
@@ -14,65 +13,45 @@ import (
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 )
 
-type rebalanceInput struct {
-	ID   string                `path:"id" doc:"The cluster's name."`
-	Body *api.RebalanceRequest `doc:"May be left out."`
-}
-
-type changeTargetsInput struct {
-	ID   string `path:"id" doc:"The cluster's name."`
-	Body api.TargetsRequest
-}
-
 type listTargetsInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
+	rest.ByID
 	rest.PageInput
 }
 
-type targetsOutput struct {
-	Body struct {
-		Targets       []api.Target `json:"targets"`
-		NextPageToken string       `json:"next_page_token,omitempty"`
-	}
-}
-
-func (h *Handlers) registerBalance(routes huma.API) {
-	rebalance := rest.Op("Clusters", "rebalance-cluster", "POST /clusters/{id}/rebalance",
-		"Spread shards, targets and tasks evenly",
+func (h *Handlers) registerBalance(r *rest.Routes) {
+	rest.Serve(r, "rebalance-cluster", "POST /clusters/{id}/rebalance", "Spread shards, targets and tasks evenly",
 		"A cluster keeps the number of shards even by itself. This also evens out the targets in them, "+
 			"with as few moves as that needs, and tells what moved. "+
 			"A shard that moves has no owner until its old owner's lease has run out. "+
 			"With tasks, it moves running tasks too. What waits in a lane goes to the first agent that is free, "+
-			"pinned work to its own. Asked again, nothing moves.")
-	rest.Serve(routes, access.Operate, rebalance, h.rebalance)
-	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "change-targets", "POST /clusters/{id}/targets",
-		"Add and remove deployment targets",
-		"Answers the cluster's first 1,000 targets as they stand then, with who looks after each."), h.changeTargets)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "list-targets", "GET /clusters/{id}/targets",
+			"pinned work to its own. Asked again, nothing moves.", h.rebalance)
+	rest.List(r, "targets", "change-targets", "POST /clusters/{id}/targets", "Add and remove deployment targets",
+		"Answers the cluster's first 1,000 targets as they stand then, with who looks after each.", h.changeTargets,
+		rest.As(access.Administer), rest.WithNext)
+	rest.List(r, "targets", "list-targets", "GET /clusters/{id}/targets",
 		"List deployment targets and who looks after them",
 		"In an active_passive cluster that is the leader; in a sharded one the owner of the target's shard; "+
-			"in an active_active one they are spread evenly."),
-		func(ctx context.Context, in *listTargetsInput) (*targetsOutput, error) {
+			"in an active_active one they are spread evenly.",
+		func(ctx context.Context, in *listTargetsInput) (page rest.Page[api.Target], err error) {
 			view, err := h.View(ctx, in.ID)
 			if err != nil {
-				return nil, err
+				return page, err
 			}
-			return targetPage(&view.Cluster, &in.PageInput)
+			return targetPage(&view.Cluster, in.PageInput)
 		})
 }
 
-func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (fleet.Rebalance, error) {
-	var request contract.RebalanceRequest
-	if in.Body != nil {
-		request = contract.RebalanceRequest{DryRun: in.Body.DryRun, Reason: in.Body.Reason}
-	}
-	answer, err := rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID, request)
-	if err == nil && in.Body != nil && in.Body.Tasks {
-		err = h.spreadTasks(ctx, in, &answer)
+func (h *Handlers) rebalance(
+	ctx context.Context, in *rest.To[*api.RebalanceRequest],
+) (answer fleet.Rebalance, err error) {
+	body := rest.Given(in.Body)
+	answer, err = rest.UpdateCluster(ctx, h.Core, "rebalance a cluster", contract.RebalanceUpdate, in.ID,
+		contract.RebalanceRequest{DryRun: body.DryRun, Reason: body.Reason})
+	if err == nil && body.Tasks {
+		err = h.spreadTasks(ctx, in.ID, body.Reason, &answer)
 	}
 	if err != nil && len(answer.Moves) > 0 && !answer.DryRun { // what is done is told
 		answer.Why += "; no task moves: " + err.Error()
@@ -83,14 +62,14 @@ func (h *Handlers) rebalance(ctx context.Context, in *rebalanceInput) (fleet.Reb
 
 // spreadTasks adds moves of tasks to a rebalance, and has the hubs carry them out. What a hub does not move any more is
 // left out.
-func (h *Handlers) spreadTasks(ctx context.Context, in *rebalanceInput, answer *fleet.Rebalance) error {
-	view, err := h.View(ctx, in.ID)
+func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answer *fleet.Rebalance) error {
+	view, err := h.View(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	c := &view.Cluster
 	byHub, err := rest.AskHubs(ctx, h.Core, contract.ReadTasksActivity, c, "", "tasks", contract.ReadTasksID,
-		contract.ReadTasksInput{Cluster: in.ID})
+		contract.ReadTasksInput{Cluster: cluster})
 	if err != nil {
 		return err
 	}
@@ -118,7 +97,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, in *rebalanceInput, answer *
 		answers[i], answered[i], errs[i] = rest.Ask(ctx, h.Core, contract.EvacuateActivity, rest.HubQuestion{Hub: m.Hub,
 			ID: contract.EvacuateID(m.AgentID, uuid.NewString()), Summary: "move tasks off " + m.AgentID},
 			contract.EvacuateInput{AgentID: m.AgentID, Instance: m.Instance, Epoch: m.Epoch, Moves: byAgent[m.AgentID],
-				Reason: "rebalance: " + cmp.Or(in.Body.Reason, "others are less busy")})
+				Reason: "rebalance: " + cmp.Or(reason, "others are less busy")})
 	})
 	made, unmoved := map[fleet.HeldAttempt]bool{}, map[string]string{}
 	for i, agent := range agents {
@@ -138,22 +117,24 @@ func (h *Handlers) spreadTasks(ctx context.Context, in *rebalanceInput, answer *
 	return cmp.Or(errs...)
 }
 
-func (h *Handlers) changeTargets(ctx context.Context, in *changeTargetsInput) (*targetsOutput, error) {
+func (h *Handlers) changeTargets(
+	ctx context.Context, in *rest.To[api.TargetsRequest],
+) (page rest.Page[api.Target], err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	var check fleet.Cluster
 	if _, err := check.Targets.Change(in.Body.Add, nil); err != nil {
-		return nil, rest.Invalid("body.add", err)
+		return page, rest.Invalid("body.add", err)
 	}
 	request := contract.TargetsRequest{Add: in.Body.Add, Remove: in.Body.Remove}
 	view, err := rest.ChangeCluster(ctx, h.Core, "change a cluster's targets", contract.TargetsUpdate, in.ID, request)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	return targetPage(&view.Cluster, &rest.PageInput{PageSize: fleet.MaxTargets})
+	return targetPage(&view.Cluster, rest.PageInput{PageSize: fleet.MaxTargets})
 }
 
-func targetPage(c *fleet.Cluster, p *rest.PageInput) (out *targetsOutput, err error) {
+func targetPage(c *fleet.Cluster, in rest.PageInput) (rest.Page[api.Target], error) {
 	targets := make([]api.Target, len(c.Targets))
 	for i, t := range c.Targets {
 		targets[i] = api.Target{ID: t.ID, Agent: c.AgentOfTarget(t)}
@@ -162,8 +143,5 @@ func targetPage(c *fleet.Cluster, p *rest.PageInput) (out *targetsOutput, err er
 			targets[i].Shard = &shard
 		}
 	}
-	out = &targetsOutput{}
-	out.Body.Targets, out.Body.NextPageToken, err = rest.Page(targets, p.PageToken, p.PageSize,
-		func(t *api.Target) string { return t.ID })
-	return out, err
+	return rest.PageAtHand(targets, in, func(t *api.Target) string { return t.ID })
 }

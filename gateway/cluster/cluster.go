@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -61,19 +60,6 @@ func (h *Handlers) Ensure(ctx context.Context, configs []fleet.ClusterConfig) er
 	return nil
 }
 
-// replaceCluster changes a cluster's settings. What is fixed at creation keeps its value when left out.
-func (h *Handlers) replaceCluster(
-	ctx context.Context, name string, settings *ClusterSettings, expected []string,
-) (api.Cluster, error) {
-	return h.Configure(ctx, name, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
-		config := fleet.ClusterConfig(*settings)
-		config.Name = name
-		config.ReplicationMode = cmp.Or(config.ReplicationMode, current.ReplicationMode)
-		config.Shards = cmp.Or(config.Shards, current.Shards)
-		return config, nil
-	})
-}
-
 // configureTries bounds how often a change is made anew because another came between.
 const configureTries = 5
 
@@ -114,20 +100,23 @@ func (h *Handlers) Configure(
 	}
 }
 
-// deleteCluster ends a cluster; without force only one that has no online agents.
-func (h *Handlers) deleteCluster(ctx context.Context, name string, force bool, expected []string) error {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	h.ForgetCluster(name)
-	request := contract.DeleteRequest{Force: force, IfRevisions: expected}
-	_, err := rest.UpdateCluster(ctx, h.Core, "delete a cluster", contract.DeleteUpdate, name, request)
-	if code, _ := rest.Code(err); code == protocol.CodeConflict && !force {
-		if view, viewErr := h.View(ctx, name); viewErr == nil && view.ServingCount() > 0 {
-			return httpapi.Problem(protocol.CodeClusterNotEmpty,
-				"the cluster still has online agents: stop them first, or force it (mainstay cluster delete --force, or ?force=true)")
+// delete ends a cluster; without force only one that has no online agents.
+func (h *Handlers) delete(ctx context.Context, in *deleteInput) (done rest.None, err error) {
+	expected, err := in.revisions()
+	if err != nil {
+		return done, err
+	}
+	h.ForgetCluster(in.ID)
+	request := contract.DeleteRequest{Force: in.Force, IfRevisions: expected}
+	_, err = rest.UpdateCluster(ctx, h.Core, "delete a cluster", contract.DeleteUpdate, in.ID, request)
+	if code, _ := rest.Code(err); code == protocol.CodeConflict && !in.Force {
+		if view, viewErr := h.View(ctx, in.ID); viewErr == nil && view.ServingCount() > 0 {
+			return done, httpapi.Problem(protocol.CodeClusterNotEmpty,
+				"the cluster still has online agents: stop them first, or force it (mainstay cluster delete "+
+					"--force, or ?force=true)")
 		}
 	}
-	return err
+	return done, err
 }
 
 // sweep sees to it that a cluster that has scaling on is looked at. Where that fails, the next start of a gateway makes

@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -37,119 +38,62 @@ type ClusterChanges fleet.ClusterConfig
 
 // TransformSchema implements huma.SchemaTransformer.
 func (ClusterChanges) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Properties["tenant_weights"].Description = "Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight away. Tenants that are not named keep theirs."
+	s.Properties["tenant_weights"].Description = "Weights to set, by tenant, 0.1 to 100; 0 takes a tenant's weight " +
+		"away. Tenants that are not named keep theirs."
 	return without(s, "name", "shards")
 }
 
-func (h *Handlers) registerClusterPatch(routes huma.API) {
-	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "update-cluster", "PATCH /clusters/{id}",
-		"Change some settings of a cluster",
-		"What is left out stays as it is, unlike with PUT."),
-		func(ctx context.Context, in *struct {
-			ID string `path:"id" doc:"The cluster's name."`
-			IfMatch
-			Body ClusterPatch
-		}) (*clusterOutput, error) {
-			expected, err := in.revisions()
-			if err != nil {
-				return nil, err
-			}
-			cluster, err := h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
-				return c.Changed(in.Body)
-			})
-			if err != nil {
-				return nil, err
-			}
-			return tagged(cluster), nil
-		})
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusCreated,
-		rest.Op("Clusters", "create-cluster", "POST /clusters", "Create a cluster", "")),
-		func(ctx context.Context, in *struct{ Body fleet.ClusterConfig }) (*clusterOutput, error) {
-			config := in.Body.WithDefaults()
-			if err := config.Validate(); err != nil {
-				return nil, rest.Invalid("body", err)
-			}
-			err := h.createCluster(ctx, config)
-			if store.KindOf(err) == store.Exists {
-				return nil, httpapi.Problem(protocol.CodeClusterExists,
-					"there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
-			}
-			if err != nil {
-				return nil, h.Answer(err, "create a cluster", protocol.CodeInternal)
-			}
-			now := time.Now()
-			return tagged(clusterOf(&contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: now})), nil
-		})
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "list-clusters", "GET /clusters",
-		"List clusters", "")), h.listClusters)
-	httpapi.Register(routes, access.View, rest.Op("Clusters", "get-cluster", "GET /clusters/{id}", "Get a cluster", ""),
-		func(ctx context.Context, in *rest.ClusterInput) (*clusterOutput, error) {
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Clusters")
+	rest.Respond(r, "create-cluster", "POST /clusters", "Create a cluster", "", h.create,
+		rest.As(access.Administer), rest.Status(http.StatusCreated))
+	rest.List(r, "clusters", "list-clusters", "GET /clusters", "List clusters", "", h.list, rest.Wide)
+	rest.Respond(r, "get-cluster", "GET /clusters/{id}", "Get a cluster", "",
+		func(ctx context.Context, in *rest.ByID) (*clusterOutput, error) {
 			view, err := h.View(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			return tagged(Full(&view)), nil
+			return tagged(Full(&view), err)
 		})
-	httpapi.Register(routes, access.Administer, rest.Op("Clusters", "replace-cluster", "PUT /clusters/{id}",
-		"Replace a cluster's settings",
-		"What is left out takes its default, but for replication_mode and shards, which stay."),
-		func(ctx context.Context, in *replaceClusterInput) (*clusterOutput, error) {
-			expected, err := in.revisions()
-			if err != nil {
-				return nil, err
-			}
-			if err := h.noneMatches(ctx, in.ID, in.IfNoneMatch); err != nil {
-				return nil, err
-			}
-			cluster, err := h.replaceCluster(ctx, in.ID, &in.Body, expected)
-			if err != nil {
-				return nil, err
-			}
-			return tagged(cluster), nil
-		})
-	h.registerClusterPatch(routes)
-	h.registerPauses(routes)
-	h.registerBalance(routes)
-	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusNoContent,
-		rest.Op("Clusters", "delete-cluster", "DELETE /clusters/{id}", "Delete a cluster", "")),
-		func(ctx context.Context, in *deleteClusterInput) (*struct{}, error) {
-			expected, err := in.revisions()
-			if err != nil {
-				return nil, err
-			}
-			return nil, h.deleteCluster(ctx, in.ID, in.Force, expected)
-		})
-	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "release-brake", "POST /clusters/{id}/brake/release",
-		"Release the mass-loss brake",
-		"Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds nothing, nothing happens."), h.releaseBrake)
+	rest.Respond(r, "replace-cluster", "PUT /clusters/{id}", "Replace a cluster's settings",
+		"What is left out takes its default, but for replication_mode and shards, which stay.", h.replace,
+		rest.As(access.Administer))
+	rest.Respond(r, "update-cluster", "PATCH /clusters/{id}", "Change some settings of a cluster",
+		"What is left out stays as it is, unlike with PUT.", h.update, rest.As(access.Administer))
+	rest.Serve(r, "delete-cluster", "DELETE /clusters/{id}", "Delete a cluster", "", h.delete,
+		rest.As(access.Administer))
+	rest.Respond(r, "pause-cluster", "POST /clusters/{id}/pause", "Pause a cluster or one of its lanes",
+		"Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs "+
+			"have heard, "+
+			"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason.",
+		h.pauses(contract.PauseUpdate))
+	rest.Respond(r, "resume-cluster", "POST /clusters/{id}/resume", "Resume a cluster or one of its lanes",
+		"Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where "+
+			"nothing is paused, nothing happens.",
+		h.pauses(contract.ResumeUpdate))
+	rest.Serve(r, "release-brake", "POST /clusters/{id}/brake/release", "Release the mass-loss brake",
+		"Says that the agents that vanished at once are really gone: their failovers begin. Where the brake holds "+
+			"nothing, nothing happens.",
+		h.releaseBrake)
+	h.registerBalance(r)
 }
 
-type replaceClusterInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
+type replaceInput struct {
+	rest.ByID
 	IfMatch
 	IfNoneMatch string `header:"If-None-Match" maxLength:"512" doc:"Only * is taken: there must be no such cluster. It is then answered 412 precondition_failed if there is one; PUT makes none, so POST is what creates."`
 	Body        ClusterSettings
 }
 
-type deleteClusterInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
+type updateInput struct {
+	rest.ByID
+	IfMatch
+	Body ClusterPatch
+}
+
+type deleteInput struct {
+	rest.ByID
 	IfMatch
 	Force bool `query:"force" doc:"Delete it although it has online agents."`
-}
-
-type releaseBrakeInput struct {
-	ID   string             `path:"id" doc:"The cluster's name."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type releaseBrakeOutput struct {
-	Body struct {
-		Released bool `json:"released" doc:"false: the brake held nothing back."`
-	}
 }
 
 type clusterOutput struct {
@@ -157,58 +101,94 @@ type clusterOutput struct {
 	Body api.Cluster
 }
 
-type listClustersOutput struct {
-	Body struct {
-		Clusters      []api.Cluster `json:"clusters"`
-		NextPageToken string        `json:"next_page_token,omitempty"`
+// tagged is a cluster with its ETag.
+func tagged(c api.Cluster, err error) (*clusterOutput, error) {
+	if err != nil {
+		return nil, err
 	}
+	return &clusterOutput{ETag: etag(c.Revision), Body: c}, nil
 }
 
-// listClusters shows a cluster whose workflow does not answer as unknown rather than leaving it out.
-func (h *Handlers) listClusters(ctx context.Context, in *rest.PageInput) (*listClustersOutput, error) {
+func (h *Handlers) create(ctx context.Context, in *rest.Body[fleet.ClusterConfig]) (*clusterOutput, error) {
+	config := in.Body.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, rest.Invalid("body", err)
+	}
+	err := h.createCluster(ctx, config)
+	if store.KindOf(err) == store.Exists {
+		return nil, httpapi.Problem(protocol.CodeClusterExists,
+			"there is a cluster with this name: change it (mainstay cluster update, or PATCH), or choose another name")
+	}
+	made := contract.ClusterView{Cluster: fleet.Cluster{Config: config}, CreatedAt: time.Now()}
+	return tagged(clusterOf(&made), h.Answer(err, "create a cluster", protocol.CodeInternal))
+}
+
+// list shows a cluster whose workflow does not answer as unknown rather than leaving it out.
+func (h *Handlers) list(ctx context.Context, in *rest.PageInput) (page rest.Page[api.Cluster], err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	clusters, err := h.ListClusters(ctx)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	clusters, next, err := rest.Page(clusters, in.PageToken, in.PageSize,
-		func(c *store.ListedCluster) string { return c.Name })
+	listed, err := rest.PageAtHand(clusters, *in, func(c *store.ListedCluster) string { return c.Name })
+	if err != nil {
+		return page, err
+	}
+	views, errs := h.ViewEach(ctx, listed.Items)
+	for i := range listed.Items {
+		switch code, _ := rest.Code(errs[i]); {
+		case errs[i] == nil:
+			page.Items = append(page.Items, clusterOf(&views[i]))
+		case code == protocol.CodeUnknownCluster: // deleted since it was listed
+		default:
+			page.Items = append(page.Items, OfSettings(listed.Items[i].Config))
+		}
+	}
+	page.Next = listed.Next
+	return page, nil
+}
+
+// replace changes a cluster's settings. What is fixed at creation keeps its value when left out.
+func (h *Handlers) replace(ctx context.Context, in *replaceInput) (*clusterOutput, error) {
+	expected, err := in.revisions()
 	if err != nil {
 		return nil, err
 	}
-	views, errs := h.ViewEach(ctx, clusters)
-	out := &listClustersOutput{}
-	out.Body.Clusters = make([]api.Cluster, 0, len(clusters))
-	for i := range clusters {
-		switch code, _ := rest.Code(errs[i]); {
-		case errs[i] == nil:
-			out.Body.Clusters = append(out.Body.Clusters, clusterOf(&views[i]))
-		case code == protocol.CodeUnknownCluster: // deleted since it was listed
-		default:
-			out.Body.Clusters = append(out.Body.Clusters, OfSettings(clusters[i].Config))
-		}
+	if err := h.noneMatches(ctx, in.ID, in.IfNoneMatch); err != nil {
+		return nil, err
 	}
-	out.Body.NextPageToken = next
-	return out, nil
+	return tagged(h.Configure(ctx, in.ID, expected, func(current fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+		config := fleet.ClusterConfig(in.Body)
+		config.Name = in.ID
+		config.ReplicationMode = cmp.Or(config.ReplicationMode, current.ReplicationMode)
+		config.Shards = cmp.Or(config.Shards, current.Shards)
+		return config, nil
+	}))
+}
+
+func (h *Handlers) update(ctx context.Context, in *updateInput) (*clusterOutput, error) {
+	expected, err := in.revisions()
+	if err != nil {
+		return nil, err
+	}
+	return tagged(h.Configure(ctx, in.ID, expected, func(c fleet.ClusterConfig) (fleet.ClusterConfig, error) {
+		return c.Changed(in.Body)
+	}))
 }
 
 // releaseBrake gives up the lost agents whose failovers the brake holds back.
-func (h *Handlers) releaseBrake(ctx context.Context, in *releaseBrakeInput) (*releaseBrakeOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+func (h *Handlers) releaseBrake(
+	ctx context.Context, in *rest.To[*api.ReasonRequest],
+) (release api.BrakeRelease, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
-		return nil, err
+		return release, err
 	}
 	request := contract.ReleaseBrakeRequest{Cluster: in.ID, Reason: in.Body.Text()}
-	if _, err := rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID,
-		request); err != nil {
-		return nil, err
-	}
-	out := &releaseBrakeOutput{}
-	out.Body.Released = len(view.BrakeHolds) > 0
-	return out, nil
+	_, err = rest.UpdateCluster(ctx, h.Core, "release a brake", contract.ReleaseBrakeUpdate, in.ID, request)
+	release.Released = len(view.BrakeHolds) > 0
+	return release, err
 }
 
 // IfMatch is the precondition of a change. It is exported because huma reads no unexported embedded field.
@@ -253,61 +233,31 @@ func (h *Handlers) noneMatches(ctx context.Context, name, header string) error {
 		return rest.Invalid("header.If-None-Match",
 			errors.New("must be *, or be left out: the revision that a change was made for goes into If-Match"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if _, err := h.ClusterConfig(ctx, name); err != nil {
 		return err
 	}
 	return httpapi.Problem(protocol.CodePrecondition,
-		"there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to replace the cluster's settings")
+		"there is a cluster with this name, and If-None-Match: * says that there must be none: leave it out to "+
+			"replace the cluster's settings")
 }
 
-// tagged is a cluster with its ETag.
-func tagged(c api.Cluster) *clusterOutput { return &clusterOutput{ETag: etag(c.Revision), Body: c} }
-
-type pauseInput struct {
-	ID   string            `path:"id" doc:"The cluster's name."`
-	Body *api.PauseRequest `doc:"May be left out."`
-}
-
-func (h *Handlers) registerPauses(routes huma.API) {
-	pause := rest.Op("Clusters", "pause-cluster", "POST /clusters/{id}/pause",
-		"Pause a cluster or one of its lanes",
-		"Nothing more is taken from its lanes; what runs goes on, and tasks can be submitted. Answers when the hubs have heard, "+
-			"at most after 2 s. What waits in a paused lane still expires. Pausing again only changes the reason.")
-	httpapi.Register(routes, access.Operate, pause, func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-		return h.pauseOrResume(ctx, in, contract.PauseUpdate)
-	})
-	httpapi.Register(routes, access.Operate, rest.Op("Clusters", "resume-cluster", "POST /clusters/{id}/resume",
-		"Resume a cluster or one of its lanes",
-		"Takes back what pause did: lanes that were paused by themselves stay so until they are named. Where nothing is paused, nothing happens."),
-		func(ctx context.Context, in *pauseInput) (*clusterOutput, error) {
-			return h.pauseOrResume(ctx, in, contract.ResumeUpdate)
-		})
-}
-
-func (h *Handlers) pauseOrResume(
-	ctx context.Context, in *pauseInput, u contract.Update[contract.PauseRequest, contract.Done],
-) (*clusterOutput, error) {
-	var body api.PauseRequest
-	if in.Body != nil {
-		body = *in.Body
-	}
-	if body.Lane != "" {
-		lane, err := fleet.ParseLane(body.Lane)
-		if err != nil {
-			return nil, rest.Invalid("body.lane", err)
+// pauses makes the handler that pauses or resumes.
+func (h *Handlers) pauses(
+	u contract.Update[contract.PauseRequest, contract.Done],
+) func(context.Context, *rest.To[*api.PauseRequest]) (*clusterOutput, error) {
+	return func(ctx context.Context, in *rest.To[*api.PauseRequest]) (*clusterOutput, error) {
+		body := rest.Given(in.Body)
+		if body.Lane != "" {
+			lane, err := fleet.ParseLane(body.Lane)
+			if err != nil {
+				return nil, rest.Invalid("body.lane", err)
+			}
+			body.Lane = lane
 		}
-		body.Lane = lane
+		request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
+		view, err := rest.ChangeCluster(ctx, h.Core, u.Name+" a cluster", u, in.ID, request)
+		return tagged(Full(&view), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	request := contract.PauseRequest{Lane: body.Lane, Reason: body.Reason}
-	view, err := rest.ChangeCluster(ctx, h.Core, u.Name+" a cluster", u, in.ID, request)
-	if err != nil {
-		return nil, err
-	}
-	return tagged(Full(&view)), nil
 }
 
 // pausesOf are a cluster's own pause, if any, and those of its lanes.

@@ -5,17 +5,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -28,87 +24,44 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type drainAgentInput struct {
-	ID   string            `path:"id" doc:"The agent's id."`
-	Body *api.DrainRequest `doc:"May be left out."`
-}
-
-type drainAgentsInput struct {
-	Name string `path:"id" doc:"The cluster's name."`
-	Body api.DrainAgentsRequest
-}
-
-type drainInput struct {
-	ID string `path:"id" maxLength:"256" doc:"The drain's id: <cluster>:<name>."`
-}
-
-type listDrainsInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+type listInput struct {
+	Cluster rest.Slug `query:"cluster"`
 	rest.RecordPageInput
 }
 
-type listDrainsOutput struct {
-	Body struct {
-		Drains        []fleet.DrainRecord `json:"drains"`
-		NextPageToken string              `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.DrainRecord](), true, "DrainRecord")
-	planned := map[string]*huma.Response{"200": {
-		Description: "A dry run: what would happen",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: record}},
-	}}
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID: "drain-agent",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/{id}/drain",
-		Tags:        []string{"Drains"},
-		Summary:     "Take an agent out of service", DefaultStatus: http.StatusAccepted, Responses: planned,
-		Description: "Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with what would happen.",
-	}, h.drainAgent)
-	httpapi.Register(routes, access.Operate, huma.Operation{
-		OperationID:   "drain-agents",
-		Method:        http.MethodPost,
-		Path:          "/api/v1/agents/clusters/{id}/drain",
-		Tags:          []string{"Drains"},
-		Summary:       "Take agents of a cluster out of service, some at a time",
-		DefaultStatus: http.StatusAccepted,
-		Responses:     maps.Clone(planned),
-	}, h.drainAgents)
-	httpapi.Register(routes, access.View, rest.Op("Drains", "list-drains", "GET /drains",
-		"List drains",
-		"Newest first, dry runs among them. A drain appears within about a second of its start."), h.listDrains)
-	rest.Serve(routes, access.View, rest.Op("Drains", "get-drain", "GET /drains/{id}",
-		"Get a drain", "How far it is with each agent, what the agent had, and how that ended."), h.drain)
-	rest.Serve(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
-		rest.Op("Drains", "cancel-drain", "POST /drains/{id}/cancel",
-			"Cancel a drain",
-			"Agents that are not done are given work again; those that are done stay in maintenance.")), h.cancelDrain)
+func (h *Handlers) Register(routes rest.API) {
+	r, planned := rest.On(routes, "Drains"), rest.Also(http.StatusOK, "A dry run: what would happen")
+	rest.Respond(r, "drain-agent", "POST /{id}/drain", "Take an agent out of service",
+		"Nothing new is given to it, what it has may finish until the deadline, and it ends in maintenance with "+
+			"nothing in flight. Answers 409 conflict when it is being drained already. A dry run answers 200 with "+
+			"what would happen.",
+		h.drainAgent, rest.Status(http.StatusAccepted), planned)
+	rest.Respond(r, "drain-agents", "POST /clusters/{id}/drain",
+		"Take agents of a cluster out of service, some at a time", "",
+		h.drainAgents, rest.Status(http.StatusAccepted), planned)
+	rest.List(r, "drains", "list-drains", "GET /drains", "List drains",
+		"Newest first, dry runs among them. A drain appears within about a second of its start.", h.list)
+	rest.Serve(r, "get-drain", "GET /drains/{id}", "Get a drain",
+		"How far it is with each agent, what the agent had, and how that ended.", h.drain)
+	rest.Serve(r, "cancel-drain", "POST /drains/{id}/cancel", "Cancel a drain",
+		"Agents that are not done are given work again; those that are done stay in maintenance.",
+		h.cancel, rest.Status(http.StatusAccepted))
 }
 
-func (h *Handlers) drainAgent(ctx context.Context, in *drainAgentInput) (*rest.StatusOutput[fleet.DrainRecord], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
+type drainOutput = rest.StatusOutput[fleet.DrainRecord]
+
+func (h *Handlers) drainAgent(ctx context.Context, in *rest.To[*api.DrainRequest]) (*drainOutput, error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	request := api.DrainAgentsRequest{Agents: []string{in.ID}}
-	if in.Body != nil {
-		request.DrainRequest = *in.Body
-	}
-	return h.startDrain(ctx, &view.Cluster, &request)
+	request := api.DrainAgentsRequest{Agents: []string{in.ID}, DrainRequest: rest.Given(in.Body)}
+	return h.start(ctx, &view.Cluster, &request)
 }
 
-func (h *Handlers) drainAgents(
-	ctx context.Context, in *drainAgentsInput,
-) (*rest.StatusOutput[fleet.DrainRecord], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	view, err := h.View(ctx, in.Name)
+func (h *Handlers) drainAgents(ctx context.Context, in *rest.To[api.DrainAgentsRequest]) (*drainOutput, error) {
+	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -117,13 +70,11 @@ func (h *Handlers) drainAgents(
 			return nil, rest.Invalid(fmt.Sprintf("body.agents[%d]", i), fmt.Errorf("must be a member of the cluster"))
 		}
 	}
-	return h.startDrain(ctx, &view.Cluster, &in.Body)
+	return h.start(ctx, &view.Cluster, &in.Body)
 }
 
-// startDrain starts a Drain workflow, and waits for the end of a dry run.
-func (h *Handlers) startDrain(
-	ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest,
-) (*rest.StatusOutput[fleet.DrainRecord], error) {
+// start starts a Drain workflow, and waits for the end of a dry run.
+func (h *Handlers) start(ctx context.Context, c *fleet.Cluster, r *api.DrainAgentsRequest) (*drainOutput, error) {
 	timeout := fleet.Duration(fleet.DefaultDrainTimeout)
 	if r.Deadline != "" {
 		d, err := fleet.ParseDuration(r.Deadline)
@@ -155,8 +106,7 @@ func (h *Handlers) startDrain(
 	if r.DryRun {
 		return h.awaitDryRun(ctx, in.ID)
 	}
-	return &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusAccepted,
-		Body: newDrainRecord(&in, time.Now())}, nil
+	return rest.Begun(newDrainRecord(&in, time.Now()), false, nil)
 }
 
 func drainSummary(in *contract.DrainInput) string {
@@ -180,14 +130,14 @@ func newDrainRecord(in *contract.DrainInput, now time.Time) fleet.DrainRecord {
 	return record
 }
 
-func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*rest.StatusOutput[fleet.DrainRecord], error) {
-	out := &rest.StatusOutput[fleet.DrainRecord]{Status: http.StatusOK}
+func (h *Handlers) awaitDryRun(ctx context.Context, id string) (*drainOutput, error) {
+	var record fleet.DrainRecord
 	err := h.WaitUntil(ctx, rest.CallTimeout, "wait for a dry run",
 		func(ctx context.Context, _ bool) (_ bool, err error) {
-			out.Body, err = h.drain(ctx, &drainInput{id})
-			return out.Body.CompletedAt != nil, err
+			record, err = h.drain(ctx, &rest.RecordID{ID: id})
+			return record.CompletedAt != nil, err
 		})
-	return out, err
+	return rest.Begun(record, true, err)
 }
 
 // drains are the records of drains.
@@ -195,7 +145,7 @@ func (h *Handlers) drains() store.Records[fleet.DrainRecord] {
 	return store.Records[fleet.DrainRecord]{Store: h.Store, Query: contract.DrainQuery, Partial: partialDrain}
 }
 
-func (h *Handlers) drain(ctx context.Context, in *drainInput) (fleet.DrainRecord, error) {
+func (h *Handlers) drain(ctx context.Context, in *rest.RecordID) (fleet.DrainRecord, error) {
 	workflowID, ok := contract.DrainWorkflowID(in.ID)
 	return rest.RecordOf(ctx, h.Core, h.drains(), workflowID, ok, protocol.CodeUnknownDrain)
 }
@@ -213,16 +163,12 @@ func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Dra
 	return record, ok
 }
 
-func (h *Handlers) listDrains(ctx context.Context, in *listDrainsInput) (out *listDrainsOutput, err error) {
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.DrainWorkflow),
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
-	out = &listDrainsOutput{}
-	out.Body.Drains, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list drains", h.drains().Page, query, in.RecordPageInput)
-	return out, err
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.DrainRecord], error) {
+	query := rest.OfType(contract.DrainWorkflow, rest.Filter(contract.AttrCluster, in.Cluster))
+	return rest.PageOf(ctx, h.Core, "list drains", h.drains().Page, query, in.RecordPageInput)
 }
 
-func (h *Handlers) cancelDrain(ctx context.Context, in *drainInput) (fleet.DrainRecord, error) {
+func (h *Handlers) cancel(ctx context.Context, in *rest.RecordID) (fleet.DrainRecord, error) {
 	record, err := h.drain(ctx, in)
 	if err != nil {
 		return record, err

@@ -13,22 +13,20 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 )
 
-// path is where events are told.
-const path = "/api/v1/agents/events"
-
 type watchInput struct {
-	Type        []string `query:"type,explode" maxItems:"64" maxLength:"256" doc:"Only these types, or what begins with them: agent, task.completed, failover. The prefix dev.mainstay. may be left out; several are separated by commas."`
-	Cluster     []string `query:"cluster,explode" maxItems:"64" maxLength:"63" doc:"Only of these clusters."`
-	Agent       string   `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this agent."`
-	Task        string   `query:"task" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"Only about this task."`
-	Tenant      string   `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"Only about this tenant's tasks."`
-	Since       string   `query:"since" maxLength:"64" example:"15m" doc:"Begin with what is still known since then: a duration, or a time (RFC 3339). Ignored with Last-Event-ID."`
-	Follow      bool     `query:"follow" default:"true" doc:"false: end after what has happened already."`
-	LastEventID string   `header:"Last-Event-ID" doc:"The newest id that was received: go on after it. Any gateway understands it."`
-	LastID      string   `query:"last_event_id" doc:"The same, for clients that cannot set the header."`
+	Type        []string  `query:"type,explode" maxItems:"64" maxLength:"256" doc:"Only these types, or what begins with them: agent, task.completed, failover. The prefix dev.mainstay. may be left out; several are separated by commas."`
+	Cluster     []string  `query:"cluster,explode" maxItems:"64" maxLength:"63" doc:"Only of these clusters."`
+	Agent       rest.Slug `query:"agent" doc:"Only about this agent."`
+	Task        string    `query:"task" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"Only about this task."`
+	Tenant      rest.Slug `query:"tenant" doc:"Only about this tenant's tasks."`
+	Since       string    `query:"since" maxLength:"64" example:"15m" doc:"Begin with what is still known since then: a duration, or a time (RFC 3339). Ignored with Last-Event-ID."`
+	Follow      bool      `query:"follow" default:"true" doc:"false: end after what has happened already."`
+	LastEventID string    `header:"Last-Event-ID" doc:"The newest id that was received: go on after it. Any gateway understands it."`
+	LastID      string    `query:"last_event_id" doc:"The same, for clients that cannot set the header."`
 }
 
 // watchRequest is what a listener asks for, as it was understood.
@@ -41,45 +39,40 @@ type watchRequest struct {
 }
 
 // Register adds the operation that streams events to api.
-func (f *Feed) Register(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), huma.Operation{
-		OperationID: "watch-events", Method: http.MethodGet, Path: path, Tags: []string{"Events"},
-		Summary: "Watch what happens in the fleet",
-		Description: "Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. " +
-			"A browser's EventSource reconnects by itself and goes on after the newest id; an event may then come twice, " +
+func (f *Feed) Register(routes rest.API) {
+	rest.Respond(rest.On(routes, "Events").Scoped(), "watch-events", "GET /events", "Watch what happens in the fleet",
+		"Server-sent events, each a CloudEvent (1.0, structured JSON). docs/EVENTS.md lists the types. "+
+			"A browser's EventSource reconnects by itself and goes on after the newest id; an event may then come twice, "+
 			"with the same id. Where events are missing, an event of type dev.mainstay.gap says so.",
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The stream.",
-			Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: huma.TypeString,
-				Description: "text/event-stream; data is a CloudEvent"}}},
-		}},
-	}, func(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
-		if id := access.From(ctx); id.Tenant != "" {
-			if in.Tenant != "" && in.Tenant != id.Tenant {
-				return nil, httpapi.InvalidField("query.tenant",
-					"your token sees only its own tenant's tasks: leave the tenant out")
-			}
-			in.Tenant = id.Tenant
-			if tenant, _ := fleet.CutTenant(in.Task); tenant == "" && in.Task != "" {
-				in.Task = fleet.Qualify(id.Tenant, in.Task)
-			}
+		f.watch, rest.Held, rest.Stream(eventStream, "The stream.", "text/event-stream; data is a CloudEvent"))
+}
+
+func (f *Feed) watch(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
+	if id := access.From(ctx); id.Tenant != "" {
+		if in.Tenant != "" && string(in.Tenant) != id.Tenant {
+			return nil, httpapi.InvalidField("query.tenant",
+				"your token sees only its own tenant's tasks: leave the tenant out")
 		}
-		request, err := readRequest(in, f.seal, time.Now())
-		if err != nil {
-			return nil, err
+		in.Tenant = rest.Slug(id.Tenant)
+		if tenant, _ := fleet.CutTenant(in.Task); tenant == "" && in.Task != "" {
+			in.Task = fleet.Qualify(id.Tenant, in.Task)
 		}
-		l, run, err := f.listen(request.filter)
-		if err != nil {
-			return nil, err
+	}
+	request, err := readRequest(in, f.seal, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	l, run, err := f.listen(request.filter)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer f.leave(l)
+		s := newStreamWriter(hc, f.seal)
+		if err := f.stream(hc.Context(), s, l, run, request); err != nil {
+			f.logger.Debug("a listener to events has gone")
 		}
-		return &huma.StreamResponse{Body: func(hc huma.Context) {
-			defer f.leave(l)
-			s := newStreamWriter(hc, f.seal)
-			if err := f.stream(hc.Context(), s, l, run, request); err != nil {
-				f.logger.Debug("a listener to events has gone")
-			}
-		}}, nil
-	})
+	}}, nil
 }
 
 func readRequest(in *watchInput, s seal, now time.Time) (*watchRequest, error) {
@@ -92,8 +85,8 @@ func readRequest(in *watchInput, s seal, now time.Time) (*watchRequest, error) {
 			return nil, httpapi.InvalidField("query.cluster", err.Error())
 		}
 	}
-	r := &watchRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster, agent: in.Agent,
-		task: in.Task, tenant: in.Tenant}}
+	r := &watchRequest{follow: in.Follow, filter: eventFilter{types: types, clusters: in.Cluster,
+		agent: string(in.Agent), task: in.Task, tenant: string(in.Tenant)}}
 	last := in.LastEventID
 	last = cmp.Or(last, in.LastID)
 	switch {

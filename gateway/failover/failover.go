@@ -9,12 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -27,51 +25,29 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type startFailoverInput struct {
-	ID   string               `path:"id" doc:"The agent's id."`
-	Body *api.FailoverRequest `doc:"May be left out."`
-}
-
-type failoverInput struct {
-	ID string `path:"id" maxLength:"256" doc:"The failover's id: <cluster>:<agent>:<epoch>."`
-}
-
-type listFailoversInput struct {
-	Cluster string               `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent   string               `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent whose work was moved."`
+type listInput struct {
+	Cluster rest.Slug            `query:"cluster"`
+	Agent   rest.Slug            `query:"agent" doc:"The agent whose work was moved."`
 	Status  fleet.FailoverStatus `query:"status" enum:"running,succeeded,not_in_cluster,no_target_available,failed" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
 	rest.RecordPageInput
 }
 
-type listFailoversOutput struct {
-	Body struct {
-		Failovers     []fleet.FailoverRecord `json:"failovers"`
-		NextPageToken string                 `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.Operate, rest.WithStatus(http.StatusAccepted,
-		rest.Op(
-			"Failovers",
-			"failover-agent",
-			"POST /{id}/failover",
-			"Move an agent's work and roles away",
-			"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved "+
-				"already, when another failover of it is under way, and when the target cannot take work now, has no free slot, "+
-				"or can run none of the agent's.",
-		)), h.startFailover)
-	httpapi.Register(routes, access.View, rest.Op("Failovers", "list-failovers", "GET /failovers",
-		"List failovers", "Newest first. A failover appears within about a second of its start."), h.listFailovers)
-	rest.Serve(routes, access.View, rest.Op("Failovers", "get-failover", "GET /failovers/{id}",
-		"Get a failover", "Its trigger, each task that was moved and to whom, the roles that were moved, and when."),
-		h.failover)
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Failovers")
+	rest.Serve(r, "failover-agent", "POST /{id}/failover", "Move an agent's work and roles away",
+		"Answers 202 once the request is durable. Answers 409 conflict when the agent is offline, as its work has moved "+
+			"already, when another failover of it is under way, and when the target cannot take work now, has no free slot, "+
+			"or can run none of the agent's.", h.start, rest.Status(http.StatusAccepted))
+	rest.List(r, "failovers", "list-failovers", "GET /failovers", "List failovers",
+		"Newest first. A failover appears within about a second of its start.", h.list)
+	rest.Serve(r, "get-failover", "GET /failovers/{id}", "Get a failover",
+		"Its trigger, each task that was moved and to whom, the roles that were moved, and when.", h.failover)
 }
 
-// startFailover signals the agent's cluster, as a person with tctl would.
-func (h *Handlers) startFailover(
-	ctx context.Context, in *startFailoverInput,
+// start signals the agent's cluster, as a person with tctl would.
+func (h *Handlers) start(
+	ctx context.Context, in *rest.To[*api.FailoverRequest],
 ) (accepted api.FailoverAccepted, err error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
@@ -84,11 +60,9 @@ func (h *Handlers) startFailover(
 	if err := h.checkUnderWay(ctx, cluster, view.Member(in.ID)); err != nil {
 		return accepted, err
 	}
-	request := contract.ManualFailover{AgentID: in.ID}
-	if in.Body != nil {
-		request.TargetAgentID, request.Reason = in.Body.TargetAgentID, in.Body.Reason
-		request.RequiredCapabilities, request.Affinity = in.Body.RequiredCapabilities, in.Body.Affinity
-	}
+	body := rest.Given(in.Body)
+	request := contract.ManualFailover{AgentID: in.ID, TargetAgentID: body.TargetAgentID, Reason: body.Reason,
+		RequiredCapabilities: body.RequiredCapabilities, Affinity: body.Affinity}
 	work := h.work(ctx, view, in.ID)
 	if err := checkTarget(&view.Cluster, &request, work); err != nil {
 		return accepted, err
@@ -211,7 +185,7 @@ func (h *Handlers) failovers() store.Records[fleet.FailoverRecord] {
 }
 
 // failover returns the newest record with an id.
-func (h *Handlers) failover(ctx context.Context, in *failoverInput) (fleet.FailoverRecord, error) {
+func (h *Handlers) failover(ctx context.Context, in *rest.RecordID) (fleet.FailoverRecord, error) {
 	_, _, _, ok := contract.ParseFailoverID(in.ID)
 	return rest.RecordOf(ctx, h.Core, h.failovers(), contract.FailoverWorkflowID(in.ID), ok,
 		protocol.CodeUnknownFailover)
@@ -219,21 +193,20 @@ func (h *Handlers) failover(ctx context.Context, in *failoverInput) (fleet.Failo
 
 // Newest are the newest failovers, so many.
 func (h *Handlers) Newest(ctx context.Context, most int) ([]fleet.FailoverRecord, error) {
-	out, err := h.listFailovers(ctx, &listFailoversInput{RecordPageInput: rest.RecordPageInput{PageSize: most}})
-	return out.Body.Failovers, err
+	page, err := h.list(ctx, &listInput{RecordPageInput: rest.RecordPageInput{PageSize: most}})
+	return page.Items, err
 }
 
-func (h *Handlers) listFailovers(ctx context.Context, in *listFailoversInput) (*listFailoversOutput, error) {
-	records, next, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in),
-		in.RecordPageInput)
-	out := &listFailoversOutput{}
-	other := func(r fleet.FailoverRecord) bool { return in.Status != "" && r.Status != in.Status }
-	out.Body.Failovers, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
-	return out, err
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.FailoverRecord], error) {
+	page, err := rest.PageOf(ctx, h.Core, "list failovers", h.failovers().Page, failoverQuery(in), in.RecordPageInput)
+	page.Items = slices.DeleteFunc(page.Items, func(r fleet.FailoverRecord) bool {
+		return in.Status != "" && r.Status != in.Status
+	})
+	return page, err
 }
 
 // failoverQuery is the visibility query of a list.
-func failoverQuery(in *listFailoversInput) string {
+func failoverQuery(in *listInput) string {
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	var status string
 	switch in.Status {
@@ -245,9 +218,8 @@ func failoverQuery(in *listFailoversInput) string {
 	default:
 		status = contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	}
-	return rest.AllOf(contract.Equals("WorkflowType", contract.FailoverWorkflow),
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrAgent.GetName(), in.Agent), status)
+	return rest.OfType(contract.FailoverWorkflow, rest.Filter(contract.AttrCluster, in.Cluster),
+		rest.Filter(contract.AttrAgent, in.Agent), status)
 }
 
 // partialFailover is what Temporal itself knows of a failover.

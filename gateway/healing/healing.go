@@ -2,21 +2,18 @@
 package healing
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -29,74 +26,42 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type healingTriggerInput struct {
-	Body *api.HealingTrigger `doc:"May be left out."`
-}
-
-type healingReasonInput struct {
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type listHealingInput struct {
-	Cluster string              `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent   string              `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+type listInput struct {
+	Cluster rest.Slug           `query:"cluster"`
+	Agent   rest.Slug           `query:"agent"`
 	Type    fleet.HealingType   `query:"type" enum:"failover_agent,reassign_task,rebalance_cluster,drain_agent,reduce_load,restore_agent,report"`
 	Status  fleet.HealingStatus `query:"status" enum:"running,succeeded,failed,planned,skipped,reported" doc:"Those that have ended are told apart after the page is read, so a page may hold fewer than page_size."`
 	rest.RecordPageInput
 }
 
-type listHealingOutput struct {
-	Body struct {
-		Actions       []fleet.HealingRecord `json:"actions"`
-		NextPageToken string                `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.View, rest.Op("Healing", "get-healing", "GET /healing/status",
-		"Get how healing stands",
-		"Whether it runs, its last cycle with what that decided and why, and the actions under way."),
-		func(ctx context.Context, _ *struct{}) (api.HealingStatus, error) { return h.healingStatus(ctx) })
-	httpapi.Register(routes, access.View, rest.Op(
-		"Healing",
-		"list-healing-actions",
-		"GET /healing/actions",
-		"List healing actions",
-		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts that led to it.",
-	), h.listHealing)
-	trigger := rest.Op(
-		"Healing",
-		"trigger-healing",
-		"POST /healing/trigger",
-		"Run a healing cycle now",
-		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the cycle decided, or 202 when it takes longer than a few seconds.",
-	)
-	record := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[fleet.HealingCycleRecord](), true,
-		"HealingCycleRecord")
-	later := map[string]*huma.Response{"202": {Description: "It is under way",
-		Content: map[string]*huma.MediaType{"application/json": {Schema: record}}}}
-	trigger.DefaultStatus, trigger.Responses = http.StatusOK, maps.Clone(later)
-	httpapi.Register(routes, access.Operate, trigger, h.triggerHealing)
-	for action, description := range map[string]string{
-		"pause":  "No cycle begins by itself until it is resumed. What is under way goes on.",
-		"resume": "Cycles begin by themselves again.",
-	} {
-		rest.Serve(routes, access.Operate, rest.Op("Healing", action+"-healing", "POST /healing/"+action,
-			map[string]string{"pause": "Pause healing", "resume": "Resume healing"}[action], description),
-			func(ctx context.Context, in *healingReasonInput) (api.HealingStatus, error) {
-				return h.pauseHealing(ctx, action == "pause", in.Body)
-			})
-	}
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Healing")
+	rest.Serve(r, "get-healing", "GET /healing/status", "Get how healing stands",
+		"Whether it runs, its last cycle with what that decided and why, and the actions under way.",
+		func(ctx context.Context, _ *struct{}) (api.HealingStatus, error) { return h.status(ctx) })
+	rest.List(r, "actions", "list-healing-actions", "GET /healing/actions", "List healing actions",
+		"Newest first: what was done, what was deliberately not done, and what needs a person, each with the facts "+
+			"that led to it.",
+		h.list)
+	rest.Respond(r, "trigger-healing", "POST /healing/trigger", "Run a healing cycle now",
+		"Also while healing is paused; clusters whose mode is off or dry_run stay so. Answers 200 with what the "+
+			"cycle decided, or 202 when it takes longer than a few seconds.",
+		h.trigger, rest.Also(http.StatusAccepted, "It is under way"))
+	rest.Serve(r, "pause-healing", "POST /healing/pause", "Pause healing",
+		"No cycle begins by itself until it is resumed. What is under way goes on.", h.pauses(true))
+	rest.Serve(r, "resume-healing", "POST /healing/resume", "Resume healing", "Cycles begin by themselves again.",
+		h.pauses(false))
 }
 
 // runningHealing bounds the actions under way that the status lists.
 const runningHealing = 50
 
-const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which makes it"
+const noHealing = "healing has no schedule in this namespace: start a worker (mainstay serve --roles worker), which " +
+	"makes it"
 
-// healingStatus tells how healing stands.
-func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error) {
+// status tells how healing stands.
+func (h *Handlers) status(ctx context.Context) (api.HealingStatus, error) {
 	status := api.HealingStatus{State: api.HealingMissing, Running: []fleet.HealingRecord{},
 		Clusters: []api.HealingCluster{}}
 	d, err := h.describeHealing(ctx)
@@ -118,9 +83,10 @@ func (h *Handlers) healingStatus(ctx context.Context) (api.HealingStatus, error)
 			CycleInterval: policy.CycleInterval})
 	}
 	slices.SortFunc(status.Clusters, func(a, b api.HealingCluster) int { return strings.Compare(a.Cluster, b.Cluster) })
-	query := healingQuery(&listHealingInput{Status: fleet.HealingRunning})
-	status.Running, _, err = rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query,
+	query := healingQuery(&listInput{Status: fleet.HealingRunning})
+	running, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, query,
 		rest.RecordPageInput{PageSize: runningHealing})
+	status.Running = append(status.Running, running.Items...)
 	return status, err
 }
 
@@ -157,40 +123,36 @@ func (h *Handlers) describeHealing(ctx context.Context) (*workflowservice.Descri
 	return d, h.Answer(err, "describe the healing schedule", protocol.CodeInternal)
 }
 
-// pauseHealing pauses or resumes the schedule, and answers once it shows.
-func (h *Handlers) pauseHealing(ctx context.Context, pause bool, why *api.ReasonRequest) (api.HealingStatus, error) {
-	if _, err := h.describeHealing(ctx); err != nil {
-		return api.HealingStatus{}, err
+// pauses makes the handler that pauses or resumes the schedule, and answers once it shows.
+func (h *Handlers) pauses(pause bool) func(context.Context, *rest.Body[*api.ReasonRequest]) (api.HealingStatus, error) {
+	return func(ctx context.Context, in *rest.Body[*api.ReasonRequest]) (status api.HealingStatus, err error) {
+		if _, err := h.describeHealing(ctx); err != nil {
+			return status, err
+		}
+		err = h.Store.PauseSchedule(ctx, contract.HealingScheduleID, pause, in.Body.Text())
+		defer h.ForgetRun(contract.HealingScheduleID)
+		if err != nil {
+			return status, h.Answer(err, "pause or resume healing", protocol.CodeInternal)
+		}
+		err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for the healing schedule",
+			func(ctx context.Context, _ bool) (bool, error) {
+				d, err := h.describeHealing(ctx)
+				return d.GetSchedule().GetState().GetPaused() == pause, err
+			})
+		if err != nil {
+			return status, err
+		}
+		return h.status(ctx)
 	}
-	err := h.Store.PauseSchedule(ctx, contract.HealingScheduleID, pause, why.Text())
-	defer h.ForgetRun(contract.HealingScheduleID)
-	if err != nil {
-		return api.HealingStatus{}, h.Answer(err, "pause or resume healing", protocol.CodeInternal)
-	}
-	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for the healing schedule",
-		func(ctx context.Context, _ bool) (bool, error) {
-			d, err := h.describeHealing(ctx)
-			return d.GetSchedule().GetState().GetPaused() == pause, err
-		})
-	if err != nil {
-		return api.HealingStatus{}, err
-	}
-	return h.healingStatus(ctx)
 }
 
-// triggerHealing runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
-func (h *Handlers) triggerHealing(
-	ctx context.Context, in *healingTriggerInput,
+// trigger runs a cycle beside the schedule, so that it may be for one cluster or change nothing.
+func (h *Handlers) trigger(
+	ctx context.Context, in *rest.Body[*api.HealingTrigger],
 ) (*rest.StatusOutput[fleet.HealingCycleRecord], error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	request := contract.HealingCycleInput{Reason: "asked for by hand"}
-	if in.Body != nil {
-		request.Cluster, request.DryRun = in.Body.Cluster, in.Body.DryRun
-		if in.Body.Reason != "" {
-			request.Reason = in.Body.Reason
-		}
-	}
+	body := rest.Given(in.Body)
+	request := contract.HealingCycleInput{Cluster: body.Cluster, DryRun: body.DryRun,
+		Reason: cmp.Or(body.Reason, "asked for by hand")}
 	if request.Cluster != "" {
 		if _, err := h.ClusterConfig(ctx, request.Cluster); err != nil {
 			return nil, err
@@ -207,10 +169,7 @@ func (h *Handlers) triggerHealing(
 	if err != nil {
 		return nil, h.Answer(err, "start a healing cycle", protocol.CodeInternal)
 	}
-	out := &rest.StatusOutput[fleet.HealingCycleRecord]{
-		Status: http.StatusAccepted,
-		Body:   fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()},
-	}
+	ended, cycle := false, fleet.HealingCycleRecord{ID: id, DryRun: request.DryRun, StartedAt: time.Now().UTC()}
 	err = h.WaitUntil(ctx, rest.QueryTimeout, "wait for a healing cycle",
 		func(ctx context.Context, _ bool) (bool, error) {
 			info, err := h.Store.Describe(ctx, id)
@@ -224,23 +183,22 @@ func (h *Handlers) triggerHealing(
 			if why != "" {
 				return false, httpapi.Problem(protocol.CodeUnavailable, "the cycle did not come to its end: "+why)
 			}
-			out.Status, out.Body = http.StatusOK, record.HealingCycleRecord
+			ended, cycle = true, record.HealingCycleRecord
 			return true, nil
 		})
-	return out, err
+	return rest.Begun(cycle, ended, err)
 }
 
-func (h *Handlers) listHealing(ctx context.Context, in *listHealingInput) (*listHealingOutput, error) {
-	records, next, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in),
-		in.RecordPageInput)
-	out := &listHealingOutput{}
-	other := func(r fleet.HealingRecord) bool { return in.Status != "" && r.Status != in.Status }
-	out.Body.Actions, out.Body.NextPageToken = slices.DeleteFunc(records, other), next
-	return out, err
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.HealingRecord], error) {
+	page, err := rest.PageOf(ctx, h.Core, "list healing actions", h.actions().Page, healingQuery(in), in.RecordPageInput)
+	page.Items = slices.DeleteFunc(page.Items, func(r fleet.HealingRecord) bool {
+		return in.Status != "" && r.Status != in.Status
+	})
+	return page, err
 }
 
 // healingQuery is the visibility query of a list.
-func healingQuery(in *listHealingInput) string {
+func healingQuery(in *listInput) string {
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	status := ""
 	switch in.Status {
@@ -250,10 +208,8 @@ func healingQuery(in *listHealingInput) string {
 	default:
 		status = "ExecutionStatus != " + contract.Quoted(running.String())
 	}
-	return rest.AllOf(contract.Equals("WorkflowType", contract.HealingActionWorkflow),
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrAgent.GetName(), in.Agent),
-		rest.Filter(contract.AttrTaskType.GetName(), string(in.Type)), status)
+	return rest.OfType(contract.HealingActionWorkflow, rest.Filter(contract.AttrCluster, in.Cluster),
+		rest.Filter(contract.AttrAgent, in.Agent), rest.Filter(contract.AttrTaskType, in.Type), status)
 }
 
 // actions are the records of healing actions.

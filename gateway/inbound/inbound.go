@@ -26,9 +26,9 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-// IDInput names an event. It is exported because huma reads parameters of exported parts only.
-type IDInput struct {
-	ID string `path:"id" maxLength:"128" doc:"The id that the event was given when it was received."`
+// eventID names an event.
+type eventID struct {
+	ID string `path:"id" maxLength:"128"`
 }
 
 type sendInput struct {
@@ -45,93 +45,76 @@ func (in *sendInput) Resolve(ctx huma.Context) []error {
 
 type listInput struct {
 	Type   string      `query:"type" maxLength:"255" doc:"Only of this type."`
-	Tenant string      `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Tenant rest.Slug   `query:"tenant"`
 	Status mesh.Status `query:"status" enum:"received,dispatched,unmatched,quarantined,discarded"`
 	rest.RecordPageInput
 }
 
 type quarantineInput struct {
-	Type   string `query:"type" maxLength:"255" doc:"Only of this type."`
-	Tenant string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Type   string    `query:"type" maxLength:"255" doc:"Only of this type."`
+	Tenant rest.Slug `query:"tenant"`
 	rest.RecordPageInput
 }
 
-type listOutput struct {
-	Body struct {
-		Events        []mesh.InboundEvent `json:"events"`
-		NextPageToken string              `json:"next_page_token,omitempty"`
-	}
-}
-
 type replayInput struct {
-	IDInput
-	Body *api.ReplayRequest `doc:"May be left out."`
+	ID   string `path:"id" maxLength:"128"`
+	Body *api.ReplayRequest
 }
 
 type discardInput struct {
-	IDInput
+	ID   string `path:"id" maxLength:"128"`
 	Body api.DiscardEventRequest
 }
 
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Inbound events").Scoped()
 	schemas := routes.OpenAPI().Components.Schemas
-	answer := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{OneOf: []*huma.Schema{
-		schemas.Schema(reflect.TypeFor[api.Inbound](), true, "Inbound"),
-		schemas.Schema(reflect.TypeFor[api.InboundBatch](), true, "InboundBatch")}}}}
-	send := op("send-event", "POST /events", "Send an event, or a batch of up to 100",
+	answer := &huma.Schema{OneOf: []*huma.Schema{schemas.Schema(reflect.TypeFor[api.Inbound](), true, ""),
+		schemas.Schema(reflect.TypeFor[api.InboundBatch](), true, "")}}
+	rest.Respond(r, "send-event", "POST /events", "Send an event, or a batch of up to 100",
 		"Takes a CloudEvent 1.0 in structured or binary mode, or a batch. Answers 202 once it is durable, and 200 with "+
 			"\"duplicate\": true for an event whose source and id came before; with other content that is 409 "+
 			"idempotency_conflict. A batch is answered as a whole with 202, each event by itself; of a batch with an "+
-			"invalid event none is taken: 422 names all that are. The attribute tenant must be the caller's.")
-	send.MaxBodyBytes, send.DefaultStatus = mesh.MaxBatchBytes, http.StatusAccepted
-	send.Responses = map[string]*huma.Response{
-		"200": {Description: "It came before", Content: answer},
-		"202": {Description: "It is durable", Content: answer},
-	}
-	httpapi.Register(routes, access.Operate.Scoped(), send, h.send)
-	httpapi.Register(routes, access.View.Scoped(), op("list-inbound", "GET /inbound", "List events from outside",
-		"Newest first. An event appears within about a second of its change."), h.list)
-	rest.Serve(routes, access.View.Scoped(), op("get-inbound", "GET /inbound/{id}", "Get an event from outside",
-		"With what became of it, and as it was received, byte for byte."), h.get)
-	httpapi.Register(routes, access.View.Scoped(), op("list-quarantine", "GET /quarantine",
+			"invalid event none is taken: 422 names all that are. The attribute tenant must be the caller's.",
+		h.send, rest.Held, rest.MaxBody(mesh.MaxBatchBytes), rest.Status(http.StatusAccepted),
+		rest.Answering(answer, "It is durable"), rest.Also(http.StatusOK, "It came before"))
+	rest.List(r, "events", "list-inbound", "GET /inbound", "List events from outside",
+		"Newest first. An event appears within about a second of its change.", h.list)
+	rest.Serve(r, "get-inbound", "GET /inbound/{id}", "Get an event from outside",
+		"With what became of it, and as it was received, byte for byte.", h.get)
+	rest.List(r, "events", "list-quarantine", "GET /quarantine",
 		"List events that could not be dispatched, or whose work died",
-		"Newest first. They wait until a person replays or discards them."),
-		func(ctx context.Context, in *quarantineInput) (*listOutput, error) {
+		"Newest first. They wait until a person replays or discards them.",
+		func(ctx context.Context, in *quarantineInput) (rest.Page[mesh.InboundEvent], error) {
 			return h.list(ctx, &listInput{Type: in.Type, Tenant: in.Tenant, Status: mesh.Quarantined,
 				RecordPageInput: in.RecordPageInput})
 		})
-	rest.Serve(routes, access.View.Scoped(), op("get-quarantined", "GET /quarantine/{id}",
-		"Get an event that is or was in quarantine", "As GET /inbound/{id} does."),
-		func(ctx context.Context, in *IDInput) (api.Inbound, error) {
+	rest.Serve(r, "get-quarantined", "GET /quarantine/{id}", "Get an event that is or was in quarantine",
+		"As GET /inbound/{id} does.",
+		func(ctx context.Context, in *eventID) (api.Inbound, error) {
 			one, err := h.get(ctx, in)
 			if err == nil && one.QuarantinedAt == nil {
 				err = rest.Unknown(protocol.CodeUnknownEvent)
 			}
 			return one, err
 		})
-	rest.Serve(routes, access.Operate.Scoped(), op("replay-event", "POST /quarantine/{id}/replay",
-		"Have an event dispatched again", "With its own data, or with other data; also an event that nothing asked for."+
+	rest.Serve(r, "replay-event", "POST /quarantine/{id}/replay", "Have an event dispatched again",
+		"With its own data, or with other data; also an event that nothing asked for."+
 			" What died of it begins again in its place, with its own data only. "+
-			"Answers after the first try, or 409 conflict for an event that does not wait."),
+			"Answers after the first try, or 409 conflict for an event that does not wait.",
 		func(ctx context.Context, in *replayInput) (api.Inbound, error) {
-			r := contract.ReplayEvent{RunRequest: contract.RunRequest{By: rest.Actor(ctx)}}
-			if in.Body != nil {
-				r.Data, r.Reason = in.Body.Data, in.Body.Reason
-			}
-			return change(ctx, h, in.ID, contract.ReplayEventUpdate, r)
+			body := rest.Given(in.Body)
+			return change(ctx, h, in.ID, contract.ReplayEventUpdate, contract.ReplayEvent{Data: body.Data,
+				RunRequest: contract.RunRequest{By: rest.Actor(ctx), Reason: body.Reason}})
 		})
-	rest.Serve(routes, access.Operate.Scoped(), op("discard-event", "POST /quarantine/{id}/discard",
-		"Give an event up", "It is kept as long as the namespace keeps closed workflows. Answers 409 conflict for an "+
-			"event that does not wait."),
+	rest.Serve(r, "discard-event", "POST /quarantine/{id}/discard", "Give an event up",
+		"It is kept as long as the namespace keeps closed workflows. Answers 409 conflict for an "+
+			"event that does not wait.",
 		func(ctx context.Context, in *discardInput) (api.Inbound, error) {
 			return change(ctx, h, in.ID, contract.DiscardEventUpdate,
 				contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Reason})
 		})
-}
-
-func op(id, at, summary, description string) huma.Operation {
-	return rest.Op("Inbound events", id, at, summary, description)
 }
 
 // send takes events. Before anything is read or written for one of them, all of them are the caller's.
@@ -156,11 +139,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 	}
 	if !batch {
 		one, err := h.take(ctx, &events[0])
-		status := http.StatusAccepted
-		if one.Duplicate {
-			status = http.StatusOK
-		}
-		return &rest.StatusOutput[any]{Status: status, Body: one}, err
+		return rest.Begun[any](one, one.Duplicate, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rest.BatchLimit)
 	defer cancel()
@@ -182,7 +161,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 		}
 		answer.Events[i].Error = &api.BatchError{Code: problem.Code, Detail: problem.Detail}
 	})
-	return &rest.StatusOutput[any]{Status: http.StatusAccepted, Body: answer}, nil
+	return rest.Begun[any](answer, false, nil)
 }
 
 // take makes an event durable, or answers what became of it when it came before.
@@ -220,23 +199,21 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 	return one, nil
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[mesh.InboundEvent], err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return page, err
 	}
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.InboundWorkflow),
-		rest.Filter(contract.AttrTaskType.GetName(), in.Type), rest.Filter(contract.AttrTenant.GetName(), in.Tenant),
-		contract.InboundTerm(in.Status))
-	events, next, err := rest.PageOf(ctx, h.Core, "list events", h.Store.InboundEntries().Page, query, in.RecordPageInput)
+	query := rest.OfType(contract.InboundWorkflow, rest.Filter(contract.AttrTaskType, in.Type),
+		rest.Filter(contract.AttrTenant, in.Tenant), contract.InboundTerm(in.Status))
+	page, err = rest.PageOf(ctx, h.Core, "list events", h.Store.InboundEntries().Page, query, in.RecordPageInput)
 	seen := map[string]bool{}
-	events = slices.DeleteFunc(events, func(e mesh.InboundEvent) bool { // a later run stands for it: see ForgetRun
+	// A later run stands for an earlier one: see ForgetRun.
+	page.Items = slices.DeleteFunc(page.Items, func(e mesh.InboundEvent) bool {
 		again := seen[e.ID]
 		seen[e.ID] = true
 		return again
 	})
-	out = &listOutput{}
-	out.Body.Events, out.Body.NextPageToken = append([]mesh.InboundEvent{}, events...), next
-	return out, err
+	return page, err
 }
 
 // own is the full id of an event that the request may touch.
@@ -249,7 +226,7 @@ func own(ctx context.Context, id string) (string, error) {
 }
 
 // get is an event with its envelope.
-func (h *Handlers) get(ctx context.Context, in *IDInput) (one api.Inbound, err error) {
+func (h *Handlers) get(ctx context.Context, in *eventID) (one api.Inbound, err error) {
 	id, err := own(ctx, in.ID)
 	if err != nil {
 		return one, err

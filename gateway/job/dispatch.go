@@ -19,11 +19,6 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-type dispatchInput struct {
-	NameInput
-	Body api.DispatchRequest
-}
-
 // dispatch starts a run, or answers the run that its key has started before.
 func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchRequest) (api.Run, error) {
 	name, err := rest.OwnJob(ctx, name)

@@ -3,14 +3,10 @@ package job
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -22,52 +18,18 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-type scaleInput struct {
-	NameInput
-	Body api.ScaleJobRequest
-}
-
 type restartInput struct {
-	NameInput
-	Instance string             `path:"instance" doc:"The instance's number, or its agent."`
-	Body     *api.ReasonRequest `doc:"May be left out."`
-}
-
-func (h *Handlers) registerInstances(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), httpapi.Wide(op("list-job-instances", "GET /jobs/{name}/instances",
-		"List the instances of a job", "Of a service, system or sysbatch job.")),
-		func(ctx context.Context, in *NameInput) (*rest.Output[api.JobInstances], error) {
-			return rest.Reply(h.instances(ctx, in.Name))
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("stop-job", "POST /jobs/{name}/stop",
-		"Stop the instances of a job", "They start again when the job is resumed."),
-		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
-			return h.change(ctx, in, contract.StopJobUpdate)
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("promote-job", "POST /jobs/{name}/promote",
-		"Let all instances follow the healthy canaries", "Only while the deployment of the job is waiting."),
-		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
-			return h.change(ctx, in, contract.PromoteJobUpdate)
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("fail-job-deployment", "POST /jobs/{name}/fail",
-		"End the deployment of a job as failed", "Old instances stay; with revert, the version before is put in force again."),
-		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
-			return h.change(ctx, in, contract.FailDeploymentUpdate)
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("scale-job", "POST /jobs/{name}/scale",
-		"Say how many instances a service has", "The definition keeps its count; one with another count changes it again."),
-		h.scale)
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("restart-job-instance",
-		"POST /jobs/{name}/instances/{instance}/restart", "Restart an instance",
-		"Its task is stopped; another takes its place at once. The other instances go on.")), h.restart)
+	rest.ByName
+	Instance string `path:"instance"`
+	Body     *api.ReasonRequest
 }
 
 // instanceTakes is about what reading an instance's task takes, in bytes.
 const instanceTakes = 256 << 10
 
 // instances are those of a job, with what their tasks tell.
-func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances, error) {
-	name, j, err := h.find(ctx, name)
+func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInstances, error) {
+	name, j, err := h.find(ctx, in.Name)
 	if err != nil {
 		return api.JobInstances{}, err
 	}
@@ -136,32 +98,24 @@ func (h *Handlers) instances(ctx context.Context, name string) (api.JobInstances
 	return out, nil
 }
 
-func (h *Handlers) scale(ctx context.Context, in *scaleInput) (*jobOutput, error) {
-	return change(ctx, h, in.Name, contract.ScaleJobUpdate, contract.ScaleJob{Count: in.Body.Count,
-		RunRequest: contract.RunRequest{By: rest.Actor(ctx)}})
-}
-
 // restart stops the task of an instance. Its job then starts another.
-func (h *Handlers) restart(ctx context.Context, in *restartInput) (*struct{}, error) {
+func (h *Handlers) restart(ctx context.Context, in *restartInput) (done rest.None, err error) {
 	_, j, err := h.find(ctx, in.Name)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	i := j.FindInstance(in.Instance)
 	switch {
 	case i == nil:
-		return nil, httpapi.Problem(protocol.CodeUnknownJob, "the job has no such instance: see its instances")
+		return done, httpapi.Problem(protocol.CodeUnknownJob, "the job has no such instance: see its instances")
 	case j.Definition().Type == job.Sysbatch:
-		return nil, httpapi.Problem(protocol.CodeConflict,
+		return done, httpapi.Problem(protocol.CodeConflict,
 			"each agent runs its instance of a sysbatch job once: apply a definition that differs to run all again")
 	case !i.Open():
-		return nil, httpapi.Problem(protocol.CodeConflict, "the instance has ended: nothing runs that could be restarted")
+		return done, httpapi.Problem(protocol.CodeConflict, "the instance has ended: nothing runs that could be restarted")
 	}
-	reason := in.Body.Text()
-	reason = cmp.Or(reason, "restarted by request")
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	_, err = store.Update(ctx, h.Store, contract.CancelUpdate, contract.TaskWorkflowID(i.TaskID),
-		contract.CancelRequest{ForTask: contract.ForTask{By: rest.Actor(ctx)}, Reason: reason})
-	return nil, h.Answer(err, "restart an instance", protocol.CodeUnknownTask)
+		contract.CancelRequest{ForTask: contract.ForTask{By: rest.Actor(ctx)},
+			Reason: cmp.Or(in.Body.Text(), "restarted by request")})
+	return done, h.Answer(err, "restart an instance", protocol.CodeUnknownTask)
 }

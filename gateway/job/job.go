@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -41,44 +38,22 @@ type Handlers struct {
 	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
 }
 
-// NameInput names a job. It is exported because huma reads parameters of exported parts only.
-type NameInput struct {
-	Name string `path:"name" doc:"The job's name."`
-}
-
 type getInput struct {
-	NameInput
+	rest.ByName
 	Version int `query:"version" minimum:"1" doc:"Show the definition of this version, if it is kept. Left out: the one in force."`
 }
 
 type definitionInput struct {
-	NameInput
+	rest.ByName
 	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the version that the definition was made from. When another is in force, the answer is 412 precondition_failed, and nothing happens."`
 	RawBody []byte `contentType:"application/yaml"`
 }
 
-type reasonInput struct {
-	NameInput
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type revertInput struct {
-	NameInput
-	Body api.RevertRequest
-}
-
 type listInput struct {
-	Cluster  string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant   string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Troubled bool   `query:"troubled" doc:"Only services and system jobs that lack healthy instances, or whose deployment has failed, each with its trouble. A page may have fewer than page_size, or none, although more follow."`
+	Cluster  rest.Slug `query:"cluster"`
+	Tenant   rest.Slug `query:"tenant"`
+	Troubled bool      `query:"troubled" doc:"Only services and system jobs that lack healthy instances, or whose deployment has failed, each with its trouble. A page may have fewer than page_size, or none, although more follow."`
 	rest.RecordPageInput
-}
-
-type listOutput struct {
-	Body struct {
-		Jobs          []api.JobEntry `json:"jobs"`
-		NextPageToken string         `json:"next_page_token,omitempty"`
-	}
 }
 
 type jobOutput struct {
@@ -87,94 +62,88 @@ type jobOutput struct {
 	Body   api.Job
 }
 
-type versionsOutput struct {
-	Body struct {
-		Versions []job.Version `json:"versions"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	h.registerInstances(routes)
-	const documents = " The body is the definition, YAML or JSON with the same names; it may leave job out, which the path names."
-	apply := op(
-		"apply-job",
-		"PUT /jobs/{name}",
-		"Apply a job's definition",
-		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Answers 409 conflict when there are as many jobs as there may be, 1000 of a tenant and 10,000 of all, and when its schedules are too many or start too much, as of POST /schedules. Runs that go on keep the version that they began with."+documents,
-	)
-	apply.Responses = map[string]*huma.Response{"201": {
-		Description: "The job is new",
-		Content: map[string]*huma.MediaType{"application/json": {
-			Schema: routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Job](), true, "Job")}},
-	}}
-	httpapi.Register(routes, access.Operate.Scoped(), apply, h.applyRequest)
-	httpapi.Register(routes, access.Operate.Scoped(), op(
-		"plan-job",
-		"POST /jobs/{name}/plan",
-		"Say what a definition would change",
-		"Nothing happens. Any wrong definition is refused as when it is applied."+documents,
-	),
-		func(ctx context.Context, in *definitionInput) (*rest.Output[api.JobPlan], error) {
-			return rest.Reply(h.plan(ctx, in))
-		})
-	httpapi.Register(routes, access.View.Scoped(), op("list-jobs", "GET /jobs", "List jobs",
-		"A job appears within about a second of its change."), h.list)
-	httpapi.Register(routes, access.View.Scoped(), op("get-job", "GET /jobs/{name}", "Get a job", ""),
-		func(ctx context.Context, in *getInput) (*jobOutput, error) {
-			name, j, err := h.find(ctx, in.Name)
-			if err != nil {
-				return nil, err
-			}
-			out, err := h.answer(ctx, name, &j, in.Version)
-			if v, _ := j.RevertsTo(); v != nil && err == nil {
-				out.Body.RevertsTo = v.Version
-			}
-			return out, err
-		})
-	httpapi.Register(routes, access.View.Scoped(), op(
-		"list-job-versions",
-		"GET /jobs/{name}/versions",
+func (h *Handlers) Register(routes rest.API) {
+	const documents = " The body is the definition, YAML or JSON with the same names; it may leave job out, which " +
+		"the path names."
+	r := rest.On(routes, "Jobs").Scoped()
+	rest.Respond(r, "apply-job", "PUT /jobs/{name}", "Apply a job's definition",
+		"Makes the job, or a new version of it; a definition that equals the one in force makes none. Answers 409 "+
+			"conflict when there are as many jobs as there may be, 1000 of a tenant and 10,000 of all, and when its "+
+			"schedules are too many or start too much, as of POST /schedules. Runs that go on keep the version that "+
+			"they began with."+documents,
+		h.applyRequest, rest.Held, rest.Also(http.StatusCreated, "The job is new"))
+	rest.Serve(r, "plan-job", "POST /jobs/{name}/plan", "Say what a definition would change",
+		"Nothing happens. Any wrong definition is refused as when it is applied."+documents, h.plan, rest.Held)
+	rest.List(r, "jobs", "list-jobs", "GET /jobs", "List jobs", "A job appears within about a second of its change.",
+		h.list)
+	rest.Respond(r, "get-job", "GET /jobs/{name}", "Get a job", "", h.get)
+	rest.List(r, "versions", "list-job-versions", "GET /jobs/{name}/versions",
 		"List the versions of a job's definition",
-		"The newest six, or fewer if they are large, without their definitions: get a job with a version has one. The one in force is the last.",
-	),
-		func(ctx context.Context, in *NameInput) (*versionsOutput, error) {
+		"The newest six, or fewer if they are large, without their definitions: get a job with a version has one. "+
+			"The one in force is the last.",
+		func(ctx context.Context, in *rest.ByName) (rest.Page[job.Version], error) {
 			_, j, err := h.find(ctx, in.Name)
-			if err != nil {
-				return nil, err
-			}
-			out := &versionsOutput{}
-			out.Body.Versions = withoutDefinitions(j.Versions)
-			return out, nil
+			return rest.Page[job.Version]{Items: withoutDefinitions(j.Versions)}, err
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op("dispatch-job",
-		"POST /jobs/{name}/dispatch", "Start a run of a job",
-		"Answers 202 once the run is durable. A key that was sent before answers its run, with \"duplicate\": true.")),
-		func(ctx context.Context, in *dispatchInput) (*rest.Output[api.Run], error) {
-			return rest.Reply(h.dispatch(ctx, in.Name, &in.Body))
+	rest.Serve(r, "list-job-instances", "GET /jobs/{name}/instances", "List the instances of a job",
+		"Of a service, system or sysbatch job.", h.instances, rest.Wide, rest.Held)
+	rest.Serve(r, "dispatch-job", "POST /jobs/{name}/dispatch", "Start a run of a job",
+		"Answers 202 once the run is durable. A key that was sent before answers its run, with \"duplicate\": true.",
+		func(ctx context.Context, in *rest.ToNamed[api.DispatchRequest]) (api.Run, error) {
+			return h.dispatch(ctx, in.Name, &in.Body)
+		}, rest.Held, rest.Status(http.StatusAccepted))
+	for _, a := range []struct {
+		word, id, summary, details string
+		update                     contract.Update[contract.RunRequest, job.Job]
+	}{
+		{"pause", "pause-job", "Pause a job",
+			"Its schedules start nothing, and dispatches are refused. Runs go on. No instance is started.",
+			contract.PauseJobUpdate},
+		{"resume", "resume-job", "Resume a job", "One that was paused, or stopped.", contract.ResumeJobUpdate},
+		{"stop", "stop-job", "Stop the instances of a job", "They start again when the job is resumed.",
+			contract.StopJobUpdate},
+		{"promote", "promote-job", "Let all instances follow the healthy canaries",
+			"Only while the deployment of the job is waiting.", contract.PromoteJobUpdate},
+		{"fail", "fail-job-deployment", "End the deployment of a job as failed",
+			"Old instances stay; with revert, the version before is put in force again.", contract.FailDeploymentUpdate},
+	} {
+		rest.Respond(r, a.id, "POST /jobs/{name}/"+a.word, a.summary, a.details,
+			func(ctx context.Context, in *rest.ToNamed[*api.ReasonRequest]) (*jobOutput, error) {
+				return change(ctx, h, in.Name, a.update,
+					contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()})
+			})
+	}
+	rest.Respond(r, "scale-job", "POST /jobs/{name}/scale", "Say how many instances a service has",
+		"The definition keeps its count; one with another count changes it again.",
+		func(ctx context.Context, in *rest.ToNamed[api.ScaleJobRequest]) (*jobOutput, error) {
+			return change(ctx, h, in.Name, contract.ScaleJobUpdate, contract.ScaleJob{Count: in.Body.Count,
+				RunRequest: contract.RunRequest{By: rest.Actor(ctx)}})
 		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("pause-job", "POST /jobs/{name}/pause", "Pause a job",
-		"Its schedules start nothing, and dispatches are refused. Runs go on. No instance is started."),
-		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
-			return h.change(ctx, in, contract.PauseJobUpdate)
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("resume-job", "POST /jobs/{name}/resume", "Resume a job",
-		"One that was paused, or stopped."),
-		func(ctx context.Context, in *reasonInput) (*jobOutput, error) {
-			return h.change(ctx, in, contract.ResumeJobUpdate)
-		})
-	httpapi.Register(routes, access.Operate.Scoped(), op("revert-job", "POST /jobs/{name}/revert",
-		"Put an earlier version in force again", "It becomes a new version. Instances that still have it stay. Answers 409 conflict when its definition is in force already."), h.revert)
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, op("delete-job",
-		"DELETE /jobs/{name}", "Delete a job", "With its versions and schedules. Runs go on; instances are stopped.")),
-		func(ctx context.Context, in *NameInput) (*struct{}, error) {
-			_, err := h.change(ctx, &reasonInput{NameInput: *in}, contract.DeleteJobUpdate)
-			return nil, err
+	rest.Respond(r, "revert-job", "POST /jobs/{name}/revert", "Put an earlier version in force again",
+		"It becomes a new version. Instances that still have it stay. Answers 409 conflict when its definition is "+
+			"in force already.",
+		h.revert, rest.Held)
+	rest.Serve(r, "restart-job-instance", "POST /jobs/{name}/instances/{instance}/restart", "Restart an instance",
+		"Its task is stopped; another takes its place at once. The other instances go on.", h.restart)
+	rest.Serve(r, "delete-job", "DELETE /jobs/{name}", "Delete a job",
+		"With its versions and schedules. Runs go on; instances are stopped.",
+		func(ctx context.Context, in *rest.ByName) (rest.None, error) {
+			_, err := change(ctx, h, in.Name, contract.DeleteJobUpdate, contract.RunRequest{By: rest.Actor(ctx)})
+			return rest.None{}, err
 		})
 }
 
-func op(id, at, summary, description string) huma.Operation {
-	return rest.Op("Jobs", id, at, summary, description)
+func (h *Handlers) get(ctx context.Context, in *getInput) (*jobOutput, error) {
+	name, j, err := h.find(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.answer(ctx, name, &j, in.Version)
+	if v, _ := j.RevertsTo(); v != nil && err == nil {
+		out.Body.RevertsTo = v.Version
+	}
+	return out, err
 }
 
 // find asks for a job, and answers its full name too.
@@ -189,7 +158,8 @@ func (h *Handlers) find(ctx context.Context, name string) (string, job.Job, erro
 	return name, j, h.Answer(err, "query a job", protocol.CodeUnknownJob)
 }
 
-var errNotKept = fmt.Errorf("is not kept: only the newest %d versions are, or fewer if they are large", job.VersionsKept)
+var errNotKept = fmt.Errorf("is not kept: only the newest %d versions are, or fewer if they are "+
+	"large", job.VersionsKept)
 
 // shownTimes is how many next times of its schedules are told.
 const shownTimes = 5
@@ -346,7 +316,8 @@ func (h *Handlers) apply(ctx context.Context, name string, in contract.ApplyJob)
 	if store.KindOf(err) == store.Outdated {
 		return nil, httpapi.Problem(
 			protocol.CodePrecondition,
-			"another version of the job is in force than the one that If-Match names: get the job, look again, and send its ETag",
+			"another version of the job is in force than the one that If-Match names: get the job, look again, and "+
+				"send its ETag",
 		)
 	}
 	if err != nil {
@@ -399,23 +370,17 @@ func (h *Handlers) plan(ctx context.Context, in *definitionInput) (api.JobPlan, 
 	return answer, err
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	var err error
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.JobEntry], err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return page, err
 	}
-	query := rest.AllOf(store.JobsQuery,
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
-	jobs, next, err := rest.PageOf(ctx, h.Core, "list jobs", h.Store.Jobs().Page, query, in.RecordPageInput)
-	if err != nil {
-		return nil, err
+	query := rest.AllOf(store.JobsQuery, rest.Filter(contract.AttrCluster, in.Cluster),
+		rest.Filter(contract.AttrTenant, in.Tenant))
+	page, err = rest.PageOf(ctx, h.Core, "list jobs", h.Store.Jobs().Page, query, in.RecordPageInput)
+	if err == nil && in.Troubled {
+		page.Items = h.troubled(ctx, page.Items)
 	}
-	if in.Troubled {
-		jobs = h.troubled(ctx, jobs)
-	}
-	out := &listOutput{}
-	out.Body.Jobs, out.Body.NextPageToken = append([]api.JobEntry{}, jobs...), next
-	return out, nil
+	return page, err
 }
 
 // troubled are those of the jobs whose instances are not as they should be. One that does not answer is left out.
@@ -433,13 +398,6 @@ func (h *Handlers) troubled(ctx context.Context, jobs []api.JobEntry) []api.JobE
 	return slices.DeleteFunc(jobs, func(e api.JobEntry) bool { return e.Trouble == nil })
 }
 
-// change runs an update of a job that takes nothing but a reason.
-func (h *Handlers) change(
-	ctx context.Context, in *reasonInput, update contract.Update[contract.RunRequest, job.Job],
-) (*jobOutput, error) {
-	return change(ctx, h, in.Name, update, contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()})
-}
-
 // change runs an update of a job.
 func change[In any](
 	ctx context.Context, h *Handlers, name string, update contract.Update[In, job.Job], in In,
@@ -448,8 +406,6 @@ func change[In any](
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	j, err := store.Update(ctx, h.Store, update, contract.JobWorkflowID(name), in)
 	if err != nil {
 		return nil, h.Answer(err, "change a job", protocol.CodeUnknownJob)
@@ -457,7 +413,7 @@ func change[In any](
 	return h.answer(ctx, name, &j, 0)
 }
 
-func (h *Handlers) revert(ctx context.Context, in *revertInput) (*jobOutput, error) {
+func (h *Handlers) revert(ctx context.Context, in *rest.ToNamed[api.RevertRequest]) (*jobOutput, error) {
 	name, j, err := h.find(ctx, in.Name)
 	if err != nil {
 		return nil, err

@@ -9,17 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -30,9 +27,9 @@ type Handlers struct {
 	Shown
 	// Lanes shows lanes, as the queue does.
 	Lanes func(
-		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, token string,
-		size int,
-	) ([]api.Lane, string, error)
+		ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string,
+		in rest.PageInput,
+	) (rest.Page[api.Lane], error)
 	// Failovers are the newest, so many.
 	Failovers func(ctx context.Context, most int) ([]fleet.FailoverRecord, error)
 	// Every is how often the fleet is read for its metrics at most.
@@ -63,17 +60,13 @@ const (
 type fleetProblem diagnosis.Problem
 
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
+func (h *Handlers) Register(routes rest.API) {
 	schemas := routes.OpenAPI().Components.Schemas
 	schemas.RegisterTypeAlias(reflect.TypeFor[diagnosis.Problem](), reflect.TypeFor[fleetProblem]())
-	rest.Hold(routes, access.View, httpapi.Wide(rest.Op(
-		"Clusters",
-		"get-overview",
-		"GET /overview",
+	rest.Serve(rest.On(routes, "Clusters"), "get-overview", "GET /overview",
 		"Show whether anything is wrong, where, and since when",
 		"Clusters, lanes, counts and the newest failovers in one answer, with the problems that a person should know of. "+
-			"A part that cannot be read is left out, and missing says so.",
-	)), h.overview)
+			"A part that cannot be read is left out, and missing says so.", h.overview, rest.Wide, rest.Held)
 }
 
 const (
@@ -181,8 +174,8 @@ func (h *Handlers) lanes(ctx context.Context, views []contract.ClusterView, live
 	if err != nil {
 		return nil, err
 	}
-	lanes, _, err := h.Lanes(ctx, views, live, pinned, "", overviewLanes)
-	return lanes, err
+	page, err := h.Lanes(ctx, views, live, pinned, rest.PageInput{PageSize: overviewLanes})
+	return page.Items, err
 }
 
 // personal are the tasks, runs and arrays that wait for a person, by kind of problem.
@@ -225,7 +218,7 @@ func (h *Handlers) personalTasks(ctx context.Context, listed []store.ListedClust
 }
 
 func (h *Handlers) openTasks(ctx context.Context) (int64, error) {
-	return h.countWorkflows(ctx, rest.AllOf(contract.Equals("WorkflowType", contract.TaskWorkflow),
+	return h.countWorkflows(ctx, rest.OfType(contract.TaskWorkflow,
 		contract.ExecutionIs(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)))
 }
 

@@ -42,8 +42,7 @@ type askedJob struct {
 func (h *Handlers) askJobs(
 	ctx context.Context, most int, wanted func(*api.JobEntry) bool,
 ) (asked []askedJob, more bool, err error) {
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.JobWorkflow),
-		contract.Equals("ExecutionStatus", "Running"))
+	query := rest.OfType(contract.JobWorkflow, contract.Equals("ExecutionStatus", "Running"))
 	for token, left := []byte(nil), true; left && !more; left = len(token) > 0 {
 		jobs, next, err := h.Store.Jobs().Page(ctx, query, servicePage, token)
 		if err != nil {

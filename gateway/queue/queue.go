@@ -8,15 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
-	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -25,38 +22,33 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-type clusterQueueInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
+type clusterInput struct {
+	rest.ByID
 	rest.QueuePageInput
 }
 
-type lanesOutput struct {
-	Body struct {
-		Lanes         []api.Lane `json:"lanes"`
-		NextPageToken string     `json:"next_page_token,omitempty"`
-		rest.Missing
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open work is pinned to them, or they are paused. " +
+func (h *Handlers) Register(routes rest.API) {
+	const description = "Every lane in which tasks of the cluster can wait; those of single agents only while open " +
+		"work is pinned to them, or they are paused. " +
 		"Depths, ages and rates are Temporal's: approximate, and some seconds old."
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-queue",
-		"GET /clusters/{id}/queue", "Show what waits in a cluster's lanes", description)),
-		func(ctx context.Context, in *clusterQueueInput) (*lanesOutput, error) {
-			return h.queue(ctx, in.ID, &in.QueuePageInput)
-		})
-	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-load", "GET /clusters/{id}/load",
-		"Show how a cluster's work is spread over its agents",
-		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count.")), h.load)
-	httpapi.Register(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-queue", "GET /queue",
-		"Show what waits in the lanes of all clusters", description)),
-		func(ctx context.Context, in *rest.QueuePageInput) (*lanesOutput, error) { return h.queue(ctx, "", in) })
+	r := rest.On(routes, "Clusters")
+	rest.List(r, "lanes", "get-cluster-queue", "GET /clusters/{id}/queue", "Show what waits in a cluster's lanes",
+		description, func(ctx context.Context, in *clusterInput) (rest.Page[api.Lane], error) {
+			return h.queue(ctx, in.ID, in.QueuePageInput)
+		}, rest.Wide, rest.WithMissing)
+	rest.Serve(r, "get-cluster-load", "GET /clusters/{id}/load", "Show how a cluster's work is spread over its agents",
+		"What runs is as old as the agents' last heartbeat, and what waits is Temporal's approximate count.", h.load,
+		rest.Wide)
+	rest.List(r, "lanes", "get-queue", "GET /queue", "Show what waits in the lanes of all clusters", description,
+		func(ctx context.Context, in *rest.QueuePageInput) (rest.Page[api.Lane], error) {
+			return h.queue(ctx, "", *in)
+		},
+		rest.Wide, rest.WithMissing)
 }
 
 // load shows how the work of a cluster is spread.
-func (h *Handlers) load(ctx context.Context, in *rest.ClusterInput) (load api.ClusterLoad, err error) {
+func (h *Handlers) load(ctx context.Context, in *rest.ByID) (load api.ClusterLoad, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return load, err
@@ -113,7 +105,9 @@ func (h *Handlers) depths(ctx context.Context, cluster string, lanes []string) (
 }
 
 // queue shows the lanes of one cluster, or of all when only is empty.
-func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInput) (*lanesOutput, error) {
+func (h *Handlers) queue(
+	ctx context.Context, only string, in rest.QueuePageInput,
+) (page rest.Page[api.Lane], err error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	var pinned map[string][]string
@@ -128,20 +122,17 @@ func (h *Handlers) queue(ctx context.Context, only string, in *rest.QueuePageInp
 		err = h.Answer(pinnedErr, "list pinned tasks", protocol.CodeNotFound)
 	}
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	lanes, next, err := h.Lanes(ctx, views, live, pinned, in.PageToken, in.PageSize)
-	out := &lanesOutput{}
-	out.Body.Lanes, out.Body.NextPageToken, out.Body.Missing.Clusters = append([]api.Lane{}, lanes...), next, missing
-	return out, err
+	page, err = h.Lanes(ctx, views, live, pinned, rest.PageInput(in))
+	page.Missing = missing
+	return page, err
 }
 
-// Lanes shows a page of the lanes of clusters, and the token of the next page; pinned are the agents, by cluster, whose
-// lanes are shown too.
+// Lanes shows a page of the lanes of clusters; pinned are the agents, by cluster, whose lanes are shown too.
 func (h *Handlers) Lanes(
-	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, token string,
-	size int,
-) ([]api.Lane, string, error) {
+	ctx context.Context, views []contract.ClusterView, live store.Live, pinned map[string][]string, in rest.PageInput,
+) (rest.Page[api.Lane], error) {
 	var lanes []api.Lane
 	clusters := make(map[string]*fleet.Cluster, len(views))
 	for i := range views {
@@ -157,11 +148,11 @@ func (h *Handlers) Lanes(
 			})
 		}
 	}
-	lanes, next, err := rest.Page(lanes, token, size, laneKey)
+	page, err := rest.PageAtHand(lanes, in, laneKey)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	return lanes, next, h.fillLanes(ctx, lanes, clusters, live)
+	return page, h.fillLanes(ctx, page.Items, clusters, live)
 }
 
 // fillLanes puts in what waits in each lane and who serves it.

@@ -238,11 +238,6 @@ func (c *Core) Views(ctx context.Context, only string) (views []contract.Cluster
 	return views, missing, nil
 }
 
-// Missing is part of a list over all clusters.
-type Missing struct {
-	Clusters []string `json:"missing_clusters,omitempty" doc:"Clusters that did not answer: the list lacks what is theirs."`
-}
-
 // cache remembers things by name for a short time.
 type cache[T any] struct {
 	fresh   time.Duration // for how long

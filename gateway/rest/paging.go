@@ -75,20 +75,21 @@ func (p PageTokens) sumOf(list string, token []byte) []byte {
 // ByKey names the lists that the gateway itself sorts. Their tokens hold the last key of the page, and need no key.
 const ByKey = "by key"
 
-// Page sorts items by key and returns the page of a token, with the token of the next one.
-func Page[T any](items []T, token string, size int, key func(*T) string) (page []T, next string, err error) {
-	last, err := PageTokens(nil).Open(ByKey, token)
+// PageAtHand sorts items by key and returns the page of a token.
+func PageAtHand[T any](items []T, in PageInput, key func(*T) string) (Page[T], error) {
+	last, err := PageTokens(nil).Open(ByKey, in.PageToken)
 	if err != nil {
-		return nil, "", err
+		return Page[T]{}, err
 	}
 	after := string(last)
 	sort.Slice(items, func(i, j int) bool { return key(&items[i]) < key(&items[j]) })
 	start := sort.Search(len(items), func(i int) bool { return key(&items[i]) > after })
 	items = items[start:]
-	if len(items) <= size {
-		return items, "", nil
+	if len(items) <= in.PageSize {
+		return Page[T]{Items: items}, nil
 	}
-	return items[:size], PageTokens(nil).Seal(ByKey, []byte(key(&items[size-1]))), nil
+	return Page[T]{Items: items[:in.PageSize],
+		Next: PageTokens(nil).Seal(ByKey, []byte(key(&items[in.PageSize-1])))}, nil
 }
 
 // recordTakes is what one record counts for, in bytes. Reading it takes about 8 KiB. It counts for more, so that one
@@ -120,16 +121,16 @@ func InTurn[T any](read Read[T]) Read[T] {
 // PageOf reads one page of what a visibility query finds. A page token belongs to its query.
 func PageOf[T any](
 	ctx context.Context, c *Core, doing string, read Read[T], query string, p RecordPageInput,
-) (page []T, next string, err error) {
+) (Page[T], error) {
 	token, err := c.PageTokens.Open(query, p.PageToken)
 	if err != nil {
-		return nil, "", err
+		return Page[T]{}, err
 	}
 	if err := ReservePage(ctx, p.PageSize); err != nil {
-		return nil, "", err
+		return Page[T]{}, err
 	}
-	page, after, err := InTurn(read)(ctx, query, p.PageSize, token)
-	return page, c.PageTokens.Seal(query, after), c.Answer(err, doing, protocol.CodeNotFound)
+	items, after, err := InTurn(read)(ctx, query, p.PageSize, token)
+	return Page[T]{Items: items, Next: c.PageTokens.Seal(query, after)}, c.Answer(err, doing, protocol.CodeNotFound)
 }
 
 // RecordOf returns the newest record of a workflow. ok is false for an id that names none; unknown is its code.
@@ -145,6 +146,11 @@ func RecordOf[T any](
 	return record, c.Answer(err, "describe the workflow "+workflowID, unknown)
 }
 
+// OfType is the query of the workflows of a type that meet all terms; empty terms are left out.
+func OfType(workflow string, terms ...string) string {
+	return AllOf(append([]string{contract.Equals("WorkflowType", workflow)}, terms...)...)
+}
+
 // AllOf is the query of those that meet all terms; empty terms are left out.
 func AllOf(terms ...string) string {
 	kept := terms[:0:0]
@@ -157,9 +163,9 @@ func AllOf(terms ...string) string {
 }
 
 // Filter is the term of an optional filter.
-func Filter(attribute, value string) string {
+func Filter[S ~string](attribute interface{ GetName() string }, value S) string {
 	if value == "" {
 		return ""
 	}
-	return contract.Equals(attribute, value)
+	return contract.Equals(attribute.GetName(), string(value))
 }

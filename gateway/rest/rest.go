@@ -3,15 +3,11 @@
 package rest
 
 import (
-	"context"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/zap"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -51,72 +47,6 @@ func New(s store.Store, logger *zap.Logger, key []byte) *Core {
 		runs: cache[diagnosis.ScheduleRun]{fresh: runFresh},
 		ends: endPolls{of: map[string]*endPoll{}}, elements: make(chan struct{}, store.BatchFanOut()/2),
 	}
-}
-
-// ClusterInput names a cluster in the path.
-type ClusterInput struct {
-	ID string `path:"id" doc:"The cluster's name."`
-}
-
-// AgentInput names an agent in the path.
-type AgentInput struct {
-	ID string `path:"id" doc:"The agent's id."`
-}
-
-// Output is an answer with a body.
-type Output[T any] struct{ Body T }
-
-// Reply answers what was read or done, or the error that it met.
-func Reply[T any](body T, err error) (*Output[T], error) {
-	if err != nil {
-		return nil, err
-	}
-	return &Output[T]{body}, nil
-}
-
-// StatusOutput is an answer with a body, whose status tells more.
-type StatusOutput[T any] struct {
-	Status int
-	Body   T
-}
-
-// Serve adds an operation that answers with what do returns. All that do calls is bounded by CallTimeout.
-func Serve[In, Out any](
-	routes huma.API, policy access.Policy, o huma.Operation, do func(context.Context, *In) (Out, error),
-) {
-	Hold(routes, policy, o, func(ctx context.Context, in *In) (Out, error) {
-		ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-		defer cancel()
-		return do(ctx, in)
-	})
-}
-
-// Hold is Serve for an operation that may take longer: it bounds its calls by itself.
-func Hold[In, Out any](
-	routes huma.API, policy access.Policy, o huma.Operation, do func(context.Context, *In) (Out, error),
-) {
-	httpapi.Register(routes, policy, o, func(ctx context.Context, in *In) (*Output[Out], error) {
-		return Reply(do(ctx, in))
-	})
-}
-
-// Op is an operation of the API. at is its method and its path below /api/v1/agents, as in "GET /drains/{id}".
-func Op(tag, id, at, summary, description string) huma.Operation {
-	method, path, _ := strings.Cut(at, " ")
-	return huma.Operation{OperationID: id, Method: method, Path: "/api/v1/agents" + path, Tags: []string{tag},
-		Summary: summary, Description: description}
-}
-
-// WithStatus gives an operation the status of its answer, where that is not 200.
-func WithStatus(status int, o huma.Operation) huma.Operation {
-	o.DefaultStatus = status
-	return o
-}
-
-// WithPayload gives an operation room for a task's payload or result in its body.
-func WithPayload(o huma.Operation) huma.Operation {
-	o.MaxBodyBytes = httpapi.PayloadMaxBody
-	return o
 }
 
 // Known is a time in UTC, nil when it is not known.

@@ -3,10 +3,12 @@ package rest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/array"
+	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
@@ -15,13 +17,13 @@ import (
 
 // OwnTenant is the tenant of what a request makes or lists: the one that it names, or the only one that its identity
 // may touch. Naming another is refused, not answered with nothing: it is a mistake that should be seen.
-func OwnTenant(ctx context.Context, named string) (string, error) {
+func OwnTenant[S ~string](ctx context.Context, named S) (S, error) {
 	id := access.From(ctx)
 	switch {
-	case id.Tenant == "" && id.Known(), named == id.Tenant && id.Known():
+	case id.Tenant == "" && id.Known(), string(named) == id.Tenant && id.Known():
 		return named, nil
 	case named == "" && id.Known():
-		return id.Tenant, nil
+		return S(id.Tenant), nil
 	}
 	return "", httpapi.Problem(protocol.CodeForbidden,
 		"your token is of one tenant: leave tenant out, or name that one")
@@ -39,6 +41,24 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 		return fleet.Qualify(own, name), true
 	}
 	return "", false
+}
+
+// NewID is the full id of a task or an array that a request submits: the one that it names, one made of its key, or a
+// fresh one.
+func NewID(named, tenant, cluster, key string, fresh func() string) (string, error) {
+	switch {
+	case named != "" && key != "":
+		return "", errors.New("give id or idempotency_key, not both")
+	case named != "":
+		of, name := fleet.CutTenant(named)
+		if of != "" && of != tenant {
+			return "", errors.New("names another tenant than the field tenant")
+		}
+		return fleet.Qualify(tenant, name), fleet.ValidateTaskID(name)
+	case key != "":
+		return contract.KeyedTaskID(tenant, cluster, key), nil
+	}
+	return fleet.Qualify(tenant, fresh()), nil
 }
 
 // OwnTask is ownID of a task that should be there.

@@ -3,12 +3,11 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
@@ -24,86 +23,52 @@ import (
 // Handlers answer the requests.
 type Handlers struct{ *rest.Core }
 
-// IDInput names a run. It is exported because huma reads parameters of exported parts only.
-type IDInput struct {
-	ID string `path:"id" doc:"The run's id."`
-}
-
 type getInput struct {
-	IDInput
+	rest.ByID
 	Wait    string   `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the run has ended, needs a person, or this time is over. At most 60s."`
 	Include []string `query:"include,explode" enum:"plan" maxItems:"1" doc:"plan: answer which steps come after which too."`
 }
 
-type reasonInput struct {
-	IDInput
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type pauseInput struct {
-	IDInput
-	Body *api.PauseRunRequest `doc:"May be left out."`
-}
-
-type retryInput struct {
-	IDInput
-	Body *api.RetryRunRequest `doc:"May be left out."`
-}
-
 type stepInput struct {
-	IDInput
-	Step string           `path:"step" doc:"The step's id."`
-	Body *api.StepRequest `doc:"May be left out."`
+	rest.ByID
+	Step string `path:"step"`
+	Body *api.StepRequest
 }
 
 type listInput struct {
 	Job     string        `query:"job" maxLength:"127" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The job's name."`
-	Cluster string        `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string        `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Cluster rest.Slug     `query:"cluster"`
+	Tenant  rest.Slug     `query:"tenant"`
 	Status  job.RunStatus `query:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
 	rest.RecordPageInput
 }
 
-type listOutput struct {
-	Body struct {
-		Runs          []api.RunEntry `json:"runs"`
-		NextPageToken string         `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), op("list-runs", "GET /runs", "List runs",
-		"Newest first. A run appears within about a second of its change."), h.list)
-	rest.Hold(routes, access.View.Scoped(), op("get-run", "GET /runs/{id}", "Get a run, or wait for it",
-		"With its ledger: each step with its status, who ran it, and what is kept of its result."), h.get)
-	rest.Serve(routes, access.Operate.Scoped(), action("pause-run", "pause", "Pause a run", "Nothing new begins."),
-		func(ctx context.Context, in *pauseInput) (api.Run, error) {
-			request := contract.PauseRunRequest{Mode: job.PauseStop}
-			if in.Body != nil {
-				request.Reason = in.Body.Reason
-				if in.Body.Mode != "" {
-					request.Mode = in.Body.Mode
-				}
-			}
-			request.By = rest.Actor(ctx)
-			return act(ctx, h, in.ID, contract.PauseRunUpdate, request)
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Runs").Scoped()
+	const refuses = " Answers 409 conflict when the run's state does not allow it."
+	rest.List(r, "runs", "list-runs", "GET /runs", "List runs",
+		"Newest first. A run appears within about a second of its change.", h.list)
+	rest.Serve(r, "get-run", "GET /runs/{id}", "Get a run, or wait for it",
+		"With its ledger: each step with its status, who ran it, and what is kept of its result.", h.get, rest.Held)
+	rest.Serve(r, "pause-run", "POST /runs/{id}/pause", "Pause a run", "Nothing new begins."+refuses,
+		func(ctx context.Context, in *rest.To[*api.PauseRunRequest]) (api.Run, error) {
+			body := rest.Given(in.Body)
+			return act(ctx, h, in.ID, contract.PauseRunUpdate, contract.PauseRunRequest{
+				RunRequest: request(ctx, body.Reason), Mode: cmp.Or(body.Mode, job.PauseStop)})
 		})
-	rest.Serve(routes, access.Operate.Scoped(), action("resume-run", "resume", "Resume a run", ""),
-		func(ctx context.Context, in *reasonInput) (api.Run, error) {
+	rest.Serve(r, "resume-run", "POST /runs/{id}/resume", "Resume a run", refuses,
+		func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Run, error) {
 			return act(ctx, h, in.ID, contract.ResumeRunUpdate, request(ctx, in.Body.Text()))
 		})
-	rest.Serve(routes, access.Operate.Scoped(), action("cancel-run", "cancel", "Cancel a run",
-		"Its tasks are told to stop."),
-		func(ctx context.Context, in *reasonInput) (api.Run, error) {
+	rest.Serve(r, "cancel-run", "POST /runs/{id}/cancel", "Cancel a run", "Its tasks are told to stop."+refuses,
+		func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Run, error) {
 			return act(ctx, h, in.ID, contract.CancelRunUpdate, request(ctx, in.Body.Text()))
 		})
-	rest.Hold(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, op(
-		"retry-run",
-		"POST /runs/{id}/retry",
-		"Run again what has not succeeded of a run that has ended",
-		"Starts a new run, which takes over what has succeeded. Sent again, it answers that run, as a duplicate; if that failed too, retry it. Answers 409 conflict of a run that has not ended: retry its steps.",
-	)), h.retry)
+	rest.Serve(r, "retry-run", "POST /runs/{id}/retry", "Run again what has not succeeded of a run that has ended",
+		"Starts a new run, which takes over what has succeeded. Sent again, it answers that run, as a duplicate; if "+
+			"that failed too, retry it. Answers 409 conflict of a run that has not ended: retry its steps.",
+		h.retry, rest.Held, rest.Status(http.StatusAccepted))
 	for _, a := range []struct {
 		action           job.StepAction
 		summary, details string
@@ -115,20 +80,10 @@ func (h *Handlers) Register(routes huma.API) {
 		{job.ApproveStep, "Approve a step that waits for it", ""},
 		{job.RejectStep, "Reject a step that waits for approval", "It fails."},
 	} {
-		rest.Serve(routes, access.Operate.Scoped(), op(string(a.action)+"-step",
-			"POST /runs/{id}/steps/{step}/"+string(a.action), a.summary,
-			a.details+" Answers 409 conflict when the step's state does not allow it."),
+		rest.Serve(r, string(a.action)+"-step", "POST /runs/{id}/steps/{step}/"+string(a.action), a.summary,
+			a.details+" Answers 409 conflict when the step's state does not allow it.",
 			func(ctx context.Context, in *stepInput) (api.Run, error) { return h.step(ctx, in, a.action) })
 	}
-}
-
-func op(id, at, summary, description string) huma.Operation {
-	return rest.Op("Runs", id, at, summary, description)
-}
-
-func action(id, word, summary, description string) huma.Operation {
-	return op(id, "POST /runs/{id}/"+word, summary,
-		description+" Answers 409 conflict when the run's state does not allow it.")
 }
 
 func request(ctx context.Context, reason string) contract.RunRequest {
@@ -216,27 +171,24 @@ func (h *Handlers) plan(ctx context.Context, run *api.Run) error {
 	return h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 }
 
-func (h *Handlers) list(ctx context.Context, in *listInput) (out *listOutput, err error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.RunEntry], err error) {
 	name, ok := rest.OwnID(ctx, in.Job)
 	if in.Job != "" && !ok {
-		return nil, rest.Unknown(protocol.CodeUnknownJob)
+		return page, rest.Unknown(protocol.CodeUnknownJob)
 	}
 	tenant, name := fleet.CutTenant(name)
 	if in.Job == "" {
 		name = ""
 	} else if tenant != "" && in.Tenant == "" {
-		in.Tenant = tenant
+		in.Tenant = rest.Slug(tenant)
 	}
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return page, err
 	}
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.RunWorkflow),
-		rest.Filter(contract.AttrJob.GetName(), name), rest.Filter(contract.AttrCluster.GetName(), in.Cluster),
-		rest.Filter(contract.AttrTenant.GetName(), in.Tenant), contract.StatusTerm(in.Status))
-	out = &listOutput{}
-	out.Body.Runs, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list runs", h.Store.Runs().Newest, query, in.RecordPageInput)
-	return out, err
+	query := rest.OfType(contract.RunWorkflow, rest.Filter(contract.AttrJob, name),
+		rest.Filter(contract.AttrCluster, in.Cluster), rest.Filter(contract.AttrTenant, in.Tenant),
+		contract.StatusTerm(in.Status))
+	return rest.PageOf(ctx, h.Core, "list runs", h.Store.Runs().Newest, query, in.RecordPageInput)
 }
 
 // act runs an update on an open run and answers the run as it stands afterwards.
@@ -262,10 +214,9 @@ func act[In any](
 }
 
 func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepAction) (api.Run, error) {
-	r := contract.StepRequest{RunRequest: request(ctx, ""), Step: in.Step, Action: action}
-	if in.Body != nil {
-		r.Reason, r.Output, r.Attempt = in.Body.Reason, in.Body.Output, in.Body.Attempt
-	}
+	body := rest.Given(in.Body)
+	r := contract.StepRequest{RunRequest: request(ctx, body.Reason), Step: in.Step, Action: action,
+		Output: body.Output, Attempt: body.Attempt}
 	switch {
 	case len(r.Output) > 0 && action != job.CompleteStep:
 		return api.Run{}, rest.Invalid("body.output", errors.New("goes with complete only"))
@@ -278,7 +229,7 @@ func (h *Handlers) step(ctx context.Context, in *stepInput, action job.StepActio
 }
 
 // retry starts a run that repeats one that has ended.
-func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
+func (h *Handlers) retry(ctx context.Context, in *rest.To[*api.RetryRunRequest]) (api.Run, error) {
 	run, err := h.describe(ctx, in.ID)
 	if err != nil {
 		return api.Run{}, err
@@ -286,7 +237,8 @@ func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
 	if !run.Status.Final() {
 		return api.Run{}, httpapi.Problem(
 			protocol.CodeConflict,
-			"the run has not ended: retry its failed steps (mainstay run step retry, or POST …/steps/{step}/retry), or cancel it first",
+			"the run has not ended: retry its failed steps (mainstay run step retry, or POST …/steps/{step}/retry), "+
+				"or cancel it first",
 		)
 	}
 	known, err := h.complete(ctx, &run)
@@ -303,10 +255,7 @@ func (h *Handlers) retry(ctx context.Context, in *retryInput) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 	}
-	from := ""
-	if in.Body != nil {
-		from = in.Body.From
-	}
+	from := rest.Given(in.Body).From
 	if from != "" && !run.Reopen(&first.Plan, from) {
 		return api.Run{}, rest.Invalid("body.from", errors.New("must be a step of the run"))
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
@@ -38,85 +37,50 @@ type Handlers struct {
 	) (api.Cluster, error)
 }
 
-type scaleInput struct {
-	ID   string `path:"id" doc:"The cluster's name."`
-	Body api.ScaleRequest
-}
-
-type rolloutInput struct {
-	ID   string             `path:"id" doc:"The cluster's name."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type terminateInput struct {
-	ID   string             `path:"id" doc:"The agent's id."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type scalingRecordInput struct {
-	ID string `path:"id" maxLength:"256" doc:"The action's id: <cluster>:<number>."`
-}
-
-type listScalingsInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+type listInput struct {
+	Cluster rest.Slug `query:"cluster"`
 	rest.RecordPageInput
 }
 
-type listScalingsOutput struct {
-	Body struct {
-		Scalings      []fleet.ScalingRecord `json:"scalings"`
-		NextPageToken string                `json:"next_page_token,omitempty"`
-	}
-}
-
-type listSpawnersOutput struct {
-	Body struct {
-		Spawners []api.Spawner `json:"spawners"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Hold(routes, access.View, rest.Op("Scaling", "get-scaling", "GET /clusters/{id}/scaling",
-		"Show how a cluster's number of agents is kept", ""),
-		func(ctx context.Context, in *rest.ClusterInput) (api.ScalingStatus, error) {
-			return h.scalingStatus(ctx, in.ID)
-		})
-	rest.Hold(routes, access.Operate, rest.Op("Scaling", "scale-cluster", "POST /clusters/{id}/scaling",
-		"Say how many agents a cluster is to have",
-		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and only agents that a spawner started."), h.scaleCluster)
-	rest.Hold(routes, access.Operate, rest.Op("Scaling", "spawn-agent", "POST /clusters/{id}/spawn",
-		"Start one more agent of a cluster",
-		"The cluster's spawner starts it; scaling keeps one more from then on. Answers 409 conflict where no spawner is there, or the cluster has its max_agents."), h.spawn)
-	rest.Hold(routes, access.Operate, rest.Op("Scaling", "terminate-agent", "POST /{id}/terminate",
-		"Stop an agent that a spawner started",
-		"It is drained before; scaling keeps one fewer from then on, but never fewer than min_agents. Answers 409 conflict for an agent that no spawner started."), h.terminate)
-	rest.Hold(routes, access.Administer, rest.Op("Scaling", "promote-rollout", "POST /clusters/{id}/scaling/rollout/promote",
-		"Let all agents of a cluster follow its healthy canaries", "Only while the rollout is waiting."),
-		func(ctx context.Context, in *rolloutInput) (api.ScalingStatus, error) {
-			return h.decideRollout(ctx, in, "promote a rollout", contract.PromoteRolloutUpdate)
-		})
-	rest.Hold(routes, access.Administer, rest.Op("Scaling", "revert-rollout", "POST /clusters/{id}/scaling/rollout/revert",
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Scaling")
+	rest.Serve(r, "get-scaling", "GET /clusters/{id}/scaling", "Show how a cluster's number of agents is kept", "",
+		func(ctx context.Context, in *rest.ByID) (api.ScalingStatus, error) { return h.status(ctx, in.ID) }, rest.Held)
+	rest.Serve(r, "scale-cluster", "POST /clusters/{id}/scaling", "Say how many agents a cluster is to have",
+		"Agents are started or stopped at once. Who is stopped is drained before: agents without work first, and "+
+			"only agents that a spawner started.",
+		h.scale, rest.Held)
+	rest.Serve(r, "spawn-agent", "POST /clusters/{id}/spawn", "Start one more agent of a cluster",
+		"The cluster's spawner starts it; scaling keeps one more from then on. Answers 409 conflict where no "+
+			"spawner is there, or the cluster has its max_agents.",
+		h.spawn, rest.Held)
+	rest.Serve(r, "terminate-agent", "POST /{id}/terminate", "Stop an agent that a spawner started",
+		"It is drained before; scaling keeps one fewer from then on, but never fewer than min_agents. Answers 409 "+
+			"conflict for an agent that no spawner started.",
+		h.terminate, rest.Held)
+	rest.Serve(r, "promote-rollout", "POST /clusters/{id}/scaling/rollout/promote",
+		"Let all agents of a cluster follow its healthy canaries", "Only while the rollout is waiting.",
+		h.decides("promote a rollout", contract.PromoteRolloutUpdate), rest.Held, rest.As(access.Administer))
+	rest.Serve(r, "revert-rollout", "POST /clusters/{id}/scaling/rollout/revert",
 		"Put the settings of agents before the newest rollout in force again",
-		"Agents that have them stay, and the others are replaced, without canaries."),
-		func(ctx context.Context, in *rolloutInput) (api.ScalingStatus, error) {
-			return h.decideRollout(ctx, in, "revert a rollout", contract.RevertRolloutUpdate)
-		})
-	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-scalings", "GET /scalings",
-		"List what scaling has done",
-		"Newest first. An action appears within about a second of its start."), h.listScalings)
-	httpapi.Register(routes, access.View, rest.Op("Scaling", "list-spawners", "GET /spawners", "List spawners",
-		"Sorted by name: those that were there within the last minutes, and how they are now."), h.listSpawners)
-	rest.Serve(routes, access.View, rest.Op("Scaling", "get-scaling-action", "GET /scalings/{id}",
-		"Get one action of scaling", "Why it was begun, which agents it started or stopped, and how that went."),
-		h.scalingRecord)
+		"Agents that have them stay, and the others are replaced, without canaries.",
+		h.decides("revert a rollout", contract.RevertRolloutUpdate), rest.Held, rest.As(access.Administer))
+	rest.List(r, "scalings", "list-scalings", "GET /scalings", "List what scaling has done",
+		"Newest first. An action appears within about a second of its start.", h.list)
+	rest.List(r, "spawners", "list-spawners", "GET /spawners", "List spawners",
+		"Sorted by name: those that were there within the last minutes, and how they are now.", h.listSpawners)
+	rest.Serve(r, "get-scaling-action", "GET /scalings/{id}", "Get one action of scaling",
+		"Why it was begun, which agents it started or stopped, and how that went.", h.scalingRecord)
 }
 
 // newestActions is how many actions a status shows.
 const newestActions = 5
 
-// scaleCluster sets how many agents a cluster is to have, and answers how it stands then.
-func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (status api.ScalingStatus, err error) {
+// scale sets how many agents a cluster is to have, and answers how it stands then.
+func (h *Handlers) scale(
+	ctx context.Context, in *rest.To[api.ScaleRequest],
+) (status api.ScalingStatus, err error) {
 	r := &in.Body
 	if r.Desired == nil && r.Min == nil && r.Max == nil {
 		return status, rest.Invalid("body", errors.New("must name desired, min or max"))
@@ -145,18 +109,19 @@ func (h *Handlers) scaleCluster(ctx context.Context, in *scaleInput) (status api
 			return status, err
 		}
 	}
-	return h.scalingStatus(ctx, in.ID)
+	return h.status(ctx, in.ID)
 }
 
 // spawn starts one more agent of a cluster.
-func (h *Handlers) spawn(ctx context.Context, in *rolloutInput) (a api.ScalingAccepted, err error) {
+func (h *Handlers) spawn(ctx context.Context, in *rest.To[*api.ReasonRequest]) (a api.ScalingAccepted, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return a, err
 	}
 	if spawn := view.SpawnBy(fleet.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
 		return a, httpapi.Problem(protocol.CodeConflict,
-			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles spawner`, or name another in scaling.spawn")
+			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles "+
+				"spawner`, or name another in scaling.spawn")
 	}
 	request := contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}
 	asked, err := rest.UpdateCluster(ctx, h.Core, "start an agent", contract.SpawnUpdate, in.ID, request)
@@ -164,7 +129,9 @@ func (h *Handlers) spawn(ctx context.Context, in *rolloutInput) (a api.ScalingAc
 }
 
 // terminate stops an agent that a spawner started.
-func (h *Handlers) terminate(ctx context.Context, in *terminateInput) (a api.ScalingAccepted, err error) {
+func (h *Handlers) terminate(
+	ctx context.Context, in *rest.To[*api.ReasonRequest],
+) (a api.ScalingAccepted, err error) {
 	view, _, err := h.ClusterOfAgent(ctx, in.ID)
 	if err != nil {
 		return a, err
@@ -180,22 +147,24 @@ func accepted(cluster string, asked contract.ScalingAsked) api.ScalingAccepted {
 	return api.ScalingAccepted{ScalingID: contract.ScalingID(cluster, asked.Number), AgentID: asked.AgentID}
 }
 
-// decideRollout promotes or reverts a cluster's rollout, and answers how its scaling stands then.
-func (h *Handlers) decideRollout(
-	ctx context.Context, in *rolloutInput, doing string, u contract.Update[contract.RunRequest, contract.None],
-) (api.ScalingStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
-	defer cancel()
-	request := contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}
-	if _, err := rest.UpdateCluster(ctx, h.Core, doing, u, in.ID, request); err != nil {
-		return api.ScalingStatus{}, err
+// decides makes the handler that promotes or reverts a cluster's rollout, and answers how its scaling stands then.
+func (h *Handlers) decides(
+	doing string, u contract.Update[contract.RunRequest, contract.None],
+) func(context.Context, *rest.To[*api.ReasonRequest]) (api.ScalingStatus, error) {
+	return func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.ScalingStatus, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
+		defer cancel()
+		request := contract.RunRequest{By: rest.Actor(ctx), Reason: in.Body.Text()}
+		if _, err := rest.UpdateCluster(ctx, h.Core, doing, u, in.ID, request); err != nil {
+			return api.ScalingStatus{}, err
+		}
+		h.ForgetCluster(in.ID)
+		return h.status(ctx, in.ID)
 	}
-	h.ForgetCluster(in.ID)
-	return h.scalingStatus(ctx, in.ID)
 }
 
-// scalingStatus tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
-func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingStatus, error) {
+// status tells how a cluster's number of agents is kept, and decides once more what is to be done, for show.
+func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*rest.CallTimeout)
 	defer cancel()
 	view, err := h.View(ctx, name)
@@ -227,9 +196,9 @@ func (h *Handlers) scalingStatus(ctx context.Context, name string) (api.ScalingS
 			s.Last = scalingDecision(*state.Last)
 		}
 	}
-	actions := &listScalingsInput{Cluster: name, RecordPageInput: rest.RecordPageInput{PageSize: newestActions}}
-	if records, err := h.listScalings(ctx, actions); err == nil {
-		s.Actions = records.Body.Scalings
+	newest := &listInput{Cluster: rest.Slug(name), RecordPageInput: rest.RecordPageInput{PageSize: newestActions}}
+	if actions, err := h.list(ctx, newest); err == nil {
+		s.Actions = append(s.Actions, actions.Items...)
 	}
 	if config.Scaling.On() {
 		h.judgeScaling(ctx, &view.Cluster, &s, now)
@@ -319,15 +288,14 @@ func (h *Handlers) pollers(ctx context.Context, queue string) (seen []api.Spawne
 }
 
 // listSpawners asks every spawner that was there within the last minutes how it is.
-func (h *Handlers) listSpawners(ctx context.Context, _ *struct{}) (*listSpawnersOutput, error) {
+func (h *Handlers) listSpawners(ctx context.Context, _ *struct{}) (page rest.Page[api.Spawner], err error) {
 	lookCtx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	seen, err := h.pollers(lookCtx, contract.PresenceQueue)
 	if err != nil {
-		return nil, h.Answer(err, "list the spawners", protocol.CodeInternal)
+		return page, h.Answer(err, "list the spawners", protocol.CodeInternal)
 	}
-	out := &listSpawnersOutput{}
-	out.Body.Spawners = make([]api.Spawner, len(seen))
+	page.Items = make([]api.Spawner, len(seen))
 	errs := make([]error, len(seen))
 	parallel.Each(len(seen), rest.FanOut, func(i int) {
 		name := seen[i].Name
@@ -335,9 +303,9 @@ func (h *Handlers) listSpawners(ctx context.Context, _ *struct{}) (*listSpawners
 			Queue: contract.SpawnerQueue(name), ID: contract.ReadSpawnerID(name, uuid.NewString()),
 			Summary: "how spawner " + name + " is",
 		}, contract.None{})
-		out.Body.Spawners[i], errs[i] = spawnerOf(seen[i], &info, answered), err
+		page.Items[i], errs[i] = spawnerOf(seen[i], &info, answered), err
 	})
-	return out, cmp.Or(errs...)
+	return page, cmp.Or(errs...)
 }
 
 func spawnerOf(seen api.SpawnerSeen, info *contract.SpawnerInfo, answered bool) api.Spawner {
@@ -367,19 +335,15 @@ func (h *Handlers) scalings() store.Records[fleet.ScalingRecord] {
 }
 
 // scalingRecord returns the newest action with an id.
-func (h *Handlers) scalingRecord(ctx context.Context, in *scalingRecordInput) (fleet.ScalingRecord, error) {
+func (h *Handlers) scalingRecord(ctx context.Context, in *rest.RecordID) (fleet.ScalingRecord, error) {
 	cluster, number, ok := contract.ParseScalingID(in.ID)
 	workflowID := contract.ScalingWorkflowID(cluster, number)
 	return rest.RecordOf(ctx, h.Core, h.scalings(), workflowID, ok, protocol.CodeUnknownScaling)
 }
 
-func (h *Handlers) listScalings(ctx context.Context, in *listScalingsInput) (out *listScalingsOutput, err error) {
-	query := rest.AllOf(contract.Equals("WorkflowType", contract.ScalingWorkflow),
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster))
-	out = &listScalingsOutput{}
-	out.Body.Scalings, out.Body.NextPageToken, err = rest.PageOf(
-		ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.RecordPageInput)
-	return out, err
+func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.ScalingRecord], error) {
+	query := rest.OfType(contract.ScalingWorkflow, rest.Filter(contract.AttrCluster, in.Cluster))
+	return rest.PageOf(ctx, h.Core, "list actions of scaling", h.scalings().Page, query, in.RecordPageInput)
 }
 
 // partialScaling is what Temporal itself knows of an action.

@@ -14,35 +14,23 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/parallel"
-	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
 
-func (h *Handlers) listSchedules(ctx context.Context, in *listSchedulesInput) (_ *listSchedulesOutput, err error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.ScheduleEntry], err error) {
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return page, err
 	}
-	query := scheduleQuery(in)
-	token, err := h.PageTokens.Open(query, in.PageToken)
-	if err != nil {
-		return nil, err
-	}
-	if err := rest.ReservePage(ctx, in.PageSize); err != nil {
-		return nil, err
-	}
-	page, next, err := rest.InTurn(h.page)(ctx, query, in.PageSize, token)
-	if err != nil {
-		return nil, h.Answer(err, "list schedules", protocol.CodeNotFound)
-	}
-	out := &listSchedulesOutput{}
-	out.Body.Schedules = make([]api.ScheduleEntry, 0, len(page))
-	for _, entry := range page {
+	query := rest.AllOf(ofTasks, rest.Filter(contract.AttrCluster, in.Cluster),
+		rest.Filter(contract.AttrTaskType, in.Type), rest.Filter(contract.AttrTenant, in.Tenant))
+	found, err := rest.PageOf(ctx, h.Core, "list schedules", h.page, query, in.RecordPageInput)
+	page.Next = found.Next
+	for _, entry := range found.Items {
 		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
-			out.Body.Schedules = append(out.Body.Schedules, scheduleEntry(name, entry))
+			page.Items = append(page.Items, scheduleEntry(name, entry))
 		}
 	}
-	out.Body.NextPageToken = h.PageTokens.Seal(query, next)
-	return out, nil
+	return page, err
 }
 
 // page is a rest.Read.
@@ -57,12 +45,6 @@ func (h *Handlers) page(
 
 // ofTasks finds the schedules of tasks: each has the type of its tasks as a search attribute.
 var ofTasks = contract.AttrTaskType.GetName() + " IS NOT NULL"
-
-func scheduleQuery(in *listSchedulesInput) string {
-	return rest.AllOf(ofTasks,
-		rest.Filter(contract.AttrCluster.GetName(), in.Cluster), rest.Filter(contract.AttrTaskType.GetName(), in.Type),
-		rest.Filter(contract.AttrTenant.GetName(), in.Tenant))
-}
 
 func scheduleEntry(name string, entry *schedulepb.ScheduleListEntry) api.ScheduleEntry {
 	info, fields := entry.GetInfo(), entry.GetSearchAttributes().GetIndexedFields()

@@ -10,13 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -27,8 +25,8 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-// createSchedule makes a schedule. Its cluster must be there; the lane is found anew for each task.
-func (h *Handlers) createSchedule(ctx context.Context, in *createScheduleInput) (api.Schedule, error) {
+// create makes a schedule. Its cluster must be there; the lane is found anew for each task.
+func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ScheduleRequest]) (api.Schedule, error) {
 	r := &in.Body
 	name, ok := rest.OwnID(ctx, r.Name)
 	if !ok {
@@ -93,8 +91,8 @@ func (h *Handlers) buildSchedule(
 	return schedule, spec, h.Answer(err, "build a schedule", protocol.CodeInternal)
 }
 
-// replaceSchedule puts all but the past in place of what was there.
-func (h *Handlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (api.Schedule, error) {
+// replace puts all but the past in place of what was there.
+func (h *Handlers) replace(ctx context.Context, in *rest.ToNamed[api.ScheduleRequest]) (api.Schedule, error) {
 	r := &in.Body
 	name, err := rest.OwnSchedule(ctx, in.Name)
 	if err != nil {
@@ -143,23 +141,28 @@ func (h *Handlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput
 	})
 }
 
-func (h *Handlers) pauseSchedule(ctx context.Context, in *scheduleReasonInput, pause bool) (api.Schedule, error) {
-	name, err := rest.OwnSchedule(ctx, in.Name)
-	if err != nil {
-		return api.Schedule{}, err
+// pauses makes the handler that pauses or resumes a schedule.
+func (h *Handlers) pauses(
+	pause bool,
+) func(context.Context, *rest.ToNamed[*api.ReasonRequest]) (api.Schedule, error) {
+	return func(ctx context.Context, in *rest.ToNamed[*api.ReasonRequest]) (api.Schedule, error) {
+		name, err := rest.OwnSchedule(ctx, in.Name)
+		if err != nil {
+			return api.Schedule{}, err
+		}
+		if err := h.mayChange(name); err != nil {
+			return api.Schedule{}, err
+		}
+		if err := h.seesSchedule(ctx, name); err != nil {
+			return api.Schedule{}, err
+		}
+		if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, in.Body.Text()); err != nil {
+			return api.Schedule{}, h.Answer(err, "pause or resume a schedule", protocol.CodeUnknownSchedule)
+		}
+		return h.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
+			return d.GetSchedule().GetState().GetPaused() == pause
+		})
 	}
-	if err := h.mayChange(name); err != nil {
-		return api.Schedule{}, err
-	}
-	if err := h.seesSchedule(ctx, name); err != nil {
-		return api.Schedule{}, err
-	}
-	if err := h.Store.PauseSchedule(ctx, contract.ScheduleID(name), pause, in.Body.Text()); err != nil {
-		return api.Schedule{}, h.Answer(err, "pause or resume a schedule", protocol.CodeUnknownSchedule)
-	}
-	return h.scheduleWhen(ctx, name, func(d *workflowservice.DescribeScheduleResponse) bool {
-		return d.GetSchedule().GetState().GetPaused() == pause
-	})
 }
 
 func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedulepb.SchedulePatch) error {
@@ -169,8 +172,10 @@ func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedu
 	return h.Answer(err, "patch a schedule", protocol.CodeUnknownSchedule)
 }
 
-// triggerSchedule makes a task now.
-func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made api.Triggered, err error) {
+// trigger makes a task now.
+func (h *Handlers) trigger(
+	ctx context.Context, in *rest.ToNamed[*api.TriggerRequest],
+) (made api.Triggered, err error) {
 	name, err := rest.OwnSchedule(ctx, in.Name)
 	if err != nil {
 		return made, err
@@ -182,13 +187,7 @@ func (h *Handlers) triggerSchedule(ctx context.Context, in *triggerInput) (made 
 	if err != nil {
 		return made, err
 	}
-	var overlap fleet.Overlap
-	if in.Body != nil {
-		overlap = in.Body.Overlap
-	}
-	if overlap == "" {
-		overlap = overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy())
-	}
+	overlap := cmp.Or(rest.Given(in.Body).Overlap, overlapOf(present.GetSchedule().GetPolicies().GetOverlapPolicy()))
 	if overlap == fleet.OverlapSkip && len(present.GetInfo().GetRunningWorkflows()) > 0 {
 		return made, httpapi.Problem(protocol.CodeConflict,
 			"the last task has not ended, and overlap is skip: wait for it, or trigger with another overlap, such as allow_all")
@@ -247,19 +246,17 @@ func (h *Handlers) claim(ctx context.Context, name string, at time.Time) error {
 	return nil
 }
 
-func (h *Handlers) deleteSchedule(ctx context.Context, name string) error {
-	name, err := rest.OwnSchedule(ctx, name)
+func (h *Handlers) delete(ctx context.Context, in *rest.ByName) (done rest.None, err error) {
+	name, err := rest.OwnSchedule(ctx, in.Name)
 	if err != nil {
-		return err
+		return done, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if err := h.seesSchedule(ctx, name); err != nil {
-		return err
+		return done, err
 	}
 	_, err = h.Store.Client.WorkflowService().DeleteSchedule(ctx,
 		&workflowservice.DeleteScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
-	return h.Answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
+	return done, h.Answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
 }
 
 func (h *Handlers) describeSchedule(
@@ -379,79 +376,42 @@ func New(core *rest.Core) *Handlers {
 	return &Handlers{Core: core, changes: ratelimit.New(changeRate, changeBurst)}
 }
 
-type createScheduleInput struct {
-	Body api.ScheduleRequest
-}
-
-type replaceScheduleInput struct {
-	Name string `path:"name" doc:"The schedule's name."`
-	Body api.ScheduleRequest
-}
-
-type scheduleInput struct {
-	Name string `path:"name" doc:"The schedule's name."`
-}
-
-type scheduleReasonInput struct {
-	Name string             `path:"name" doc:"The schedule's name."`
-	Body *api.ReasonRequest `doc:"May be left out. The reason becomes the schedule's note."`
-}
-
-type triggerInput struct {
-	Name string              `path:"name" doc:"The schedule's name."`
-	Body *api.TriggerRequest `doc:"May be left out."`
-}
-
-type listSchedulesInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Type    string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+type listInput struct {
+	Cluster rest.Slug `query:"cluster"`
+	Type    rest.Slug `query:"type"`
+	Tenant  rest.Slug `query:"tenant"`
 	rest.RecordPageInput
 }
 
-type listSchedulesOutput struct {
-	Body struct {
-		Schedules     []api.ScheduleEntry `json:"schedules"`
-		NextPageToken string              `json:"next_page_token,omitempty"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.WithStatus(http.StatusCreated, rest.Op(
-		"Schedules",
-		"create-schedule",
-		"POST /schedules",
-		"Submit a task again and again",
-		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists when the tenant has one with this name, and 409 conflict when there are as many schedules as there may be, 1000 of a tenant and 10,000 of all, or when those of the tenant would start more than 600 tasks and runs a minute together; schedules of jobs count.",
-	))), h.createSchedule)
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Schedules", "list-schedules", "GET /schedules",
-		"List schedules", "A schedule appears within about a second of its change."), h.listSchedules)
-	rest.Serve(routes, access.View.Scoped(), httpapi.Wide(rest.Op("Schedules", "get-schedule", "GET /schedules/{name}",
-		"Get a schedule", "With its next times, and what became of its newest tasks.")),
-		func(ctx context.Context, in *scheduleInput) (api.Schedule, error) { return h.schedule(ctx, in.Name) })
-	rest.Serve(routes, access.Operate.Scoped(), rest.WithPayload(rest.Op("Schedules", "replace-schedule",
-		"PUT /schedules/{name}", "Replace a schedule", "The tasks that it has made go on as they are. Answers 409 conflict when the tenant's schedules would start more than 600 tasks and runs a minute together.")),
-		h.replaceSchedule)
-	rest.Serve(routes, access.Operate.Scoped(),
-		rest.Op("Schedules", "pause-schedule", "POST /schedules/{name}/pause",
-			"Pause a schedule", "It makes no task until it is resumed, but by trigger."),
-		func(ctx context.Context, in *scheduleReasonInput) (api.Schedule, error) {
-			return h.pauseSchedule(ctx, in, true)
-		})
-	rest.Serve(routes, access.Operate.Scoped(),
-		rest.Op("Schedules", "resume-schedule", "POST /schedules/{name}/resume",
-			"Resume a schedule", "What was due while it was paused is not made up for."),
-		func(ctx context.Context, in *scheduleReasonInput) (api.Schedule, error) {
-			return h.pauseSchedule(ctx, in, false)
-		})
-	rest.Serve(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusAccepted, rest.Op("Schedules",
-		"trigger-schedule", "POST /schedules/{name}/trigger", "Make a task now",
-		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not ended, or when the schedule has fired in the same second.")),
-		h.triggerSchedule)
-	httpapi.Register(routes, access.Operate.Scoped(), rest.WithStatus(http.StatusNoContent, rest.Op("Schedules",
-		"delete-schedule", "DELETE /schedules/{name}", "Delete a schedule", "The tasks that it has made go on as they are.")),
-		func(ctx context.Context, in *scheduleInput) (*struct{}, error) {
-			return nil, h.deleteSchedule(ctx, in.Name)
-		})
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Schedules").Scoped()
+	rest.Serve(r, "create-schedule", "POST /schedules", "Submit a task again and again",
+		"Each time is one task, whose id is the schedule's name, @ and the time. A schedule belongs to the tenant "+
+			"of its task, which stands before its name in answers, as in acme:nightly. Answers 409 schedule_exists "+
+			"when the tenant has one with this name, and 409 conflict when there are as many schedules as there may "+
+			"be, 1000 of a tenant and 10,000 of all, or when those of the tenant would start more than 600 tasks "+
+			"and runs a minute together; schedules of jobs count.",
+		h.create, rest.Payload, rest.Status(http.StatusCreated))
+	rest.List(r, "schedules", "list-schedules", "GET /schedules", "List schedules",
+		"A schedule appears within about a second of its change.", h.list)
+	rest.Serve(r, "get-schedule", "GET /schedules/{name}", "Get a schedule",
+		"With its next times, and what became of its newest tasks.",
+		func(ctx context.Context, in *rest.ByName) (api.Schedule, error) { return h.schedule(ctx, in.Name) },
+		rest.Wide)
+	rest.Serve(r, "replace-schedule", "PUT /schedules/{name}", "Replace a schedule",
+		"The tasks that it has made go on as they are. Answers 409 conflict when the tenant's schedules would start "+
+			"more than 600 tasks and runs a minute together.",
+		h.replace, rest.Payload)
+	note := rest.LeftOut("May be left out. The reason becomes the schedule's note.")
+	rest.Serve(r, "pause-schedule", "POST /schedules/{name}/pause", "Pause a schedule",
+		"It makes no task until it is resumed, but by trigger.", h.pauses(true), note)
+	rest.Serve(r, "resume-schedule", "POST /schedules/{name}/resume", "Resume a schedule",
+		"What was due while it was paused is not made up for.", h.pauses(false), note)
+	rest.Serve(r, "trigger-schedule", "POST /schedules/{name}/trigger", "Make a task now",
+		"Also while the schedule is paused. Answers 409 conflict when overlap is skip and the last task has not "+
+			"ended, or when the schedule has fired in the same second.",
+		h.trigger, rest.Status(http.StatusAccepted))
+	rest.Serve(r, "delete-schedule", "DELETE /schedules/{name}", "Delete a schedule",
+		"The tasks that it has made go on as they are.", h.delete)
 }

@@ -5,11 +5,8 @@ package schema
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/agentconfig"
@@ -29,14 +26,8 @@ type schemaEntry struct {
 	Path string `json:"path" doc:"Where the schema is."`
 }
 
-type listOutput struct {
-	Body struct {
-		Schemas []schemaEntry `json:"schemas"`
-	}
-}
-
 type getInput struct {
-	Name string `path:"name" maxLength:"64" doc:"Its name; with .json behind it or without."`
+	Name string `path:"name" maxLength:"64"`
 }
 
 const path = "/api/v1/schemas"
@@ -45,24 +36,21 @@ const path = "/api/v1/schemas"
 func names() []string { return append([]string{"agent", "job"}, payload.Types()...) }
 
 // Register adds the operations.
-func (Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "list-schemas",
-		Method: http.MethodGet, Path: path,
-		Tags: []string{"Schemas"}, Summary: "List the JSON Schemas of what people write"},
-		func(context.Context, *struct{}) (*listOutput, error) {
-			out := &listOutput{}
+func (Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Schemas").At(path)
+	rest.List(r, "schemas", "list-schemas", "GET ", "List the JSON Schemas of what people write", "",
+		func(context.Context, *struct{}) (page rest.Page[schemaEntry], _ error) {
 			for _, name := range names() {
-				out.Body.Schemas = append(out.Body.Schemas, schemaEntry{name, path + "/" + name})
+				page.Items = append(page.Items, schemaEntry{name, path + "/" + name})
 			}
-			return out, nil
-		})
-	httpapi.Register(routes, access.Open, huma.Operation{OperationID: "get-schema", Method: http.MethodGet,
-		Path: path + "/{name}", Tags: []string{"Schemas"}, Summary: "Get a JSON Schema",
-		Description: "In JSON Schema 2020-12, for editors: of the payload of a task (exec, mcp-tool, model), of the " +
-			"configuration of an agent (agent), or of a job's definition (job; also mainstay job schema)."},
-		func(_ context.Context, in *getInput) (*rest.Output[json.RawMessage], error) {
-			return rest.Reply(schemaOf(strings.TrimSuffix(in.Name, ".json")))
-		})
+			return page, nil
+		}, rest.As(access.Open))
+	rest.Serve(r, "get-schema", "GET /{name}", "Get a JSON Schema",
+		"In JSON Schema 2020-12, for editors: of the payload of a task (exec, mcp-tool, model), of the "+
+			"configuration of an agent (agent), or of a job's definition (job; also mainstay job schema).",
+		func(_ context.Context, in *getInput) (json.RawMessage, error) {
+			return schemaOf(strings.TrimSuffix(in.Name, ".json"))
+		}, rest.As(access.Open))
 }
 
 func schemaOf(name string) (json.RawMessage, error) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/access"
@@ -36,10 +35,11 @@ const (
 )
 
 // Register adds the operation.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.View.Scoped(), rest.Op("Search", "search", "GET /search",
-		"Search for things of all kinds",
-		"Clusters, agents, jobs, services and schedules with the text in their name, and tasks, runs, arrays, bulk operations, failovers and drains whose id begins so; up to 20 of each. If there is none, near has names that are spelt nearly so. `GET /tasks?text=` searches all that lists show of tasks."),
+func (h *Handlers) Register(routes rest.API) {
+	rest.Serve(rest.On(routes, "Search").Scoped(), "search", "GET /search", "Search for things of all kinds",
+		"Clusters, agents, jobs, services and schedules with the text in their name, and tasks, runs, arrays, bulk "+
+			"operations, failovers and drains whose id begins so; up to 20 of each. If there is none, near has "+
+			"names that are spelt nearly so. `GET /tasks?text=` searches all that lists show of tasks.",
 		func(ctx context.Context, in *searchInput) (out api.SearchResult, err error) {
 			return h.search(ctx, strings.TrimSpace(in.Text))
 		})
@@ -122,7 +122,7 @@ func (h *Handlers) fleet(ctx context.Context, _ string) (found []api.Found, err 
 
 // jobs are the jobs, and the services that some of them are.
 func (h *Handlers) jobs(ctx context.Context, _ string) (found []api.Found, err error) {
-	query := rest.AllOf(store.JobsQuery, rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
+	query := rest.AllOf(store.JobsQuery, rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))
 	var token []byte
 	for range namesPages {
 		jobs, next, err := rest.InTurn(h.Store.Jobs().Page)(ctx, query, namesPage, token)
@@ -146,7 +146,7 @@ func (h *Handlers) jobs(ctx context.Context, _ string) (found []api.Found, err e
 // schedules are those of tasks.
 func (h *Handlers) schedules(ctx context.Context, _ string) (found []api.Found, err error) {
 	query := rest.AllOf(contract.AttrTaskType.GetName()+" IS NOT NULL",
-		rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant))
+		rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))
 	var token []byte
 	for range namesPages {
 		page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
@@ -197,7 +197,7 @@ func (h *Handlers) ids(ctx context.Context, text string) ([]api.Found, error) {
 			begin = strings.ReplaceAll(text, ":", "/")
 		}
 		infos, _, err := h.Store.Page(ctx, rest.AllOf("WorkflowId STARTS_WITH "+contract.Quoted(k.prefix+begin),
-			rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant)), most, nil)
+			rest.Filter(contract.AttrTenant, access.From(ctx).Tenant)), most, nil)
 		errs[i] = err
 		for _, info := range infos {
 			fields := info.GetSearchAttributes().GetIndexedFields()

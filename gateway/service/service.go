@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -40,7 +38,7 @@ type Handlers struct {
 }
 
 type getInput struct {
-	Name   string `path:"name" doc:"The service's name."`
+	Name   string `path:"name"`
 	Health string `query:"health" enum:"passing,any" doc:"passing (the default): only instances that are well. any: all that run."`
 	Tag    string `query:"tag" maxLength:"63" doc:"Only instances with this tag."`
 	Zone   string `query:"zone" maxLength:"63" doc:"Only instances on agents of this zone."`
@@ -49,74 +47,58 @@ type getInput struct {
 	Index  string `query:"index" maxLength:"64" doc:"The index of an earlier answer."`
 }
 
-type listOutput struct {
-	Body struct {
-		Services []api.Service `json:"services"`
-	}
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.View.Scoped(), httpapi.Wide(rest.Op("Services", "list-services", "GET /services",
-		"List services",
-		"Those that have an instance now, and those of the newest 1,000 jobs.")), h.list)
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Services", "get-service", "GET /services/{name}",
-		"Find the instances of a service",
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Services").Scoped()
+	rest.List(r, "services", "list-services", "GET /services", "List services",
+		"Those that have an instance now, and those of the newest 1,000 jobs.", h.list, rest.Wide)
+	rest.Serve(r, "get-service", "GET /services/{name}", "Find the instances of a service",
 		"Only those that are healthy, unless health=any. A service without such an instance has an empty list. "+
-			"What is answered is at most about a second old."),
-		func(ctx context.Context, in *getInput) (*rest.Output[api.ServiceInstances], error) {
-			return rest.Reply(h.get(ctx, in))
-		})
+			"What is answered is at most about a second old.", h.get, rest.Held)
 }
 
-func (h *Handlers) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (h *Handlers) list(ctx context.Context, _ *struct{}) (page rest.Page[api.Service], err error) {
 	found, err := h.read(ctx)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	out := &listOutput{}
-	out.Body.Services = []api.Service{}
 	for i := range found { // sorted by service
 		name := found[i].ServiceName()
 		if tenant, _ := fleet.CutTenant(name); !rest.Sees(ctx, tenant) {
 			continue
 		}
-		n := len(out.Body.Services)
-		if n == 0 || out.Body.Services[n-1].Name != name {
-			out.Body.Services = append(out.Body.Services, api.Service{Name: name})
+		n := len(page.Items)
+		if n == 0 || page.Items[n-1].Name != name {
+			page.Items = append(page.Items, api.Service{Name: name})
 			n++
 		}
-		service := &out.Body.Services[n-1]
+		service := &page.Items[n-1]
 		service.Instances++
 		if found[i].Checked == fleet.InstancePassing {
 			service.Passing++
 		}
 	}
-	return out, h.addIdle(ctx, out)
+	page.Items, err = h.withIdle(ctx, page.Items)
+	return page, err
 }
 
 // jobsPage is how many jobs are looked at for services without an instance.
 const jobsPage = 1000
 
-// addIdle adds the services that have no instance now.
-func (h *Handlers) addIdle(ctx context.Context, out *listOutput) error {
-	if err := rest.ReservePage(ctx, jobsPage); err != nil {
-		return err
-	}
-	jobs, _, err := rest.InTurn(h.Store.Jobs().Page)(ctx, rest.AllOf(store.JobsQuery,
-		rest.Filter(contract.AttrTenant.GetName(), access.From(ctx).Tenant)), jobsPage, nil)
-	if err != nil {
-		return h.Answer(err, "list jobs", protocol.CodeNotFound)
-	}
+// withIdle adds the services that have no instance now.
+func (h *Handlers) withIdle(ctx context.Context, services []api.Service) ([]api.Service, error) {
+	query := rest.AllOf(store.JobsQuery, rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))
+	jobs, err := rest.PageOf(ctx, h.Core, "list jobs", h.Store.Jobs().Page, query,
+		rest.RecordPageInput{PageSize: jobsPage})
 	byName := func(s api.Service, name string) int { return strings.Compare(s.Name, name) }
-	for i := range jobs {
-		name := fleet.Qualify(jobs[i].Tenant, jobs[i].Service)
-		at, has := slices.BinarySearchFunc(out.Body.Services, name, byName)
-		if jobs[i].Service != "" && !has {
-			out.Body.Services = slices.Insert(out.Body.Services, at, api.Service{Name: name})
+	for i := range jobs.Items {
+		name := fleet.Qualify(jobs.Items[i].Tenant, jobs.Items[i].Service)
+		at, has := slices.BinarySearchFunc(services, name, byName)
+		if jobs.Items[i].Service != "" && !has {
+			services = slices.Insert(services, at, api.Service{Name: name})
 		}
 	}
-	return nil
+	return services, err
 }
 
 func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstances, err error) {
@@ -152,7 +134,8 @@ func (h *Handlers) get(ctx context.Context, in *getInput) (out api.ServiceInstan
 
 func (in *getInput) wants(f *contract.FoundInstance) bool {
 	return (in.Health == "any" || f.Checked == fleet.InstancePassing) &&
-		(in.Role == "" || in.Role == string(roleOf(f))) && (in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) && (in.Zone == "" || f.Zone == in.Zone)
+		(in.Role == "" || in.Role == string(roleOf(f))) && (in.Tag == "" || slices.Contains(f.Service.Tags, in.Tag)) &&
+		(in.Zone == "" || f.Zone == in.Zone)
 }
 
 func offered(f *contract.FoundInstance) api.ServiceInstance {

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -27,23 +25,23 @@ type Handlers struct{ *rest.Core }
 // syncWait is how long the start of a state sync waits for its end.
 const syncWait = 5 * time.Second
 
-type syncInput struct {
-	ID   string             `path:"id" doc:"The cluster's name."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	rest.Serve(routes, access.Operate, rest.Op("Clusters", "sync-cluster", "POST /clusters/{id}/sync",
-		"Make the states of a cluster's members the same",
-		"For active_passive and sharded clusters, whose members do it by themselves when their states differ. What the leader wrote is sent to the members that lack it. "+
-			"Answers with the report when it has ended, or with the one that is running after 5 s. One that is under way is joined."), h.syncCluster)
-	rest.Serve(routes, access.View, httpapi.Wide(rest.Op("Clusters", "get-cluster-sync", "GET /clusters/{id}/sync",
-		"Compare the states of a cluster's members",
-		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities.")), h.clusterSync)
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Clusters")
+	rest.Serve(r, "sync-cluster", "POST /clusters/{id}/sync", "Make the states of a cluster's members the same",
+		"For active_passive and sharded clusters, whose members do it by themselves when their states differ. What "+
+			"the leader wrote is sent to the members that lack it. "+
+			"Answers with the report when it has ended, or with the one that is running after 5 s. One that is "+
+			"under way is joined.",
+		h.start)
+	rest.Serve(r, "get-cluster-sync", "GET /clusters/{id}/sync", "Compare the states of a cluster's members",
+		"By the digests that their heartbeats tell. Answers 501 not_supported when Temporal has no standalone activities.",
+		h.compare, rest.Wide)
 }
 
-func (h *Handlers) syncCluster(ctx context.Context, in *syncInput) (newest fleet.SyncReport, err error) {
+func (h *Handlers) start(
+	ctx context.Context, in *rest.To[*api.ReasonRequest],
+) (newest fleet.SyncReport, err error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return newest, err
@@ -97,8 +95,8 @@ func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.Sync
 	return report, ok
 }
 
-// clusterSync asks the hubs what their agents' heartbeats told.
-func (h *Handlers) clusterSync(ctx context.Context, in *rest.ClusterInput) (api.ClusterSync, error) {
+// compare asks the hubs what their agents' heartbeats told.
+func (h *Handlers) compare(ctx context.Context, in *rest.ByID) (api.ClusterSync, error) {
 	view, err := h.View(ctx, in.ID)
 	if err != nil {
 		return api.ClusterSync{}, err

@@ -4,9 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -16,72 +13,51 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-type reasonInput struct {
-	ID   string             `path:"id" doc:"The task's id."`
-	Body *api.ReasonRequest `doc:"May be left out."`
-}
-
-type discardInput struct {
-	ID   string `path:"id" doc:"The task's id."`
-	Body api.DiscardTaskRequest
-}
-
-type taskPriorityInput struct {
-	ID   string `path:"id" doc:"The task's id."`
-	Body api.TaskPriorityRequest
-}
-
-type reviewInput struct {
-	ID   string `path:"id" doc:"The task's id."`
-	Body api.ReviewTaskRequest
-}
-
-func (h *Handlers) registerTaskActions(routes huma.API) {
-	rest.Hold(routes, access.Operate.Scoped(), action("cancel-task", "cancel", "Cancel an open task",
-		"A running attempt is told to stop; the task ends when its agent has, or after 30 s."),
-		func(ctx context.Context, in *reasonInput) (api.Task, error) {
+func (h *Handlers) registerActions(r *rest.Routes) {
+	serveAction(r, "cancel", "Cancel an open task",
+		"A running attempt is told to stop; the task ends when its agent has, or after 30 s.",
+		func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.CancelUpdate, contract.CancelRequest{Reason: in.Body.Text()})
 		})
-	rest.Hold(routes, access.Operate.Scoped(), action("retry-task", "retry", "Retry a dead letter",
-		"It gets a fresh set of attempts."),
-		func(ctx context.Context, in *reasonInput) (api.Task, error) {
+	serveAction(r, "retry", "Retry a dead letter", "It gets a fresh set of attempts.",
+		func(ctx context.Context, in *rest.To[*api.ReasonRequest]) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.RetryUpdate, contract.RetryRequest{Reason: in.Body.Text()})
 		})
-	rest.Hold(routes, access.Operate.Scoped(), action("discard-task", "discard", "Give a dead letter up",
-		"It ends as failed at once, and not when its retention does."),
-		func(ctx context.Context, in *discardInput) (api.Task, error) {
+	serveAction(r, "discard", "Give a dead letter up", "It ends as failed at once, and not when its retention does.",
+		func(ctx context.Context, in *rest.To[api.DiscardTaskRequest]) (api.Task, error) {
 			return act(ctx, h, in.ID, contract.DiscardUpdate, contract.DiscardRequest{Reason: in.Body.Reason})
 		})
-	rest.Hold(routes, access.Operate.Scoped(), action(
-		"set-task-priority",
-		"priority",
-		"Change the priority of an open task",
-		"A task that waits in its lane is moved there within about a second; what an agent has already is not disturbed, and the priority holds for later attempts.",
-	),
-		func(ctx context.Context, in *taskPriorityInput) (api.Task, error) {
+	rest.Serve(r, "set-task-priority", "POST /tasks/{id}/priority", "Change the priority of an open task",
+		"A task that waits in its lane is moved there within about a second; what an agent has already is not "+
+			"disturbed, and the priority holds for later attempts."+refuses,
+		func(ctx context.Context, in *rest.To[api.TaskPriorityRequest]) (api.Task, error) {
 			if !in.Body.Priority.Valid() {
 				return api.Task{}, rest.Invalid("body.priority", fleet.ErrPriority)
 			}
 			return act(ctx, h, in.ID, contract.ReprioritizeUpdate, contract.ReprioritizeRequest{
 				Priority: in.Body.Priority, Reason: in.Body.Reason,
 			})
-		})
-	review := rest.WithPayload(action("review-task", "review", "Decide about a task in review",
-		"A task is in review when running it again may not be safe."))
-	rest.Hold(routes, access.Operate.Scoped(), review,
-		func(ctx context.Context, in *reviewInput) (api.Task, error) {
+		}, rest.Held)
+	serveAction(r, "review", "Decide about a task in review",
+		"A task is in review when running it again may not be safe.",
+		func(ctx context.Context, in *rest.To[api.ReviewTaskRequest]) (api.Task, error) {
 			if len(in.Body.Result) > fleet.MaxPayloadBytes {
 				return api.Task{}, httpapi.Problem(protocol.CodePayloadTooLarge, "result is larger than 1 MiB")
 			}
 			return act(ctx, h, in.ID, contract.ReviewUpdate, contract.ReviewRequest{
 				Decision: in.Body.Decision, Result: in.Body.Result, Reason: in.Body.Reason,
 			})
-		})
+		}, rest.Payload)
 }
 
-func action(id, word, summary, description string) huma.Operation {
-	return rest.Op("Tasks", id, "POST /tasks/{id}/"+word,
-		summary, description+" Answers 409 conflict when the task's state does not allow it.")
+const refuses = " Answers 409 conflict when the task's state does not allow it."
+
+func serveAction[In any](
+	r *rest.Routes, word, summary, description string, do func(context.Context, *In) (api.Task, error),
+	options ...rest.Option,
+) {
+	rest.Serve(r, word+"-task", "POST /tasks/{id}/"+word, summary, description+refuses, do,
+		append(options, rest.Held)...)
 }
 
 // act runs an update on an open task and answers the task as it stands afterwards.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -47,63 +46,48 @@ type batchInput struct {
 	Body           []batchItem `minItems:"1" maxItems:"1000"`
 }
 
-type batchOutput struct {
-	Body struct {
-		Tasks    []api.BatchItem `json:"tasks" doc:"One answer for each task, in the order submitted."`
-		Accepted int             `json:"accepted"`
-		Rejected int             `json:"rejected"`
-	}
-}
-
-func (h *Handlers) registerBatch(routes huma.API) {
-	schema := &itemSchema{registry: routes.OpenAPI().Components.Schemas}
+func (h *Handlers) registerBatch(r *rest.Routes, schemas huma.Registry) {
+	schema := &itemSchema{registry: schemas}
 	schema.task = schema.registry.Schema(reflect.TypeFor[api.TaskRequest](), true, taskSchemaTitle)
-	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
-		OperationID: "submit-tasks",
-		Method:      http.MethodPost,
-		Path:        "/api/v1/agents/tasks/batch",
-		Tags:        []string{"Tasks"},
-		Summary:     "Submit up to 1,000 tasks", DefaultStatus: http.StatusAccepted,
-		Description: "Each task is accepted or rejected by itself; only one larger than 2 MiB has the whole batch " +
-			"refused. When Temporal cannot be reached and nothing was accepted, the answer is 503.",
-		MaxBodyBytes: maxBatchBody, BodyReadTimeout: batchReadLimit,
-	}, func(ctx context.Context, in *batchInput) (*batchOutput, error) {
-		if in.IdempotencyKey != "" {
-			return nil, rest.Invalid("header.Idempotency-Key",
-				errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
-		}
-		for i := range in.Body {
-			if len(in.Body[i].raw) > httpapi.PayloadMaxBody {
-				return nil, httpapi.InvalidField(fmt.Sprintf("body[%d]", i),
-					fmt.Sprintf("expected at most %d bytes", httpapi.PayloadMaxBody))
+	rest.Serve(r, "submit-tasks", "POST /tasks/batch", "Submit up to 1,000 tasks",
+		"Each task is accepted or rejected by itself; only one larger than 2 MiB has the whole batch refused. When "+
+			"Temporal cannot be reached and nothing was accepted, the answer is 503.",
+		func(ctx context.Context, in *batchInput) (out api.Batch, err error) {
+			if in.IdempotencyKey != "" {
+				return out, rest.Invalid("header.Idempotency-Key",
+					errors.New("one key cannot name many tasks: give each its own idempotency_key in the body"))
 			}
-		}
-		limited, cancel := context.WithTimeout(ctx, rest.BatchLimit)
-		defer cancel()
-		done, err := h.BatchTurn(limited)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		out := &batchOutput{}
-		out.Body.Tasks = h.submitBatch(limited, schema, in.Body)
-		unavailable := 0
-		for i := range out.Body.Tasks {
-			switch problem := out.Body.Tasks[i].Error; {
-			case problem == nil:
-				out.Body.Accepted++
-			default:
-				out.Body.Rejected++
-				if problem.Code == protocol.CodeUnavailable {
-					unavailable++
+			for i := range in.Body {
+				if len(in.Body[i].raw) > httpapi.PayloadMaxBody {
+					return out, httpapi.InvalidField(fmt.Sprintf("body[%d]", i),
+						fmt.Sprintf("expected at most %d bytes", httpapi.PayloadMaxBody))
 				}
 			}
-		}
-		if out.Body.Accepted == 0 && unavailable > 0 {
-			return nil, httpapi.Problem(protocol.CodeUnavailable, rest.UnavailableDetail)
-		}
-		return out, nil
-	})
+			limited, cancel := context.WithTimeout(ctx, rest.BatchLimit)
+			defer cancel()
+			done, err := h.BatchTurn(limited)
+			if err != nil {
+				return out, err
+			}
+			defer done()
+			out.Tasks = h.submitBatch(limited, schema, in.Body)
+			unavailable := 0
+			for i := range out.Tasks {
+				switch problem := out.Tasks[i].Error; {
+				case problem == nil:
+					out.Accepted++
+				default:
+					out.Rejected++
+					if problem.Code == protocol.CodeUnavailable {
+						unavailable++
+					}
+				}
+			}
+			if out.Accepted == 0 && unavailable > 0 {
+				return out, httpapi.Problem(protocol.CodeUnavailable, rest.UnavailableDetail)
+			}
+			return out, nil
+		}, rest.Held, rest.Status(http.StatusAccepted), rest.MaxBody(maxBatchBody), rest.ReadFor(batchReadLimit))
 }
 
 // submitBatch submits the items side by side. Once Temporal is away it does not wait for it again for each item.

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
@@ -21,18 +18,18 @@ import (
 	"mainstay.dev/mainstay/store"
 )
 
-type getTaskInput struct {
-	ID      string   `path:"id" doc:"The task's id."`
+type getInput struct {
+	rest.ByID
 	Include []string `query:"include,explode" enum:"payload,history" maxItems:"2" doc:"payload: answer what was submitted too. history: what happened to it. Of both, give the parameter twice."`
 	Wait    string   `query:"wait" maxLength:"32" example:"30s" doc:"Hold the answer until the task has ended, needs a person, or this time is over. At most 60s."`
 }
 
-type listTasksInput struct {
-	Cluster string    `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+type listInput struct {
+	Cluster rest.Slug `query:"cluster"`
 	Status  []string  `query:"status,explode" maxItems:"9" enum:"queued,running,retry_wait,review,dead_letter,completed,failed,cancelled,expired" doc:"One of them, where it is given more than once. queued, running and retry_wait are told apart after the page is read, so a page may hold fewer than page_size."`
-	Type    string    `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string    `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Agent   string    `query:"agent" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
+	Type    rest.Slug `query:"type"`
+	Tenant  rest.Slug `query:"tenant"`
+	Agent   rest.Slug `query:"agent" doc:"The agent it is pinned to, or that had it. What runs there now is found once the attempt has ended."`
 	Prefix  string    `query:"id_prefix" maxLength:"255" pattern:"^[a-z0-9][a-z0-9._:@~-]*$" doc:"How its id begins."`
 	Text    string    `query:"text" maxLength:"128" doc:"A part of its id, type, cluster, tenant, schedule, agents, labels or dead letter's cause, in upper or lower case. One request searches up to 5,000 tasks, for a few seconds at most, so a page may hold fewer than page_size."`
 	Label   []string  `query:"label,explode" maxItems:"16" doc:"A label as name=value or name:value; of several, a task has all."`
@@ -44,21 +41,21 @@ type listTasksInput struct {
 }
 
 type queueInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
+	Cluster rest.Slug `query:"cluster"`
+	Tenant  rest.Slug `query:"tenant"`
 	rest.RecordPageInput
 }
 
 // DeadLettersInput selects dead letters. It is exported because huma reads parameters of exported parts only.
 type DeadLettersInput struct {
-	Cluster string `query:"cluster" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Tenant  string `query:"tenant" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Type    string `query:"type" maxLength:"63" pattern:"^[a-z0-9][a-z0-9._-]*$"`
-	Cause   string `query:"cause" maxLength:"128" doc:"The kind of the cause, as dead_letter.kind has it."`
+	Cluster rest.Slug `query:"cluster"`
+	Tenant  rest.Slug `query:"tenant"`
+	Type    rest.Slug `query:"type"`
+	Cause   string    `query:"cause" maxLength:"128" doc:"The kind of the cause, as dead_letter.kind has it."`
 }
 
-func (q *DeadLettersInput) list() *listTasksInput {
-	return &listTasksInput{Cluster: q.Cluster, Tenant: q.Tenant, Type: q.Type, Cause: q.Cause,
+func (q *DeadLettersInput) list() *listInput {
+	return &listInput{Cluster: q.Cluster, Tenant: q.Tenant, Type: q.Type, Cause: q.Cause,
 		Status: []string{string(fleet.TaskDeadLetter)}}
 }
 
@@ -67,63 +64,50 @@ type listDeadLettersInput struct {
 	rest.RecordPageInput
 }
 
-type listTasksOutput struct {
-	Body struct {
-		Tasks         []api.Task `json:"tasks"`
-		NextPageToken string     `json:"next_page_token,omitempty"`
-	}
-}
-
-func (h *Handlers) registerTasks(routes huma.API) {
-	rest.Hold(routes, access.View.Scoped(), rest.Op("Tasks", "get-task", "GET /tasks/{id}",
-		"Get a task, or wait for it", ""),
-		func(ctx context.Context, in *getTaskInput) (api.Task, error) {
+func (h *Handlers) registerLists(r *rest.Routes) {
+	rest.Serve(r, "get-task", "GET /tasks/{id}", "Get a task, or wait for it", "",
+		func(ctx context.Context, in *getInput) (api.Task, error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err != nil {
 				return api.Task{}, err
 			}
 			return h.waitForTask(ctx, in.ID, wait, in.Include...)
-		})
-	httpapi.Register(routes, access.View.Scoped(), rest.Op(
-		"Tasks",
-		"list-tasks",
-		"GET /tasks",
-		"List tasks",
-		"By their submission, newest first. A task appears within about a second of its change.",
-	), h.listTasks)
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-queue", "GET /tasks/queue",
-		"List tasks that wait for an agent or for the end of a backoff", ""),
-		func(ctx context.Context, in *queueInput) (*listTasksOutput, error) {
-			return h.listTasks(ctx, &listTasksInput{Cluster: in.Cluster, Tenant: in.Tenant,
+		}, rest.Held)
+	rest.List(r, "tasks", "list-tasks", "GET /tasks", "List tasks",
+		"By their submission, newest first. A task appears within about a second of its change.", h.list)
+	rest.List(r, "tasks", "list-queue", "GET /tasks/queue",
+		"List tasks that wait for an agent or for the end of a backoff", "",
+		func(ctx context.Context, in *queueInput) (rest.Page[api.Task], error) {
+			return h.list(ctx, &listInput{Cluster: in.Cluster, Tenant: in.Tenant,
 				RecordPageInput: in.RecordPageInput, Status: []string{string(contract.TaskWaiting)}})
 		})
-	httpapi.Register(routes, access.View.Scoped(), rest.Op("Tasks", "list-dead-letters", "GET /tasks/queue/dead-letter",
-		"List dead letters", "Tasks whose attempts are used up; retry them, or they fail when their retention ends."),
-		func(ctx context.Context, in *listDeadLettersInput) (*listTasksOutput, error) {
+	rest.List(r, "tasks", "list-dead-letters", "GET /tasks/queue/dead-letter", "List dead letters",
+		"Tasks whose attempts are used up; retry them, or they fail when their retention ends.",
+		func(ctx context.Context, in *listDeadLettersInput) (rest.Page[api.Task], error) {
 			list := in.list()
 			list.RecordPageInput = in.RecordPageInput
-			return h.listTasks(ctx, list)
+			return h.list(ctx, list)
 		})
-	rest.Hold(routes, access.View.Scoped(), rest.Op("Tasks", "count-dead-letters",
-		"GET /tasks/queue/dead-letter/causes", "Count dead letters by type and cause",
-		"The newest 5,000. A bulk operation retries or discards those of a type and cause."), h.countDeadLetters)
+	rest.Serve(r, "count-dead-letters", "GET /tasks/queue/dead-letter/causes", "Count dead letters by type and cause",
+		"The newest 5,000. A bulk operation retries or discards those of a type and cause.", h.countDeadLetters,
+		rest.Held)
 }
 
-func (in *listTasksInput) filter(labels map[string]string) *fleet.TaskFilter {
+func (in *listInput) filter(labels map[string]string) *fleet.TaskFilter {
 	return &fleet.TaskFilter{
-		Cluster: in.Cluster, Type: in.Type, Tenant: in.Tenant, Labels: labels, Cause: in.Cause,
+		Cluster: string(in.Cluster), Type: string(in.Type), Tenant: string(in.Tenant), Labels: labels, Cause: in.Cause,
 		SubmittedAfter: in.After, SubmittedBefore: in.Before,
 	}
 }
 
 // query is the visibility query for the list.
-func (in *listTasksInput) query(ctx context.Context, labels map[string]string) string {
+func (in *listInput) query(ctx context.Context, labels map[string]string) string {
 	query := contract.TaskQuery(in.filter(labels))
 	if len(in.Status) > 0 {
 		query += " AND " + contract.WithStatus(in.Status...)
 	}
 	if in.Agent != "" {
-		query += " AND " + contract.OfAgent(in.Agent)
+		query += " AND " + contract.OfAgent(string(in.Agent))
 	}
 	if in.Prefix != "" {
 		prefix, own := rest.OwnID(ctx, in.Prefix)
@@ -135,13 +119,13 @@ func (in *listTasksInput) query(ctx context.Context, labels map[string]string) s
 	return query
 }
 
-func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTasksOutput, error) {
+func (h *Handlers) list(ctx context.Context, in *listInput) (found rest.Page[api.Task], err error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
-		return nil, rest.Invalid("query.label", err)
+		return found, rest.Invalid("query.label", err)
 	}
 	if in.Tenant, err = rest.OwnTenant(ctx, in.Tenant); err != nil {
-		return nil, err
+		return found, err
 	}
 	read, page := rest.InTurn(h.Store.Tasks().Newest), in.PageSize
 	filter := in.filter(labels)
@@ -155,23 +139,23 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 		}), searchedPage
 	}
 	if err := rest.ReservePage(ctx, 2*page); err != nil { // Newest looks at twice as many
-		return nil, err
+		return found, err
 	}
 	of := *in
 	of.After = time.Time{} // a page token fits however far back the list goes: "the last hour" goes on
 	list := of.query(ctx, labels)
 	token, err := h.PageTokens.Open(list, in.PageToken)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	tasks, after, err := read(ctx, in.query(ctx, labels), in.PageSize, token)
 	if err != nil {
-		return nil, h.Answer(err, "list tasks", protocol.CodeNotFound)
+		return found, h.Answer(err, "list tasks", protocol.CodeNotFound)
 	}
-	next := h.PageTokens.Seal(list, after)
+	found.Next = h.PageTokens.Seal(list, after)
 	done, err := httpapi.Turn(ctx)
 	if err != nil {
-		return nil, err
+		return found, err
 	}
 	defer done()
 	h.Store.Tasks().RefineAll(ctx, tasks)
@@ -181,12 +165,10 @@ func (h *Handlers) listTasks(ctx context.Context, in *listTasksInput) (*listTask
 	soon, stop := context.WithTimeout(ctx, explainTimeout)
 	defer stop()
 	h.explainAll(soon, tasks, false)
-	out := &listTasksOutput{}
-	out.Body.Tasks, out.Body.NextPageToken = make([]api.Task, len(tasks)), next
 	for i := range tasks {
-		out.Body.Tasks[i] = tasks[i].Task
+		found.Items = append(found.Items, tasks[i].Task)
 	}
-	return out, nil
+	return found, nil
 }
 
 const (

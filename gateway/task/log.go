@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -19,22 +17,17 @@ import (
 )
 
 type taskLogInput struct {
-	ID      string `path:"id" doc:"The task's id."`
+	rest.ByID
 	After   int64  `query:"after" minimum:"0" doc:"Only lines with a greater number. 0: all that are kept."`
 	Attempt int    `query:"attempt" minimum:"1" doc:"Which attempt. Left out: the one that runs, or else the last."`
 	Wait    string `query:"wait" maxLength:"32" example:"20s" doc:"Hold the answer until there is a line, the attempt has ended, or this time is over. At most 60s."`
 }
 
-func (h *Handlers) registerTaskLog(routes huma.API) {
-	rest.Hold(routes, access.View.Scoped(), rest.Op(
-		"Tasks",
-		"read-task-log",
-		"GET /tasks/{id}/log",
-		"Read, or follow, what a task writes",
-		"The newest 500 lines of an attempt, at most 64 KiB: while it runs they come from its agent, afterwards from the task's history. "+
-			"Of an attempt that was lost with its agent it has what the agent had sent. "+
-			"Answers 501 not_supported for a running attempt when Temporal has no standalone activities.",
-	),
+func (h *Handlers) registerLog(r *rest.Routes) {
+	rest.Serve(r, "read-task-log", "GET /tasks/{id}/log", "Read, or follow, what a task writes",
+		"The newest 500 lines of an attempt, at most 64 KiB: while it runs they come from its agent, afterwards from "+
+			"the task's history. Of an attempt that was lost with its agent it has what the agent had sent. Answers "+
+			"501 not_supported for a running attempt when Temporal has no standalone activities.",
 		func(ctx context.Context, in *taskLogInput) (log api.TaskLog, err error) {
 			wait, err := rest.ParseWait(in.Wait)
 			if err == nil {
@@ -46,7 +39,7 @@ func (h *Handlers) registerTaskLog(routes huma.API) {
 				log.Next = log.Lines[n-1].Number
 			}
 			return log, err
-		})
+		}, rest.Held)
 }
 
 // taskLog reads from the hub that has the attempt. It looks again while there is none yet, or the attempt is between

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
@@ -18,27 +15,20 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
-type rerunInput struct {
-	ID   string                `path:"id" doc:"The task's id."`
-	Body *api.RerunTaskRequest `doc:"May be left out."`
-}
-
-func (h *Handlers) registerRerun(routes huma.API, before map[string]*huma.Response) {
-	o := rest.WithPayload(rest.WithStatus(http.StatusAccepted, action("rerun-task", "rerun",
-		"Run a task again as a new task",
+func (h *Handlers) registerRerun(r *rest.Routes) {
+	rest.Respond(r, "rerun-task", "POST /tasks/{id}/rerun", "Run a task again as a new task",
 		"Of a task that has ended, or is a dead letter: submits a new task with its type, payload, cluster, labels and "+
 			"other settings, to begin at once, and rerun_of. The old one stays as it is. Of a run's step or an array's "+
 			"element too: the new task stands alone, and the run or array does not wait for it. A retry runs them again "+
-			"in their place.")))
-	o.Responses = before
-	httpapi.Register(routes, access.Operate.Scoped(), o,
-		func(ctx context.Context, in *rerunInput) (*rest.StatusOutput[api.Task], error) {
-			return submitted(h.rerun(ctx, in))
-		})
+			"in their place."+refuses,
+		func(ctx context.Context, in *rest.To[*api.RerunTaskRequest]) (*rest.StatusOutput[api.Task], error) {
+			task, err := h.rerun(ctx, in)
+			return rest.Begun(task, task.Duplicate, err)
+		}, rest.Held, rest.Payload, rest.Status(http.StatusAccepted), submittedBefore)
 }
 
 // rerun submits a task that repeats another.
-func (h *Handlers) rerun(ctx context.Context, in *rerunInput) (api.Task, error) {
+func (h *Handlers) rerun(ctx context.Context, in *rest.To[*api.RerunTaskRequest]) (api.Task, error) {
 	old, err := h.waitForTask(ctx, in.ID, 0, includePayload)
 	if err != nil {
 		return api.Task{}, err
@@ -48,11 +38,10 @@ func (h *Handlers) rerun(ctx context.Context, in *rerunInput) (api.Task, error) 
 	}
 	r := &api.TaskRequest{TaskSpec: again(old.Spec, old.ID)}
 	r.Payload = old.Payload
-	if in.Body != nil {
-		r.ID, r.IdempotencyKey = in.Body.ID, in.Body.IdempotencyKey
-		if len(in.Body.Payload) > 0 {
-			r.Payload = in.Body.Payload
-		}
+	body := rest.Given(in.Body)
+	r.ID, r.IdempotencyKey = body.ID, body.IdempotencyKey
+	if len(body.Payload) > 0 {
+		r.Payload = body.Payload
 	}
 	return h.submit(ctx, r, old.ID)
 }

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
@@ -49,43 +47,28 @@ type submitInput struct {
 	Body           api.TaskRequest
 }
 
-// Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	task := routes.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Task](), true, "Task")
-	before := map[string]*huma.Response{"200": {
-		Description: "It was submitted before",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: task}},
-	}}
-	httpapi.Register(routes, access.Operate.Scoped(), huma.Operation{
-		OperationID: "submit-task", Method: http.MethodPost, Path: "/api/v1/agents/tasks", Tags: []string{"Tasks"},
-		Summary: "Submit a task", DefaultStatus: http.StatusAccepted, MaxBodyBytes: httpapi.PayloadMaxBody,
-		Description: "Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is " +
-			"answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 " +
-			"idempotency_conflict.",
-		Responses: before,
-	}, func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
-		if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
-			return nil, err
-		}
-		return submitted(h.submit(ctx, &in.Body, ""))
-	})
-	h.registerRerun(routes, before)
-	h.registerBatch(routes)
-	h.registerTasks(routes)
-	h.registerTaskLog(routes)
-	h.registerTaskActions(routes)
-}
+// submittedBefore documents the answer to what was submitted before.
+var submittedBefore = rest.Also(http.StatusOK, "It was submitted before")
 
-// submitted answers a task that was submitted.
-func submitted(task api.Task, err error) (*rest.StatusOutput[api.Task], error) {
-	if err != nil {
-		return nil, err
-	}
-	status := http.StatusAccepted
-	if task.Duplicate {
-		status = http.StatusOK
-	}
-	return &rest.StatusOutput[api.Task]{Status: status, Body: task}, nil
+// Register adds the operations.
+func (h *Handlers) Register(routes rest.API) {
+	r := rest.On(routes, "Tasks").Scoped()
+	rest.Respond(r, "submit-task", "POST /tasks", "Submit a task",
+		"Answers 202 once the task is durable. A task whose id or idempotency key was submitted before is "+
+			"answered as it stands, with 200 and \"duplicate\": true; with another body it is refused with 409 "+
+			"idempotency_conflict.",
+		func(ctx context.Context, in *submitInput) (*rest.StatusOutput[api.Task], error) {
+			if err := takeKey(&in.Body, in.IdempotencyKey); err != nil {
+				return nil, err
+			}
+			task, err := h.submit(ctx, &in.Body, "")
+			return rest.Begun(task, task.Duplicate, err)
+		}, rest.Held, rest.Payload, rest.Status(http.StatusAccepted), submittedBefore)
+	h.registerRerun(r)
+	h.registerBatch(r, routes.OpenAPI().Components.Schemas)
+	h.registerLists(r)
+	h.registerLog(r)
+	h.registerActions(r)
 }
 
 // submit starts the task's workflow, or answers the task that was started under its id before. rerunOf is the task that
@@ -115,7 +98,7 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.payload", err)
 	}
-	id, err := idOf(r, api.NewTaskID)
+	id, err := rest.NewID(r.ID, r.Tenant, r.Cluster, r.IdempotencyKey, api.NewTaskID)
 	if err != nil {
 		return api.Task{}, rest.Invalid("body.id", err)
 	}
@@ -226,21 +209,4 @@ func takeKey(r *api.TaskRequest, header string) error {
 		r.IdempotencyKey = key
 	}
 	return nil
-}
-
-// idOf is the full id that the task will have; fresh makes one when the client left it open.
-func idOf(r *api.TaskRequest, fresh func() string) (string, error) {
-	switch {
-	case r.ID != "" && r.IdempotencyKey != "":
-		return "", errors.New("give id or idempotency_key, not both")
-	case r.ID != "":
-		tenant, name := fleet.CutTenant(r.ID)
-		if tenant != "" && tenant != r.Tenant {
-			return "", errors.New("names another tenant than the field tenant")
-		}
-		return fleet.Qualify(r.Tenant, name), fleet.ValidateTaskID(name)
-	case r.IdempotencyKey != "":
-		return contract.KeyedTaskID(r.Tenant, r.Cluster, r.IdempotencyKey), nil
-	}
-	return fleet.Qualify(r.Tenant, fresh()), nil
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"go.temporal.io/sdk/temporal"
 
 	"mainstay.dev/mainstay/access"
@@ -30,70 +29,45 @@ type Handlers struct {
 	Key []byte
 }
 
-type createTokenInput struct{ Body api.TokenRequest }
-
 type newTokenOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         api.NewToken
 }
 
-type revokeTokenInput struct {
-	ID          string `path:"id" doc:"The token's id, which is also its second part."`
-	EndSessions bool   `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
-	Children    bool   `query:"with_children" doc:"Also revoke the tokens that it has made, those that these have made, and so on."`
-}
-
-type listTokensOutput struct {
-	Body struct {
-		Tokens        []api.Token `json:"tokens"`
-		NextPageToken string      `json:"next_page_token,omitempty"`
-	}
+type revokeInput struct {
+	rest.ByID
+	EndSessions bool `query:"end_sessions" doc:"Of a join token: also end the sessions of the agents that registered with it. Their tasks move as those of any agent that is gone."`
+	Children    bool `query:"with_children" doc:"Also revoke the tokens that it has made, those that these have made, and so on."`
 }
 
 // Register adds the operations.
-func (h *Handlers) Register(routes huma.API) {
-	httpapi.Register(routes, access.Administer, rest.WithStatus(http.StatusCreated,
-		rest.Op(
-			"Access",
-			"create-token",
-			"POST /tokens",
-			"Make a token",
-			"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.",
-		)),
-		func(ctx context.Context, in *createTokenInput) (*newTokenOutput, error) {
-			token, err := h.createToken(ctx, &in.Body)
+func (h *Handlers) Register(routes rest.API) {
+	r, admin := rest.On(routes, "Access"), rest.As(access.Administer)
+	rest.Respond(r, "create-token", "POST /tokens", "Make a token",
+		"The answer holds the token itself, this once. It works at once, also at other gateways and hubs.",
+		func(ctx context.Context, in *rest.Body[api.TokenRequest]) (*newTokenOutput, error) {
+			token, err := h.create(ctx, &in.Body)
+			return &newTokenOutput{CacheControl: "no-store", Body: token}, err
+		}, admin, rest.Status(http.StatusCreated))
+	rest.List(r, "tokens", "list-tokens", "GET /tokens", "List tokens",
+		"Sorted by id, without their secrets. An expired token is listed for 30 days more.",
+		func(ctx context.Context, in *rest.PageInput) (page rest.Page[api.Token], err error) {
+			records, err := h.read(ctx)
 			if err != nil {
-				return nil, err
+				return page, err
 			}
-			return &newTokenOutput{CacheControl: "no-store", Body: token}, nil
-		})
-	httpapi.Register(routes, access.Administer, rest.Op("Access", "list-tokens", "GET /tokens",
-		"List tokens", "Sorted by id, without their secrets. An expired token is listed for 30 days more."),
-		func(ctx context.Context, in *rest.PageInput) (*listTokensOutput, error) {
-			records, err := h.listTokens(ctx)
-			if err != nil {
-				return nil, err
+			found, err := rest.PageAtHand(records, *in, func(r *access.Record) string { return r.ID })
+			page.Next = found.Next
+			for i := range found.Items {
+				page.Items = append(page.Items, tokenOf(&found.Items[i], time.Now()))
 			}
-			records, next, err := rest.Page(records, in.PageToken, in.PageSize,
-				func(r *access.Record) string { return r.ID })
-			if err != nil {
-				return nil, err
-			}
-			out := &listTokensOutput{}
-			out.Body.Tokens, out.Body.NextPageToken = make([]api.Token, len(records)), next
-			for i := range records {
-				out.Body.Tokens[i] = tokenOf(&records[i], time.Now())
-			}
-			h.withUses(ctx, out.Body.Tokens)
-			return out, nil
-		})
-	rest.Hold(routes, access.Administer, rest.Op(
-		"Access",
-		"revoke-token",
-		"DELETE /tokens/{id}",
-		"Revoke a token",
-		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.",
-	), h.revokeToken)
+			h.withUses(ctx, page.Items)
+			return page, err
+		}, admin)
+	rest.Serve(r, "revoke-token", "DELETE /tokens/{id}", "Revoke a token",
+		"An api token stops to work within 5 s, with the browsers' sessions and the streams that it opened. A join "+
+			"token lets in no agent from now on; agents that have registered with it stay, unless end_sessions says otherwise.",
+		h.revoke, admin, rest.Held)
 }
 
 func tokenOf(r *access.Record, now time.Time) api.Token {
@@ -107,8 +81,8 @@ func tokenOf(r *access.Record, now time.Time) api.Token {
 	}
 }
 
-// createToken makes a token and keeps its hash.
-func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.NewToken, error) {
+// create makes a token and keeps its hash.
+func (h *Handlers) create(ctx context.Context, r *api.TokenRequest) (api.NewToken, error) {
 	if err := fleet.Within("", r); err != nil {
 		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 			return api.NewToken{}, rest.Invalid("body."+field.Field, field.Err)
@@ -121,9 +95,7 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	}
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
-	kind := r.Kind
-	kind = cmp.Or(kind, access.APIToken)
-	secret, record := access.Mint(kind, random)
+	secret, record := access.Mint(cmp.Or(r.Kind, access.APIToken), random)
 	by := access.From(ctx)
 	record.Name, record.Role = r.Name, r.Role
 	record.Tenant, record.Cluster, record.AgentID = r.Tenant, r.Cluster, r.AgentID
@@ -136,8 +108,6 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 		return api.NewToken{}, rest.Invalid("body."+field, err)
 	}
 	record.Seal = record.SealWith(h.Key)
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
 	if record.Cluster != "" {
 		if _, err := h.KnownCluster(ctx, record.Cluster); err != nil {
 			return api.NewToken{}, err
@@ -150,8 +120,8 @@ func (h *Handlers) createToken(ctx context.Context, r *api.TokenRequest) (api.Ne
 	return api.NewToken{Token: tokenOf(&record, time.Now()), Secret: secret}, nil
 }
 
-// listTokens reads them where the doors of the API read them.
-func (h *Handlers) listTokens(ctx context.Context) ([]access.Record, error) {
+// read reads them where the doors of the API read them.
+func (h *Handlers) read(ctx context.Context) ([]access.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	records, err := h.Store.Tokens(ctx)
@@ -182,11 +152,11 @@ func (h *Handlers) withUses(ctx context.Context, tokens []api.Token) {
 	}
 }
 
-// revokeToken forgets a token, and if asked its children. A join token's cluster hears first: it refuses the token from
+// revoke forgets a token, and if asked its children. A join token's cluster hears first: it refuses the token from
 // then on, whatever the doors of the API still believe, and if that fails the token is still there to be revoked again.
-func (h *Handlers) revokeToken(ctx context.Context, in *revokeTokenInput) (api.RevokedToken, error) {
+func (h *Handlers) revoke(ctx context.Context, in *revokeInput) (api.RevokedToken, error) {
 	revoked := api.RevokedToken{ID: in.ID}
-	records, err := h.listTokens(ctx)
+	records, err := h.read(ctx)
 	if err != nil {
 		return revoked, err
 	}
