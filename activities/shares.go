@@ -1,16 +1,15 @@
 package activities
 
 import (
+	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
-	"golang.org/x/sync/semaphore"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/flow"
-	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/limit"
 )
 
 const (
@@ -25,17 +24,15 @@ const (
 
 // shares bound what a worker does for the expressions of each tenant.
 type shares struct {
-	*ratelimit.Limiter
-	turns turns // a tenant's expressions are evaluated one after another
-	all   *semaphore.Weighted
-
-	mu    sync.Mutex
-	rooms map[string]*semaphore.Weighted // by tenant
+	*limit.Rate
+	turns turns        // a tenant's expressions are evaluated one after another
+	rooms limit.AtOnce // bytes that are read, by tenant
+	all   limit.AtOnce // bytes that are read for all
 }
 
 func newShares(rate float64, burst int) *shares {
-	return &shares{Limiter: ratelimit.New(rate, burst), all: semaphore.NewWeighted(readAtOnce),
-		rooms: map[string]*semaphore.Weighted{}}
+	return &shares{Rate: limit.NewRate(rate, burst), rooms: limit.AtOnce{Most: readOfTenant},
+		all: limit.AtOnce{Most: readAtOnce}}
 }
 
 var errShare = temporal.NewApplicationErrorWithOptions(
@@ -48,8 +45,7 @@ type evaluating struct {
 	context.Context // bounds them
 	shares          *shares
 	tenant          string
-	room            *semaphore.Weighted
-	size            int64
+	leave           func() // gives the room back
 }
 
 // begin waits a moment for the tenant's turn, and for room while others read much. The evaluations with the context
@@ -62,10 +58,9 @@ func (s *shares) begin(ctx context.Context, tenant string, bytes int) (*evaluati
 	if err != nil {
 		return nil, err
 	}
-	e := &evaluating{turn: turn, Context: flow.WithLimit(ctx), shares: s, tenant: tenant, room: s.room(tenant),
-		size: int64(min(bytes, readOfTenant))}
+	e := &evaluating{turn: turn, Context: flow.WithLimit(ctx), shares: s, tenant: tenant}
 	if err = s.left(tenant); err == nil { // those before it may have taken all
-		err = e.enter(ctx)
+		err = e.enter(ctx, int64(min(bytes, readOfTenant)))
 	}
 	if err != nil {
 		turn.done()
@@ -76,27 +71,30 @@ func (s *shares) begin(ctx context.Context, tenant string, bytes int) (*evaluati
 }
 
 // enter takes room for what is read.
-func (e *evaluating) enter(ctx context.Context) error {
+func (e *evaluating) enter(ctx context.Context, bytes int64) error {
 	soon, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()
-	err := e.room.Acquire(soon, e.size)
-	if err == nil {
-		if err = e.shares.all.Acquire(soon, e.size); err != nil {
-			e.room.Release(e.size)
-		}
+	own, err := e.shares.rooms.Acquire(soon, e.tenant, bytes)
+	if err != nil {
+		return cmp.Or(ctx.Err(), errTurn)
 	}
-	if err != nil && ctx.Err() == nil {
-		return errTurn
+	all, err := e.shares.all.Acquire(soon, "", bytes)
+	if err != nil {
+		own()
+		return cmp.Or(ctx.Err(), errTurn)
 	}
-	return err
+	e.leave = func() {
+		all()
+		own()
+	}
+	return nil
 }
 
 // ended gives turn and room back, and counts what was evaluated.
 func (e *evaluating) ended() {
 	e.shares.Spend(e.tenant, flow.Spent(e), time.Now())
 	e.done()
-	e.shares.all.Release(e.size)
-	e.room.Release(e.size)
+	e.leave()
 }
 
 // left refuses a tenant that has no share left.
@@ -105,15 +103,6 @@ func (s *shares) left(tenant string) error {
 		return errShare
 	}
 	return nil
-}
-
-func (s *shares) room(tenant string) *semaphore.Weighted {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rooms[tenant] == nil {
-		s.rooms[tenant] = semaphore.NewWeighted(readOfTenant)
-	}
-	return s.rooms[tenant]
 }
 
 // fill counts the elements that are about to be filled in.

@@ -13,7 +13,7 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/httpapi"
-	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/limit"
 )
 
 // Entry is one line of the audit log: somebody changed something, or tried to and was not let in. Secrets are never in
@@ -73,7 +73,7 @@ type Audit struct {
 	mu        sync.Mutex
 	out       io.WriteCloser
 	logger    *zap.Logger
-	strangers *ratelimit.Limiter
+	strangers *limit.Rate
 	leftOut   int // lines, since the last LeftOut
 }
 
@@ -94,7 +94,7 @@ func OpenAudit(destination string, logger *zap.Logger) (*Audit, error) {
 
 // newAudit makes one that writes to out, or to logger if that is nil.
 func newAudit(out io.WriteCloser, logger *zap.Logger) *Audit {
-	return &Audit{out: out, logger: logger, strangers: ratelimit.New(strangersRate, strangersBurst)}
+	return &Audit{out: out, logger: logger, strangers: limit.NewRate(strangersRate, strangersBurst)}
 }
 
 // Close ends it. A nil Audit is fine.

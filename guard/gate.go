@@ -17,8 +17,8 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/ratelimit"
 )
 
 // Defaults of the rate limits, in requests.
@@ -84,13 +84,13 @@ type Gate struct {
 	key          []byte          // seals the tokens that spawners make
 	sessions     sessionSeal
 	certificates []Certificate
-	callers      *ratelimit.Limiter // by token
-	strangers    *ratelimit.Limiter // by address
-	joining      *ratelimit.Limiter // registrations, by token
-	signOuts     *ratelimit.Limiter // by token
-	agentWork    *ratelimit.Limiter // by agent, in parts of what they send
-	clusterWork  *ratelimit.Limiter // the same by cluster
-	visitors     *ratelimit.Limiter // those who read what is open to everybody, by address
+	callers      *limit.Rate // by token
+	strangers    *limit.Rate // by address
+	joining      *limit.Rate // registrations, by token
+	signOuts     *limit.Rate // by token
+	agentWork    *limit.Rate // by agent, in parts of what they send
+	clusterWork  *limit.Rate // the same by cluster
+	visitors     *limit.Rate // those who read what is open to everybody, by address
 	readers      *readers
 	inFlight     *inFlight
 	slower       slower
@@ -110,13 +110,13 @@ func New(o Options) *Gate {
 		key:          o.SessionKey,
 		sessions:     newSessionSeal(o.SessionKey),
 		certificates: o.Certificates,
-		callers:      ratelimit.New(o.Rate, o.Burst),
-		strangers:    ratelimit.New(failedRate, failedBurst),
-		joining:      ratelimit.New(joinRate, joinBurst),
-		signOuts:     ratelimit.New(signOutRate, signOutBurst),
-		agentWork:    ratelimit.New(agentRate, agentBurst),
-		clusterWork:  ratelimit.New(float64(clusterRate*runtime.GOMAXPROCS(0)), clusterBurst*runtime.GOMAXPROCS(0)),
-		visitors:     ratelimit.New(o.Rate, o.Burst),
+		callers:      limit.NewRate(o.Rate, o.Burst),
+		strangers:    limit.NewRate(failedRate, failedBurst),
+		joining:      limit.NewRate(joinRate, joinBurst),
+		signOuts:     limit.NewRate(signOutRate, signOutBurst),
+		agentWork:    limit.NewRate(agentRate, agentBurst),
+		clusterWork:  limit.NewRate(float64(clusterRate*runtime.GOMAXPROCS(0)), clusterBurst*runtime.GOMAXPROCS(0)),
+		visitors:     limit.NewRate(o.Rate, o.Burst),
 		readers:      newReaders(),
 		inFlight:     newInFlight(),
 		slower:       newSlower(),
@@ -127,7 +127,7 @@ func New(o Options) *Gate {
 		now:          time.Now,
 	}
 	if o.Rate <= 0 {
-		g.strangers, g.joining = ratelimit.New(0, 0), ratelimit.New(0, 0)
+		g.strangers, g.joining = limit.NewRate(0, 0), limit.NewRate(0, 0)
 		g.agentWork, g.clusterWork = g.strangers, g.strangers
 	}
 	if o.AdminToken != "" {

@@ -10,8 +10,8 @@ import (
 
 	"mainstay.dev/mainstay/connlimit"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/ratelimit"
 )
 
 // What one client may have under way at a time: a token, an agent, or an address without a token.
@@ -80,7 +80,8 @@ func (f *inFlight) begin(
 	}
 	switch {
 	case c.requests >= 4*mostHeld && !route.Policy.IsJoin(): // who reads slowly keeps answers in memory
-		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests at the same time: read the answers to those before")
+		return ctx, nil, httpapi.RetryAfter(time.Second,
+			"too many requests at the same time: read the answers to those before")
 	case held && c.held >= mostHeld:
 		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
 			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
@@ -218,12 +219,12 @@ const (
 // slower holds back the refusals of an address that sends on although it gets 429. Answered at once, such a flood would
 // take more of the processor than the requests that are let in.
 type slower struct {
-	refused *ratelimit.Limiter
+	refused *limit.Rate
 	held    chan struct{}
 }
 
 func newSlower() slower {
-	return slower{refused: ratelimit.New(refusedRate, refusedBurst), held: make(chan struct{}, maxSlowed)}
+	return slower{refused: limit.NewRate(refusedRate, refusedBurst), held: make(chan struct{}, maxSlowed)}
 }
 
 // refuse returns after slowness if err is one 429 too many.

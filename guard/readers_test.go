@@ -58,7 +58,6 @@ func TestListsOfOneReaderRest(t *testing.T) {
 				synctest.Wait()
 				require.InDelta(t, tt.reads, reads.Load(), 2)
 				require.NotZero(t, refused.Load(), "who waits for long hears it")
-				require.Empty(t, r.turns, "nothing is kept")
 			})
 		})
 	}
@@ -89,7 +88,6 @@ func TestOthersReadMeanwhile(t *testing.T) {
 		require.Equal(t, 1200*time.Millisecond, time.Since(began))
 		<-time.After(time.Minute)
 		synctest.Wait()
-		require.Empty(t, r.turns)
 	})
 }
 

@@ -29,7 +29,7 @@ import (
 	"mainstay.dev/mainstay/hub/registry"
 	"mainstay.dev/mainstay/hub/statesync"
 	"mainstay.dev/mainstay/hub/tasklog"
-	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/limit"
 )
 
 // Config sizes and times a hub. Zero fields take their defaults.
@@ -118,9 +118,9 @@ type Hub struct {
 	goodbyes    map[string]*session // of those who left a moment ago, by cluster and agent
 	contests    map[string]*contest // agent ids that processes take from each other, by cluster and agent
 	// registrations bounds how often each agent id registers.
-	registrations *ratelimit.Limiter
+	registrations *limit.Rate
 	// offers spaces the tasks of each tenant that no agent takes.
-	offers    *ratelimit.Limiter
+	offers    *limit.Rate
 	awaited   map[attemptKey]*awaited // without a session; their agents may bring them back
 	brakes    map[string]*brake       // by cluster
 	fresh     []*attempt              // without a heartbeat yet, oldest first; some may have ended
@@ -166,15 +166,15 @@ func New(o Options) (*Hub, error) {
 		goodbyes:    map[string]*session{},
 		contests:    map[string]*contest{},
 
-		registrations: ratelimit.New(registerRate, registerBurst),
-		offers:        ratelimit.New(float64(offersPerSecond()), offersAtOnce),
+		registrations: limit.NewRate(registerRate, registerBurst),
+		offers:        limit.NewRate(float64(offersPerSecond()), offersAtOnce),
 		lanes:         map[string]*lane{},
 		directives:    map[string]contract.Directive{},
 		turns:         map[string]int64{},
 		awaited:       map[attemptKey]*awaited{},
 		brakes:        map[string]*brake{},
 		hosts:         map[string]*host{},
-		instances:     healthTeller{known: map[string]*knownHealth{}, rate: ratelimit.New(tellRate, tellBurst)},
+		instances:     healthTeller{known: map[string]*knownHealth{}, rate: limit.NewRate(tellRate, tellBurst)},
 		conns:         map[net.Conn]*connection{},
 		wg:            part.NewGroup(),
 	}
@@ -183,7 +183,7 @@ func New(o Options) (*Hub, error) {
 	h.responder = newResponder(h)
 	h.reclaimer, h.unanswered = newRestartReclaimer(h), newJoinReclaimer(h)
 	h.ownLanes = newOwnLanes(h)
-	h.online = &online{hub: h, alone: ratelimit.New(onlineRate, onlineBurst)}
+	h.online = &online{hub: h, alone: limit.NewRate(onlineRate, onlineBurst)}
 	h.makeParts()
 	h.metrics = newMetrics(o.Registerer, h)
 	return h, nil

@@ -11,8 +11,8 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
-	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -34,8 +34,8 @@ type healthTeller struct {
 	known   map[string]*knownHealth // by task
 	round   int64                   // counts the looks at all attempts
 	telling bool
-	again   time.Time          // nothing is told before then
-	rate    *ratelimit.Limiter // by job: each word is a signal, and checks may flap
+	again   time.Time   // nothing is told before then
+	rate    *limit.Rate // by job: each word is a signal, and checks may flap
 }
 
 // knownHealth is what the hub last saw of an instance, and what it has told the instance's job.

@@ -14,7 +14,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/ratelimit"
+	"mainstay.dev/mainstay/limit"
 )
 
 // sdkName is what the Workers page shows as an agent's SDK.
@@ -97,7 +97,7 @@ const (
 // question, so registrations that come together share one.
 type online struct {
 	hub   *Hub
-	alone *ratelimit.Limiter
+	alone *limit.Rate
 
 	mu       sync.Mutex
 	readAt   time.Time

@@ -18,6 +18,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -60,7 +61,7 @@ type Host struct {
 	workers []sdkworker.Worker
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
-	proofs  sync.Map // of deaths, that are under way: a chan struct{} by cluster
+	proofs  limit.AtOnce // of deaths, that are under way to a cluster
 
 	mu       sync.Mutex
 	starting map[string]bool  // by id; List may not know them yet
@@ -73,7 +74,7 @@ func Start(ctx context.Context, o HostOptions) (*Host, error) {
 		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
-	h := &Host{o: o, starting: map[string]bool{}}
+	h := &Host{o: o, starting: map[string]bool{}, proofs: limit.AtOnce{Most: proofsAtOnce}}
 	own, shared := contract.SpawnerQueue(o.Name), contract.SpawnersQueue(o.Spawner.Platform())
 	for _, queue := range []string{own, shared, contract.PresenceQueue} {
 		w := sdkworker.New(o.Client, queue, sdkworker.Options{
@@ -194,18 +195,15 @@ func (h *Host) prove(ctx context.Context, end *fleet.SpawnEnd) {
 
 // tryProof gives a cluster the proof when few others are under way there.
 func (h *Host) tryProof(ctx context.Context, end *fleet.SpawnEnd) error {
-	kept, _ := h.proofs.LoadOrStore(end.Cluster, make(chan struct{}, proofsAtOnce))
-	underWay := kept.(chan struct{})
-	select {
-	case underWay <- struct{}{}:
-		defer func() { <-underWay }()
-	case <-ctx.Done():
-		return ctx.Err()
+	done, err := h.proofs.Acquire(ctx, end.Cluster, 1)
+	if err != nil {
+		return err
 	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
 	id := fmt.Sprintf("%s-%d", end.AgentID, end.At.UnixNano()) // so that tries are one update
-	_, err := contract.DeadUpdate.SendOnce(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), id,
+	_, err = contract.DeadUpdate.SendOnce(ctx, h.o.Client, contract.ClusterWorkflowID(end.Cluster), id,
 		fleet.DeathProof{AgentID: end.AgentID, Host: end.Host, PID: end.PID, EndedAt: end.At.UTC(), Spawner: h.o.Name,
 			By: "spawner " + h.o.Name, Proof: end.Reason})
 	return err

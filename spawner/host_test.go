@@ -17,6 +17,7 @@ import (
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
+	"mainstay.dev/mainstay/limit"
 )
 
 // ended is a spawner with one agent, which remembers whom it was asked to end.
@@ -113,10 +114,11 @@ func TestProofsOfASilentClusterKeepNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &clusters{silent: contract.ClusterWorkflowID("silent"), tries: map[string]int{}}
-		h := &Host{o: HostOptions{Name: "s", Client: c, Logger: zap.NewNop()}}
+		h := &Host{o: HostOptions{Name: "s", Client: c, Logger: zap.NewNop()}, proofs: limit.AtOnce{Most: proofsAtOnce}}
 		const agents = 8
 		for i := range agents {
-			h.ended(t.Context(), fleet.SpawnEnd{AgentID: fmt.Sprint("silent-", i), Cluster: "silent", At: time.Now(), Gone: true})
+			h.ended(t.Context(), fleet.SpawnEnd{AgentID: fmt.Sprint("silent-", i), Cluster: "silent", At: time.Now(),
+				Gone: true})
 		}
 		<-time.After(time.Second)
 		h.ended(t.Context(), fleet.SpawnEnd{AgentID: "web-1", Cluster: "web", At: time.Now(), Gone: true})

@@ -20,21 +20,21 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/store"
 )
 
 // Handlers answer the requests.
 type Handlers struct {
 	*rest.Core
-	starts *ratelimit.Limiter // by tenant
+	starts *limit.Rate // by tenant
 }
 
 // New makes the handlers.
 func New(core *rest.Core) *Handlers {
-	return &Handlers{Core: core, starts: ratelimit.New(1, mostOpen)}
+	return &Handlers{Core: core, starts: limit.NewRate(1, mostOpen)}
 }
 
 // mostOpen is how many operations of a tenant may be open: one acts at a time, and each may act on thousands of tasks.

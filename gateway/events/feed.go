@@ -13,6 +13,7 @@ import (
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
 )
@@ -54,8 +55,8 @@ type Feed struct {
 	seal   seal
 	askHub func(context.Context, string, contract.ReadEventsInput) (contract.ReadEventsResult, bool, error)
 
-	callers sync.Map      // by identity, a channel: who reads the past
-	reading chan struct{} // who does, in all
+	callers limit.AtOnce // who reads the past, by identity
+	reading limit.AtOnce // who does, in all
 
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
@@ -92,26 +93,26 @@ type feedRun struct {
 // New makes a feed. It asks for nothing until somebody listens.
 func New(o Options) *Feed {
 	return &Feed{store: o.Store, logger: o.Logger, seal: newSeal(o.Key), askHub: o.AskHub,
-		reading: make(chan struct{}, pastOfAll), listeners: map[*listener]struct{}{}}
+		reading: limit.AtOnce{Most: pastOfAll}, callers: limit.AtOnce{Most: pastOfOne},
+		listeners: map[*listener]struct{}{}}
 }
 
 // turn waits until the caller may read the past, which it has done when it calls done.
 func (f *Feed) turn(ctx context.Context) (done func(), err error) {
 	id := access.From(ctx)
-	kept, _ := f.callers.LoadOrStore(id.Sharer(), make(chan struct{}, pastOfOne))
-	own := kept.(chan struct{})
-	select {
-	case own <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	own, err := f.callers.Acquire(ctx, id.Sharer(), 1)
+	if err != nil {
+		return nil, err
 	}
-	select {
-	case f.reading <- struct{}{}:
-		return func() { <-f.reading; <-own }, nil
-	case <-ctx.Done():
-		<-own
-		return nil, ctx.Err()
+	all, err := f.reading.Acquire(ctx, "", 1)
+	if err != nil {
+		own()
+		return nil, err
 	}
+	return func() {
+		all()
+		own()
+	}, nil
 }
 
 // listen registers a listener, which gets what happens from now on: everything after the run is ready.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"mainstay.dev/mainstay/access"
@@ -22,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
 	"mainstay.dev/mainstay/store"
@@ -35,7 +35,7 @@ type Handlers struct {
 	// RoomForSchedules refuses the schedules of a job where there are too many, or where they start too much.
 	RoomForSchedules func(ctx context.Context, name string, schedules []*job.ScheduleTrigger) error
 
-	checking sync.Map // by tenant, a channel: one definition of each is checked at a time, which takes up to seconds
+	checking limit.AtOnce // one definition of each tenant is checked at a time, which takes up to seconds
 }
 
 type getInput struct {
@@ -196,14 +196,7 @@ func withoutDefinitions(versions []job.Version) []job.Version {
 
 // turn waits until no other definition of the tenant is checked; done ends the check.
 func (h *Handlers) turn(ctx context.Context) (done func(), err error) {
-	kept, _ := h.checking.LoadOrStore(access.From(ctx).Tenant, make(chan struct{}, 1))
-	turn := kept.(chan struct{})
-	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return h.checking.Acquire(ctx, access.From(ctx).Tenant, 1)
 }
 
 // read reads a definition, and answers the full name of its job.

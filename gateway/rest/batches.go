@@ -21,14 +21,11 @@ func (c *Core) BatchTurn(ctx context.Context) (done func(), err error) {
 	if !id.Known() {
 		return func() {}, nil
 	}
-	kept, _ := c.batches.LoadOrStore(id.Sharer(), make(chan struct{}, 1))
-	own := kept.(chan struct{})
-	select {
-	case own <- struct{}{}:
-		return func() { <-own }, nil
-	case <-ctx.Done():
+	done, err = c.batches.Acquire(ctx, id.Sharer(), 1)
+	if err != nil {
 		return nil, httpapi.RetryAfter(time.Second, "other batches of this tenant or token take long: send one after another")
 	}
+	return done, nil
 }
 
 // batched marks the context of an element of a batch.

@@ -11,6 +11,7 @@ import (
 	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -35,7 +36,7 @@ type Core struct {
 	opening    sync.Map                     // by cluster and tenant, an opener of lanes
 	ends       endPolls
 	pins       store.Pins
-	batches    sync.Map      // by tenant or token, a channel that holds one element while a batch is taken
+	batches    limit.AtOnce  // one is taken of each tenant or token
 	elements   chan struct{} // of batches, that are being started
 }
 

@@ -20,8 +20,8 @@ import (
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
+	"mainstay.dev/mainstay/limit"
 	"mainstay.dev/mainstay/protocol"
-	"mainstay.dev/mainstay/ratelimit"
 	"mainstay.dev/mainstay/store"
 )
 
@@ -368,12 +368,12 @@ type Handlers struct {
 	*rest.Core
 	lately    admissions
 	triggered triggers
-	changes   *ratelimit.Limiter // by tenant
+	changes   *limit.Rate // by tenant
 }
 
 // New makes the handlers.
 func New(core *rest.Core) *Handlers {
-	return &Handlers{Core: core, changes: ratelimit.New(changeRate, changeBurst)}
+	return &Handlers{Core: core, changes: limit.NewRate(changeRate, changeBurst)}
 }
 
 type listInput struct {

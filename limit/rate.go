@@ -1,5 +1,5 @@
-// Package ratelimit bounds how often each of many clients may do something.
-package ratelimit
+// Package limit bounds what each of many clients may do: how often (Rate), and how much at a time (AtOnce).
+package limit
 
 import (
 	"container/list"
@@ -12,8 +12,8 @@ import (
 // maxClients bounds the clients that are counted; the one that was quiet longest is forgotten first.
 const maxClients = 10_000
 
-// Limiter bounds the requests of each client.
-type Limiter struct {
+// Rate bounds how often each client does something.
+type Rate struct {
 	rate  rate.Limit // 0: no limit
 	burst int
 
@@ -27,14 +27,14 @@ type counted struct {
 	limiter *rate.Limiter
 }
 
-// New allows each client so many requests a second, and burst at once; perSecond 0: any number.
-func New(perSecond float64, burst int) *Limiter {
-	return &Limiter{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
+// NewRate allows each client so many requests a second, and burst at once; perSecond 0: any number.
+func NewRate(perSecond float64, burst int) *Rate {
+	return &Rate{rate: rate.Limit(perSecond), burst: burst, clients: map[string]*list.Element{}}
 }
 
 // Take counts a request as n. It returns how long the client must wait before it sends it again; 0: let it in. A
 // request that counts more than a burst is let in after a rest, and what comes next waits the longer.
-func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
+func (l *Rate) Take(key string, n int, now time.Time) time.Duration {
 	if l.rate <= 0 {
 		return 0
 	}
@@ -50,18 +50,18 @@ func (l *Limiter) Take(key string, n int, now time.Time) time.Duration {
 
 // Spend counts as n, or as a whole burst where that is less, what is done in any case: the client waits the longer
 // before it is let in again. It returns how long what comes next should wait, so that the client keeps to its rate.
-func (l *Limiter) Spend(key string, n int, now time.Time) time.Duration {
+func (l *Rate) Spend(key string, n int, now time.Time) time.Duration {
 	return l.reserve(key, n, now).DelayFrom(now)
 }
 
 // SpendAll is Spend that counts also what is more than a burst.
-func (l *Limiter) SpendAll(key string, n int, now time.Time) {
+func (l *Rate) SpendAll(key string, n int, now time.Time) {
 	for ; n > 0 && l.rate > 0; n -= l.burst {
 		l.Spend(key, n, now)
 	}
 }
 
-func (l *Limiter) reserve(key string, n int, now time.Time) *rate.Reservation {
+func (l *Rate) reserve(key string, n int, now time.Time) *rate.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	element := l.clients[key]

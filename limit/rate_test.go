@@ -1,4 +1,4 @@
-package ratelimit
+package limit
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 func TestForgottenClientsAreThoseThatWereQuietLongest(t *testing.T) {
 	t.Parallel()
-	l := New(0.001, 1)
+	l := NewRate(0.001, 1)
 	now := time.Now()
 	require.Zero(t, l.Take("busy", 1, now))
 	for i := range maxClients - 1 {
@@ -26,7 +26,7 @@ func TestForgottenClientsAreThoseThatWereQuietLongest(t *testing.T) {
 
 func TestWhatWasSpentIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	l, now := New(10, 100), time.Now()
+	l, now := NewRate(10, 100), time.Now()
 	for range 3 {
 		require.Zero(t, l.Take("a", 0, now))
 		l.Spend("a", 50, now)
@@ -38,7 +38,7 @@ func TestWhatWasSpentIsWaitedFor(t *testing.T) {
 
 func TestWhatIsMoreThanABurstCountsWhole(t *testing.T) {
 	t.Parallel()
-	l, now := New(10, 100), time.Now()
+	l, now := NewRate(10, 100), time.Now()
 	require.Zero(t, l.Take("a", 350, now))
 	require.Equal(t, 25100*time.Millisecond, l.Take("a", 1, now).Round(time.Millisecond))
 	require.NotZero(t, l.Take("a", 350, now.Add(30*time.Second)), "it needs a whole burst")
