@@ -24,24 +24,21 @@ import (
 	"mainstay.dev/mainstay/protocol"
 )
 
+// giveUpAfter ends an agent whose benchmark is gone.
+const giveUpAfter = 5 * time.Minute
+
 // agentCommand is the agent process of the benchmarks.
 func agentCommand(a *app.App) *cobra.Command {
 	var o agent.Options
 	var ledger string
 	var types []string
-	var count, clusters int
 	command := &cobra.Command{
 		Use: "agent", Hidden: true, Args: app.Exactly(),
 		Example: "  mainstay-bench agent --hub http://127.0.0.1:8080 --id bench-1 --ledger /tmp/ledger",
 		Short:   "Run an agent for a benchmark",
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Version, o.GiveUpAfter, o.JoinToken = a.Version, 5*time.Minute, a.Getenv(app.JoinTokenEnv)
-			return eachAgent(
-				o,
-				clusters,
-				count,
-				func(o agent.Options) error { return runAgent(c.Context(), o, ledger, types) },
-			)
+			o.Version, o.GiveUpAfter, o.JoinToken = a.Version, giveUpAfter, a.Getenv(app.JoinTokenEnv)
+			return runAgent(c.Context(), o, ledger, types)
 		},
 	}
 	flags := command.Flags()
@@ -53,90 +50,82 @@ func agentCommand(a *app.App) *cobra.Command {
 	flags.DurationVar(&o.StopTimeout, "stop-timeout", agent.DefaultStopTimeout,
 		"how long a stop waits for running tasks")
 	flags.StringVar(&ledger, "ledger", "", "file for what its tasks do")
-	flags.IntVar(&clusters, "clusters", 0,
-		"spread them over this many clusters, so many in each: the cluster's name is numbered then")
-	flags.IntVar(&count, "count", 1, "agents in this process; with more than one the ids are numbered")
 	return command
 }
 
-// eachAgent runs count agents in each of several clusters, 0: in the one, and returns when all have ended.
-func eachAgent(o agent.Options, clusters, count int, run func(agent.Options) error) error {
-	var agents sync.WaitGroup
-	errs := make([]error, max(clusters, 1)*count)
-	for k := range errs {
-		one := o
-		if clusters > 0 {
-			one.Cluster, one.ID = fmt.Sprintf("%s-%d", o.Cluster, k/count+1), fmt.Sprintf("%s-%d", o.ID, k/count+1)
-		}
-		if count > 1 {
-			one.ID = fmt.Sprintf("%s-%d", one.ID, k%count+1)
-		}
-		agents.Go(func() { errs[k] = run(one) })
-	}
-	agents.Wait()
-	return errors.Join(errs...)
-}
-
 // runAgent runs one agent until ctx ends. types are those that it handles; empty: all.
-func runAgent(ctx context.Context, o agent.Options, ledgerFile string, types []string) (err error) {
-	handlers := map[string]agent.Handler{taskType: handle, napType: nap, agent.ExecType: agent.ExecHandler()}
-	if ledgerFile != "" {
-		ledger, failed := openLedger(ledgerFile, o.ID)
-		if failed != nil {
-			return failed
-		}
-		defer func() { err = errors.Join(err, ledger.file.Close()) }()
-		o.OnEvent = ledger.event
-		handlers[workType] = ledger.handle
+func runAgent(ctx context.Context, o agent.Options, ledgerFile string, types []string) error {
+	ledger, err := openLedger(ledgerFile, o.ID)
+	if err != nil {
+		return err
 	}
+	o.OnEvent = ledger.event
 	runner, err := agent.New(o)
 	if err != nil {
 		return app.WithExit(app.ExitUsage, err)
 	}
-	for taskType, handler := range handlers {
+	for taskType, handler := range map[string]agent.Handler{taskType: handle, napType: nap, workType: ledger.handle,
+		agent.ExecType: agent.ExecHandler()} {
 		if len(types) == 0 || slices.Contains(types, taskType) {
 			runner.Handle(taskType, handler)
 		}
 	}
-	return agentrun.Exit(runner.Run(ctx))
+	return errors.Join(agentrun.Exit(runner.Run(ctx)), ledger.file.Close())
 }
 
-// fakeAgentsCommand is a process with many fake agents, which share their connections, so that what is measured is the
-// control plane and not the agents.
-func fakeAgentsCommand() *cobra.Command {
-	var o agent.Options
-	var hub string
-	var count, clusters int
-	command := &cobra.Command{
-		Use: "fake-agents", Hidden: true, Args: app.Exactly(),
-		Example: "  mainstay-bench fake-agents --hub http://127.0.0.1:8080 --cluster many --clusters 10 --count 1000",
-		Short:   "Run fake agents for a benchmark",
-		RunE: func(c *cobra.Command, _ []string) error {
-			o.ID = o.Cluster
-			shared := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100_000}, Timeout: time.Minute}
-			return eachAgent(o, clusters, count, func(o agent.Options) error {
-				f := fakeAgent{hub: hub, client: shared, registration: protocol.Register{AgentID: o.ID,
-					Cluster:    o.Cluster,
-					InstanceID: "instance-of-" + o.ID, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
-						TaskTypes: []string{taskType}, Host: "bench", StartedAt: time.Now().UTC()}}}
-				retry := backoff.Backoff{First: 100 * time.Millisecond, Limit: 2 * time.Second}
-				for c.Context().Err() == nil {
-					if f.turn(c.Context()) != nil {
-						retry.Pause(c.Context())
-					} else {
-						retry.Reset()
-					}
-				}
-				return nil
-			})
-		},
+// beside runs something n times at the same time in this process, until the installation stops.
+func (i *Installation) beside(ctx context.Context, n int, do func(ctx context.Context, k int)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for k := range n {
+		all.Go(func() { do(ctx, k) })
 	}
-	flags := command.Flags()
-	flags.StringVar(&hub, "hub", app.DefaultServer, "URL of the hub")
-	flags.StringVar(&o.Cluster, "cluster", "", "cluster to join")
-	flags.IntVar(&clusters, "clusters", 0, "as of `mainstay-bench agent`")
-	flags.IntVar(&count, "count", 1, "as of `mainstay-bench agent`")
-	return command
+	i.atStop(func() { cancel(); all.Wait() })
+}
+
+// joinIdle runs agents in this process that have nothing to do, and returns when the hub has their sessions.
+func (i *Installation) joinIdle(ctx context.Context, n int) error {
+	agents := make([]*agent.Agent, n)
+	for k := range agents {
+		var err error
+		if agents[k], err = agent.New(agent.Options{HubURLs: []string{i.agentsURL()}, Cluster: dev.Cluster,
+			ID: fmt.Sprintf("idle-%d", k+1), GiveUpAfter: giveUpAfter}); err != nil {
+			return err
+		}
+		agents[k].Handle(taskType, handle)
+	}
+	i.beside(ctx, n, func(ctx context.Context, k int) { _ = agents[k].Run(ctx) }) // who does not come is missed below
+	return i.awaitSessions(ctx, n)
+}
+
+// joinFake runs fake agents in this process, so many in each of the clusters. They share their connections, so that
+// what is measured is the control plane and not the agents.
+func (i *Installation) joinFake(ctx context.Context, clusters []string, each int) {
+	shared := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100_000}, Timeout: time.Minute}
+	i.beside(ctx, len(clusters)*each, func(ctx context.Context, k int) {
+		cluster := clusters[k/each]
+		id := fmt.Sprintf("%s-%d", cluster, k%each+1)
+		f := fakeAgent{hub: i.agentsURL(), client: shared, registration: protocol.Register{AgentID: id,
+			Cluster: cluster, InstanceID: "instance-of-" + id, AgentProfile: fleet.AgentProfile{MaxTasks: 1,
+				TaskTypes: []string{taskType}, Host: "bench", StartedAt: time.Now().UTC()}}}
+		retry := backoff.Backoff{First: 100 * time.Millisecond, Limit: 2 * time.Second}
+		for ctx.Err() == nil {
+			if f.turn(ctx) != nil {
+				retry.Pause(ctx)
+			} else {
+				retry.Reset()
+			}
+		}
+	})
+}
+
+// awaitSessions returns when the hub has so many sessions.
+func (i *Installation) awaitSessions(ctx context.Context, n int) error {
+	return advancing(ctx, fmt.Sprintf("%d agents", n), n, 100*time.Millisecond,
+		func(ctx context.Context) (int, error) {
+			sessions, err := metric(ctx, i.agentsURL(), "mainstay_hub_sessions", "")
+			return int(sessions), err
+		})
 }
 
 // fakeAgent is one agent. It answers each task at once with the time.
@@ -165,8 +154,8 @@ func (f *fakeAgent) turn(ctx context.Context) error {
 		a, began := &polled.Assignments[i], time.Now()
 		path := strings.Replace(protocol.ResultPath, "{task_id}", a.TaskID, 1)
 		if err := f.call(ctx, path, &protocol.Result{Token: a.Token, Attempt: a.Attempt, StartedAt: began,
-			EndedAt: began,
-			Outcome: fleet.AttemptCompleted, Output: fmt.Append(nil, began.UnixNano())}, &struct{}{}); err != nil {
+			EndedAt: began, Outcome: fleet.AttemptCompleted, Output: fmt.Append(nil, began.UnixNano())},
+			&struct{}{}); err != nil {
 			return err
 		}
 	}

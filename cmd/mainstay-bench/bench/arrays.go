@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -30,12 +30,6 @@ func nap(ctx context.Context, task *agent.Task) (any, error) {
 
 // arraysPlan is how much to measure.
 type arraysPlan struct{ rounds, tasks, clients, elements, commands, large, small int }
-
-// manyMeasured is what one kind of work did, by round.
-type manyMeasured struct {
-	PerSecond []float64 `json:"per_second"`
-	CPU       []float64 `json:"control_plane_cpu_ms_each"`
-}
 
 // largeMeasured is a large array of elements that do nothing, and a small one that is submitted while it is at work.
 type largeMeasured struct {
@@ -55,11 +49,11 @@ type largeMeasured struct {
 
 type arraysReport struct {
 	report
-	Tasks    manyMeasured  `json:"single_tasks"`
-	Elements manyMeasured  `json:"elements"`
-	NoOps    manyMeasured  `json:"no_op_elements"`
-	Commands manyMeasured  `json:"commands"`
-	Xargs    manyMeasured  `json:"commands_by_xargs"`
+	Tasks    Side          `json:"single_tasks"`
+	Elements Side          `json:"elements"`
+	NoOps    Side          `json:"no_op_elements"`
+	Commands Side          `json:"commands"`
+	Xargs    Side          `json:"commands_by_xargs"`
 	Large    largeMeasured `json:"large"`
 	Others   float64       `json:"other_programs_percent"` // of the processor time that was used
 }
@@ -75,83 +69,84 @@ an array that take a millisecond, elements a second that do nothing, and command
 array, and by xargs. Then run one large array, and a small one meanwhile.`,
 			Example: "  mainstay-bench arrays\n  mainstay-bench arrays --large 100000",
 		},
-		numbers: []number{
-			{"rounds", &p.rounds, 3, 1, 1000, "rounds of each kind"},
-			{"tasks", &p.tasks, 200, 1, 100_000, "single tasks in a round"},
-			{"clients", &p.clients, 16, 1, 1000, "clients that submit single tasks at a time"},
-			{"elements", &p.elements, 10_000, 1, fleet.MaxElements, "elements of an array in a round"},
-			{"commands", &p.commands, 1500, 1, fleet.MaxElements, "commands in a round"},
-			{"large", &p.large, 20_000, 1, fleet.MaxElements, "elements of the large array"},
-			{"small", &p.small, 100, 1, fleet.MaxElements, "elements of the array beside it"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&p.rounds, "rounds", 3, "rounds of each kind")
+			flags.IntVar(&p.tasks, "tasks", 200, "single tasks in a round")
+			flags.IntVar(&p.clients, "clients", 16, "clients that submit single tasks at a time")
+			flags.IntVar(&p.elements, "elements", 10_000, "elements of an array in a round")
+			flags.IntVar(&p.commands, "commands", 1500, "commands in a round")
+			flags.IntVar(&p.large, "large", 20_000, "elements of the large array")
+			flags.IntVar(&p.small, "small", 100, "elements of the array beside it")
 		},
-		measure: func(ctx context.Context, r *run) error { return r.arrays(ctx, p) },
+		measure: func(ctx context.Context, r *run) error { return r.arrays(ctx, &p) },
 	}
-}
-
-func (r *run) arrays(ctx context.Context, p arraysPlan) error {
-	i, err := r.install(ctx, Setting{})
-	if err != nil {
-		return err
-	}
-	defer i.Stop()
-	agents, err := i.Start("agent", "agent", "--hub", i.url, "--id", "bench", "--slots", strconv.Itoa(slots))
-	if err != nil {
-		return err
-	}
-	temporal, err := i.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
-	fmt.Fprintf(r.story, "\n%d rounds of %d tasks and of %d elements; an agent with %d slots.\n", p.rounds, p.tasks,
-		p.elements, slots)
-	begun := CPU{All: cpuTimes(i.plane.PID(), agents.PID()), Busy: busyTime()}
-	result := arraysReport{report: r.report}
-	m := many{mainstay{i.Client, temporal, dev.Cluster}, i.plane.PID()}
-	if err := m.compare(ctx, &p, &result, r.story); err != nil {
-		return err
-	}
-	if result.Large, err = m.large(ctx, &p); err != nil {
-		return err
-	}
-	result.Others = CPU{All: cpuTimes(i.plane.PID(), agents.PID()) - begun.All, Busy: busyTime() - begun.Busy}.others()
-	return r.print(result, func(w io.Writer) { result.write(w) })
 }
 
 // slots is how many elements, and commands of xargs, run at a time.
 const slots = 32
 
-// many is the side of Mainstay with many pieces of work that take a millisecond, or nothing.
-type many struct {
-	mainstay
-	plane int // process of the control plane
+func (r *run) arrays(ctx context.Context, p *arraysPlan) error {
+	i, err := r.install(ctx, Setting{})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	c, err := i.oneAgent(ctx, slots)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.story, "\n%d rounds of %d tasks and of %d elements; an agent with %d slots.\n", p.rounds, p.tasks,
+		p.elements, slots)
+	begun := i.used(c.pids()...)
+	sides, err := r.compare(ctx, p.rounds, "a second", func() CPU { return i.used() },
+		contender{name: "single tasks", n: p.tasks,
+			work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
+				perSecond, err := throughput(ctx, mainstay{i, c.cluster, napType}, some(part, p.tasks), p.clients)
+				return perSecond, nil, err
+			}},
+		c.elements("elements", napType, p.elements), c.elements("elements, no-op", taskType, p.elements),
+		c.elements("commands", agent.ExecType, p.commands),
+		contender{name: "commands, xargs", n: p.commands,
+			work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
+				perSecond, err := xargs(ctx, some(part, p.commands))
+				return perSecond, nil, err
+			}})
+	if err != nil {
+		return err
+	}
+	result := arraysReport{report: r.report, Tasks: sides[0], Elements: sides[1], NoOps: sides[2], Commands: sides[3],
+		Xargs: sides[4]}
+	if result.Large, err = c.large(ctx, p); err != nil {
+		return err
+	}
+	result.Others = i.used(c.pids()...).minus(begun).others()
+	return r.print(result, func(w io.Writer) { result.write(w) })
 }
 
-// Submit submits one task that takes a millisecond.
-func (m many) Submit(ctx context.Context) (string, error) {
-	task, err := m.api.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: napType, Cluster: m.cluster}})
-	if err != nil {
-		return "", err
-	}
-	return task.ID, nil
+// elements has arrays do the work of a round.
+func (c *crew) elements(name, kind string, n int) contender {
+	return contender{name: name, n: n, work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
+		took, err := c.array(ctx, kind, some(part, n))
+		return float64(some(part, n)) / took.Seconds(), nil, err
+	}}
 }
 
 // array submits an array, and returns how long it takes.
-func (m many) array(ctx context.Context, kind string, elements int) (time.Duration, error) {
+func (c *crew) array(ctx context.Context, kind string, elements int) (time.Duration, error) {
 	begun, id := time.Now(), "bench-"+uuid.NewString()
-	if err := m.submitArray(ctx, id, kind, elements); err != nil {
+	if err := c.submitArray(ctx, id, kind, elements); err != nil {
 		return 0, err
 	}
-	closed, err := outcome(ctx, m.temporal, contract.ArrayWorkflowID(id), nil)
+	closed, err := outcome(ctx, c.sdk, contract.ArrayWorkflowID(id), nil)
 	return closed.Sub(begun), err
 }
 
-func (m many) submitArray(ctx context.Context, id, kind string, elements int) error {
-	spec := fleet.TaskSpec{Type: kind, Cluster: m.cluster}
+func (c *crew) submitArray(ctx context.Context, id, kind string, elements int) error {
+	spec := fleet.TaskSpec{Type: kind, Cluster: c.cluster}
 	if kind == agent.ExecType {
 		spec.Payload = json.RawMessage(`{"command": ["true"]}`)
 	}
-	_, err := m.api.Arrays.Submit(ctx, &api.ArrayRequest{ID: id, Count: elements, TaskSpec: spec})
+	_, err := c.Arrays.Submit(ctx, &api.ArrayRequest{ID: id, Count: elements, TaskSpec: spec})
 	return err
 }
 
@@ -166,66 +161,27 @@ func xargs(ctx context.Context, commands int) (perSecond float64, err error) {
 	return float64(commands) / time.Since(begun).Seconds(), nil
 }
 
-// compare runs the kinds of work in turns, after a round that does not count.
-func (m many) compare(ctx context.Context, p *arraysPlan, result *arraysReport, progress io.Writer) error {
-	array := func(kind string) func(int) (float64, error) {
-		return func(n int) (float64, error) {
-			took, err := m.array(ctx, kind, n)
-			return float64(n) / took.Seconds(), err
-		}
-	}
-	kinds := []struct {
-		name string
-		to   *manyMeasured
-		n    int
-		run  func(n int) (perSecond float64, err error)
-	}{
-		{"single tasks", &result.Tasks, p.tasks, func(n int) (float64, error) { return throughput(ctx, m, n, p.clients) }},
-		{"elements", &result.Elements, p.elements, array(napType)},
-		{"elements, no-op", &result.NoOps, p.elements, array(taskType)},
-		{"commands", &result.Commands, p.commands, array(agent.ExecType)},
-		{"commands, xargs", &result.Xargs, p.commands, func(n int) (float64, error) { return xargs(ctx, n) }},
-	}
-	for _, k := range kinds {
-		if _, err := k.run(max(1, k.n/4)); err != nil {
-			return err
-		}
-	}
-	return inTurns(p.rounds, len(kinds), func(round, i int) error {
-		k, before := &kinds[i], cpuTimes(m.plane)
-		perSecond, err := k.run(k.n)
-		if err != nil {
-			return err
-		}
-		each := milliseconds(cpuTimes(m.plane)-before) / float64(k.n)
-		k.to.PerSecond, k.to.CPU = append(k.to.PerSecond, perSecond), append(k.to.CPU, each)
-		fmt.Fprintf(progress, "round %d/%d  %-16s %8.1f/s  %.3f ms of processor time each\n", round, p.rounds, k.name,
-			perSecond, each)
-		return nil
-	})
-}
-
 // large runs the large array, and the small one as soon as the large one has a result.
-func (m many) large(ctx context.Context, p *arraysPlan) (l largeMeasured, err error) {
+func (c *crew) large(ctx context.Context, p *arraysPlan) (l largeMeasured, err error) {
 	l.Elements, l.Small = p.large, p.small
-	alone, err := m.array(ctx, napType, p.small)
+	alone, err := c.array(ctx, napType, p.small)
 	if err != nil {
 		return l, err
 	}
-	if l.Before, err = memory(m.plane); err != nil {
+	if l.Before, err = memory(c.plane.PID()); err != nil {
 		return l, err
 	}
-	begun, before, id := time.Now(), cpuTimes(m.plane), "large-"+uuid.NewString()
-	if err := m.submitArray(ctx, id, taskType, p.large); err != nil {
+	begun, before, id := time.Now(), cpuTimes(c.plane.PID()), "large-"+uuid.NewString()
+	if err := c.submitArray(ctx, id, taskType, p.large); err != nil {
 		return l, err
 	}
 	look := func(until func(*api.Array) bool) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) {
-			l.After, err = memory(m.plane)
+			l.After, err = memory(c.plane.PID())
 			if l.Most = max(l.Most, l.After); err != nil {
 				return false, err
 			}
-			one, err := m.api.Arrays.Get(ctx, id, 0)
+			one, err := c.Arrays.Get(ctx, id, 0)
 			return err == nil && until(one), err
 		}
 	}
@@ -235,7 +191,7 @@ func (m many) large(ctx context.Context, p *arraysPlan) (l largeMeasured, err er
 		return l, err
 	}
 	l.FirstResult = milliseconds(time.Since(begun))
-	beside, err := m.array(ctx, napType, p.small)
+	beside, err := c.array(ctx, napType, p.small)
 	if err != nil {
 		return l, err
 	}
@@ -243,23 +199,23 @@ func (m many) large(ctx context.Context, p *arraysPlan) (l largeMeasured, err er
 		look(func(a *api.Array) bool { return a.Status.Final() })); err != nil {
 		return l, err
 	}
-	closed, err := outcome(ctx, m.temporal, contract.ArrayWorkflowID(id), nil)
+	closed, err := outcome(ctx, c.sdk, contract.ArrayWorkflowID(id), nil)
 	l.PerSecond = float64(p.large) / closed.Sub(begun).Seconds()
-	l.CPU = milliseconds(cpuTimes(m.plane)-before) / float64(p.large)
+	l.CPU = milliseconds(cpuTimes(c.plane.PID())-before) / float64(p.large)
 	l.Alone, l.Beside = milliseconds(alone), milliseconds(beside)
 	return l, err
 }
 
 func (r *arraysReport) write(w io.Writer) {
-	one, each := median(r.Tasks.CPU), median(r.Elements.CPU)
+	one, each := r.Tasks.ServerCPU, r.Elements.ServerCPU
 	t := newTable(w, "", "single tasks", "elements of an array", "")
 	t.row("control plane's processor time for each, 1 ms of work", fmt.Sprintf("%.1f ms", one),
 		fmt.Sprintf("%.3f ms", each), fmt.Sprintf("1/%.0f", one/each))
-	t.row("a second, 1 ms of work", fmt.Sprintf("%.1f", median(r.Tasks.PerSecond)),
-		fmt.Sprintf("%.0f", median(r.Elements.PerSecond)), "")
-	t.row("a second, no-op", "", fmt.Sprintf("%.0f", median(r.NoOps.PerSecond)),
-		fmt.Sprintf("%.3f ms each", median(r.NoOps.CPU)))
-	commands, xargs := median(r.Commands.PerSecond), median(r.Xargs.PerSecond)
+	t.row("a second, 1 ms of work", fmt.Sprintf("%.1f", r.Tasks.Median),
+		fmt.Sprintf("%.0f", r.Elements.Median), "")
+	t.row("a second, no-op", "", fmt.Sprintf("%.0f", r.NoOps.Median),
+		fmt.Sprintf("%.3f ms each", r.NoOps.ServerCPU))
+	commands, xargs := r.Commands.Median, r.Xargs.Median
 	t.row("commands a second: by xargs, as elements", fmt.Sprintf("%.0f", xargs), fmt.Sprintf("%.0f", commands),
 		fmt.Sprintf("%.1f times as long", xargs/commands))
 	l := &r.Large

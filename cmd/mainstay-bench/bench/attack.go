@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
+	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/fleet"
 )
 
@@ -75,7 +75,9 @@ token, and with all that the token of a viewer or an operator of one tenant may 
 submit tasks. Printed are how long these wait, beside an idle control plane's, its memory, and its processor time.`,
 			Example: "  mainstay-bench attack\n  mainstay-bench attack --for 10s --only batches,waits",
 		},
-		lengths: []length{{"for", &d, time.Minute, time.Second, "length of each attack"}},
+		flags: func(flags *pflag.FlagSet) {
+			flags.DurationVar(&d, "for", time.Minute, "length of each attack")
+		},
 		only:    &only,
 		parts:   names,
 		measure: func(ctx context.Context, r *run) error { return r.attack(ctx, only, d) },
@@ -123,14 +125,11 @@ func attacks(task string) []attack {
 }
 
 func (r *run) attack(ctx context.Context, only []string, d time.Duration) error {
-	i, err := r.install(ctx, Setting{env: []string{"MAINSTAY_ADMIN_TOKEN=" + attackAdmin}})
+	i, err := r.install(ctx, Setting{admin: attackAdmin})
 	if err != nil {
 		return err
 	}
 	defer i.Stop()
-	if i.Client, err = client.New(client.Options{URL: i.url, Token: attackAdmin, Patience: -1}); err != nil {
-		return err
-	}
 	tokenOf := func(a *attack) (string, error) {
 		request := api.TokenRequest{Name: strings.ReplaceAll(a.name, " ", "-"), Role: a.role, Tenant: "acme"}
 		switch {
@@ -241,7 +240,8 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 			_ = pause(ctx, 100*time.Millisecond)
 		}
 	})
-	answers, err := i.honest(ctx)
+	answers, err := submitting(ctx, i.Client, 2, 50*time.Millisecond, &api.TaskRequest{TaskSpec: fleet.TaskSpec{
+		Type: "none", Cluster: dev.Cluster, Payload: json.RawMessage(`{"n":1}`), ExpiresIn: fleet.Duration(honestExpiry)}})
 	attackers.Wait()
 	if err != nil {
 		return result, fmt.Errorf("an honest client, beside %s: %w", a.name, err)
@@ -249,30 +249,6 @@ func (i *Installation) endure(ctx context.Context, a *attack, token string, d ti
 	result.Honest, result.Memory = timesOf(answers), peak.Load()
 	result.CPU = 100 * (cpuTimes(i.plane.PID()) - before).Seconds() / time.Since(began).Seconds()
 	return result, nil
-}
-
-// honest submits tasks at an even pace from two clients, until ctx ends, and returns how long each answer took.
-func (i *Installation) honest(ctx context.Context) ([]time.Duration, error) {
-	times := make([][]time.Duration, 2)
-	var clients errgroup.Group
-	for n := range times {
-		clients.Go(func() error {
-			for ctx.Err() == nil {
-				began := time.Now()
-				_, err := i.Tasks.Submit(context.WithoutCancel(ctx), &api.TaskRequest{TaskSpec: fleet.TaskSpec{
-					Type: "none", Cluster: "default", Payload: json.RawMessage(`{"n":1}`),
-					ExpiresIn: fleet.Duration(honestExpiry)}})
-				if err != nil {
-					return err
-				}
-				times[n] = append(times[n], time.Since(began))
-				_ = pause(ctx, 50*time.Millisecond)
-			}
-			return nil
-		})
-	}
-	err := clients.Wait()
-	return slices.Concat(times...), err
 }
 
 // attackClient is that of all attackers.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,54 +36,26 @@ docs/BENCHMARKS.md. The program mainstay is the one beside this one, else the on
 		servicesBenchmark(), typesBenchmark()} {
 		command.AddCommand(b.command(a))
 	}
-	command.AddCommand(bareGatewayCommand(), agentCommand(a), fakeAgentsCommand(), temporalCommand(a))
+	command.AddCommand(agentCommand(a), temporalCommand(a))
 	return command
 }
 
-// benchmark is one of the commands, with its options.
+// benchmark is one of the commands, with its options. Numbers and durations have the bounds of package app.
 type benchmark struct {
 	*cobra.Command
-	numbers []number
-	lengths []length
+	flags   func(*pflag.FlagSet)
 	only    *[]string                  // names of parts; nil: it has none
 	parts   []string                   // that only may name
-	flags   func(*pflag.FlagSet)       // adds further options; nil: there are none
-	check   func(*pflag.FlagSet) error // of these; nil: nothing to check
+	check   func(*pflag.FlagSet) error // of the options; nil: nothing to check
 	measure func(context.Context, *run) error
-}
-
-// number is an option with a whole number.
-type number struct {
-	flag                 string
-	value                *int
-	initial, least, most int
-	help                 string
-}
-
-// length is an option with a duration.
-type length struct {
-	flag           string
-	value          *time.Duration
-	initial, least time.Duration
-	help           string
 }
 
 // command makes the command. Its options are checked before anything starts.
 func (b *benchmark) command(a *app.App) *cobra.Command {
 	flags := b.Flags()
-	for _, n := range b.numbers {
-		flags.IntVar(n.value, n.flag, n.initial, n.help)
-		app.MayBeZero(flags, n.flag) // refuse has its bounds
-	}
-	for _, d := range b.lengths {
-		flags.DurationVar(d.value, d.flag, d.initial, d.help)
-		app.MayBeZero(flags, d.flag)
-	}
+	b.flags(flags)
 	if b.only != nil {
 		flags.StringSliceVar(b.only, "only", nil, "what to measure (default: all)")
-	}
-	if b.flags != nil {
-		b.flags(flags)
 	}
 	a.OutputFlag(b.Command)
 	b.Args = app.Exactly()
@@ -107,16 +78,6 @@ func (b *benchmark) command(a *app.App) *cobra.Command {
 
 // refuse says what is wrong with the options.
 func (b *benchmark) refuse(flags *pflag.FlagSet) error {
-	for _, n := range b.numbers {
-		if *n.value < n.least || *n.value > n.most {
-			return app.UsageError("--%s must be %d to %d", n.flag, n.least, n.most)
-		}
-	}
-	for _, d := range b.lengths {
-		if *d.value < d.least {
-			return app.UsageError("--%s must be at least %s", d.flag, d.least)
-		}
-	}
 	if b.only != nil {
 		for _, name := range *b.only {
 			if !slices.Contains(b.parts, name) {
@@ -182,39 +143,12 @@ func findPrograms() (p programs, err error) {
 	return p, nil
 }
 
-// install starts a control plane in a folder of its own.
-func (r *run) install(ctx context.Context, s Setting) (*Installation, error) {
-	var err error
-	s.programs = r.programs
-	if s.dir, err = os.MkdirTemp(r.dir, "installation-"); err != nil {
-		return nil, fmt.Errorf("make a temporary folder: %w", err)
-	}
-	installation, err := install(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	force := installation.Stop
-	r.AtForce.Store(&force)
-	return installation, nil
-}
-
 // print prints what was measured: as JSON, or as a table.
 func (r *run) print(data any, write func(io.Writer)) error {
 	return r.Print(data, func() error {
 		fmt.Fprintln(r.Stdout)
 		write(r.Stdout)
 		return nil
-	})
-}
-
-// facts prints a table of names and values.
-func (r *run) facts(data any, title string, rows [][2]string) error {
-	return r.print(data, func(w io.Writer) {
-		t := newTable(w, title, "")
-		for _, row := range rows {
-			t.row(row[0], row[1])
-		}
-		t.flush()
 	})
 }
 

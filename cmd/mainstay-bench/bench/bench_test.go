@@ -1,18 +1,14 @@
 package bench
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/cli/app"
 	"mainstay.dev/mainstay/cli/clitest"
 )
@@ -25,20 +21,19 @@ func TestBenchUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		"rounds":  {[]string{"throughput", "--rounds", "0"}, "--rounds must be 1 to 1000"},
-		"clients": {[]string{"throughput", "--clients", "1001"}, "--clients must be 1 to 1000"},
+		"rounds":  {[]string{"throughput", "--rounds", "0"}, "--rounds must be at least 1"},
+		"clients": {[]string{"throughput", "--clients", "0"}, "--clients must be at least 1"},
 		"durability": {[]string{"throughput", "--durability", "some"},
 			"--durability must be process, power, none or all"},
 		"two storages":    {[]string{"throughput", "--durability", "none", "--memory"}, "--memory or --durability"},
 		"unknown fault":   {[]string{"failover", "--only", "kill,flood"}, "--only must name some of kill, freeze"},
-		"too few agents":  {[]string{"failover", "--agents", "4"}, "--agents must be 5 to 1000"},
+		"too few agents":  {[]string{"failover", "--agents", "4"}, "--agents must be at least 5"},
 		"away":            {[]string{"failover", "--away", "-1s"}, "--away must be at least 0s"},
-		"idle agents":     {[]string{"idle", "--agents", "0"}, "--agents must be 1 to 1000"},
-		"idle time":       {[]string{"idle", "--for", "1ms"}, "--for must be at least 1s"},
-		"fleet members":   {[]string{"fleet", "--members", "0"}, "--members must be 1 to"},
-		"queue depth":     {[]string{"queue", "--depth", "0"}, "--depth must be 10 to 1000000"},
-		"large array":     {[]string{"arrays", "--large", "100001"}, "--large must be 1 to 100000"},
-		"backlog":         {[]string{"types", "--backlog", "99"}, "--backlog must be 100 to 1000000"},
+		"idle agents":     {[]string{"idle", "--agents", "0"}, "--agents must be at least 1"},
+		"idle time":       {[]string{"idle", "--for", "-1s"}, "--for must be"},
+		"fleet members":   {[]string{"fleet", "--members", "0"}, "--members must be at least 1"},
+		"queue depth":     {[]string{"queue", "--depth", "0"}, "--depth must be at least 1"},
+		"backlog":         {[]string{"types", "--backlog", "0"}, "--backlog must be at least 1"},
 		"output":          {[]string{"idle", "-o", "xml"}, "--output must be text or json"},
 		"unknown command": {[]string{"speed"}, `there is no command "mainstay-bench speed"`},
 	} {
@@ -92,55 +87,6 @@ func TestBenchStorages(t *testing.T) {
 			require.Equal(t, test.settings, settings)
 		})
 	}
-}
-
-func TestBenchSideSumsUp(t *testing.T) {
-	t.Parallel()
-	side := measured{
-		Name:      "x",
-		PerSecond: []float64{10, 30, 20},
-		latency:   []time.Duration{2 * time.Millisecond, time.Millisecond},
-		tasks:     4,
-		cpu:       CPU{Server: 8 * time.Millisecond, All: 12 * time.Millisecond},
-	}
-	summed := side
-	summed.Median, summed.Latencies, summed.P50, summed.P99, summed.Max = 20, 2, 1, 2, 2
-	summed.ServerCPU, summed.AllCPU = 2, 3
-	side.sumUp()
-	require.Equal(t, summed, side)
-	data, err := json.Marshal(side)
-	require.NoError(t, err)
-	require.Contains(t, string(data), `"submit_to_begin_p50_ms":1`)
-}
-
-func TestEachAgentNumbersThem(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var ids []string
-	broken := errors.New("broken")
-	err := eachAgent(agent.Options{ID: "x"}, 0, 3, func(o agent.Options) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ids = append(ids, o.ID)
-		if o.ID == "x-2" {
-			return broken
-		}
-		return nil
-	})
-	require.ErrorIs(t, err, broken)
-	require.ElementsMatch(t, []string{"x-1", "x-2", "x-3"}, ids)
-	require.NoError(t, eachAgent(agent.Options{ID: "x"}, 0, 1, func(o agent.Options) error {
-		require.Equal(t, "x", o.ID)
-		return nil
-	}))
-	ids = nil
-	require.NoError(t, eachAgent(agent.Options{ID: "x", Cluster: "c"}, 2, 2, func(o agent.Options) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ids = append(ids, o.Cluster+" "+o.ID)
-		return nil
-	}))
-	require.ElementsMatch(t, []string{"c-1 x-1-1", "c-1 x-1-2", "c-2 x-2-1", "c-2 x-2-2"}, ids)
 }
 
 func TestBenchFolderStaysAfterFailure(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
 )
@@ -25,6 +24,13 @@ const (
 	stopAfter = time.Second
 )
 
+// oneAgent starts one agent in a cluster of its own.
+func (i *Installation) oneAgent(ctx context.Context, slots int) (*crew, error) {
+	c := newCrew(i, "bench", 1)
+	c.slots = slots
+	return c, c.begin(ctx, fleet.ActiveActive)
+}
+
 // crew is one cluster's agents, a process each, with work.
 type crew struct {
 	*Installation
@@ -34,11 +40,11 @@ type crew struct {
 	types     []string // that its agents handle; empty: all of the benchmarks
 	led       bool     // only a leader works
 	stopAfter time.Duration
-	setup     string // of the fault that it is for
 	relay     *relay // between the agents and the hub; nil: nothing is
 	store     *relay // between Temporal and the hub of its own; nil: nothing is
 	cables    map[string]*cable
 	ids       []string
+	submitted int // tasks
 	processes map[string]*Process
 	gone      map[int]bool // processes that were killed
 	ledger    ledgerReader
@@ -61,17 +67,15 @@ func newCrew(i *Installation, cluster string, size int) *crew {
 	return c
 }
 
-// create makes the crew's cluster; settings are added to its name and mode.
-func (c *crew) create(ctx context.Context, mode fleet.ReplicationMode, settings client.Settings) error {
-	all := client.Settings{"name": c.cluster, "replication_mode": mode}
-	maps.Copy(all, settings)
-	_, err := c.Clusters.Create(ctx, all)
+// create makes the crew's cluster.
+func (c *crew) create(ctx context.Context, mode fleet.ReplicationMode) error {
+	_, err := c.Clusters.Create(ctx, client.Settings{"name": c.cluster, "replication_mode": mode})
 	return err
 }
 
 // begin makes the crew's cluster and starts its agents.
 func (c *crew) begin(ctx context.Context, mode fleet.ReplicationMode) error {
-	if err := c.create(ctx, mode, nil); err != nil {
+	if err := c.create(ctx, mode); err != nil {
 		return err
 	}
 	return c.startAgents(ctx, c.ids...)
@@ -123,6 +127,14 @@ func (c *crew) leave() {
 	}
 }
 
+// pids are the processes of the agents.
+func (c *crew) pids() (pids []int) {
+	for _, p := range c.processes {
+		pids = append(pids, p.PID())
+	}
+	return pids
+}
+
 // awaitBegun waits until each of the tasks has begun.
 func (c *crew) awaitBegun(ctx context.Context, tasks []string) error {
 	const slowest = 5 // tasks a second
@@ -148,16 +160,17 @@ func work(d time.Duration) json.RawMessage { return json.RawMessage(`{"run":"` +
 
 // submit starts n tasks that go on for a while.
 func (c *crew) submit(ctx context.Context, n int, run time.Duration) ([]string, error) {
+	first := c.submitted
+	c.submitted += n
 	tasks := make([]string, n)
-	return tasks, eachOf(ctx, n, 8, func(ctx context.Context, i int) error {
-		task, err := c.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: workType, Cluster: c.cluster,
-			RetrySafety: c.safety, Payload: work(run)}})
-		if err == nil {
-			tasks[i] = task.ID
-		}
-		return err
-	})
+	for k := range tasks {
+		tasks[k] = c.taskID(first + k)
+	}
+	spec := fleet.TaskSpec{Type: workType, RetrySafety: c.safety, Payload: work(run)}
+	return tasks, c.submitBatches(ctx, first, n, spec)
 }
+
+func (c *crew) taskID(n int) string { return fmt.Sprintf("%s-%d", c.cluster, n) }
 
 // outcome waits until the work on tasks is over, and counts those that did not complete and the attempts that were run
 // again.
@@ -177,6 +190,23 @@ func (c *crew) outcome(ctx context.Context, tasks []string, limit time.Duration)
 	}
 	err = c.ledger.more()
 	return len(tasks) - int(completed.Load()), reruns(c.ledger.entries, tasks), err
+}
+
+// revive starts agents again that were killed, or are about to end.
+func (c *crew) revive(ctx context.Context, ids ...string) error {
+	for _, id := range ids {
+		<-c.processes[id].done
+		c.gone[c.processes[id].PID()] = true
+	}
+	return c.startAgents(ctx, ids...)
+}
+
+// inProgress are the tasks that agents work on.
+func (c *crew) inProgress() (tasks []string) {
+	for _, of := range c.running() {
+		tasks = slices.AppendSeq(tasks, maps.Keys(of))
+	}
+	return tasks
 }
 
 // running are the tasks in progress by agent.

@@ -4,10 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
+	"os/exec"
+	"runtime"
 	"slices"
+	"strconv"
+	"sync"
 	"syscall"
 	"time"
+
+	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/fleet"
 )
 
 // moveLimit is how long a task may take to go on elsewhere until the run is given up.
@@ -20,8 +27,9 @@ type move struct {
 	stop, begin time.Time // of the old attempt, if it told, and of the new one
 }
 
-// hitAll does a fault n times, counts what came of it, and puts the agents back to work each time.
-func (c *crew) hitAll(ctx context.Context, row *faultRow, n int, progress io.Writer) error {
+// hits does a fault again and again, counts what came of it, and puts the agents back to work each time.
+func hits(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
+	n := p.times(row)
 	for done := 0; done < n; {
 		ids, err := c.victims(row, done, n)
 		if err != nil {
@@ -36,7 +44,7 @@ func (c *crew) hitAll(ctx context.Context, row *faultRow, n int, progress io.Wri
 			return err
 		}
 		if done += len(ids); done%10 == 0 || done == n || len(ids) > 1 {
-			fmt.Fprintf(progress, "%s: %d of %d\n", row.Fault, done, n)
+			fmt.Fprintf(c.story, "%s: %d of %d\n", row.Fault, done, n)
 		}
 	}
 	return nil
@@ -139,10 +147,10 @@ func (c *crew) hit(ctx context.Context, row *faultRow, ids ...string) ([]move, e
 // leaderWork is how long the work of a leader takes that is stopped.
 const leaderWork = 20 * time.Second
 
-// stopLeaders stops the leader n times while it has work, and takes the time until another agent leads. The work is to
-// end where it is.
-func (c *crew) stopLeaders(ctx context.Context, row *faultRow, n int) error {
-	for ; row.Faults < n; row.Faults++ {
+// stopLeaders stops the leader again and again while it has work, and takes the time until another agent leads. The
+// work is to end where it is.
+func stopLeaders(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
+	for ; row.Faults < p.times(row); row.Faults++ {
 		tasks, err := c.submit(ctx, 1, leaderWork)
 		if err != nil {
 			return err
@@ -175,9 +183,7 @@ func (c *crew) stopLeaders(ctx context.Context, row *faultRow, n int) error {
 			return err
 		}
 		row.Tasks, row.Lost, row.Rerun = row.Tasks+1, row.Lost+lost, row.Rerun+rerun
-		<-c.processes[leader].done
-		c.gone[c.processes[leader].PID()] = true
-		if err := c.startAgents(ctx, leader); err != nil {
+		if err := c.revive(ctx, leader); err != nil {
 			return err
 		}
 	}
@@ -214,10 +220,8 @@ func (c *crew) restore(ctx context.Context, row *faultRow, moved []move, ids []s
 					return err
 				}
 			}
-			<-c.processes[id].done
-			c.gone[c.processes[id].PID()] = true
 		}
-		if err := c.startAgents(ctx, ids...); err != nil {
+		if err := c.revive(ctx, ids...); err != nil {
 			return err
 		}
 	}
@@ -251,4 +255,128 @@ func (c *crew) oneTask(ctx context.Context) error {
 		}
 		return count == 1 && allBegun(entries, tasks)
 	})
+}
+
+// flap cuts all connections each second, and counts the tasks that were begun again although their agents live.
+func flap(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
+	tasks := c.inProgress()
+	for end := time.Now().Add(p.flap); time.Now().Before(end); {
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+		row.Faults += c.relay.cut()
+	}
+	if err := pause(ctx, 5*time.Second); err != nil { // what was given up would be at work again by then
+		return err
+	}
+	return row.countReruns(c, tasks)
+}
+
+// countReruns counts which of the tasks were begun again.
+func (r *faultRow) countReruns(c *crew, tasks []string) error {
+	err := c.ledger.more()
+	r.Tasks, r.Rerun = len(tasks), reruns(c.ledger.entries, tasks)
+	return err
+}
+
+// watchHealthy counts the agents that are given up or suspected, and the tasks that are begun again, while the machine
+// has much more to do than it can.
+func watchHealthy(ctx context.Context, plan *failoverPlan, c *crew, row *faultRow) error {
+	tasks := c.inProgress()
+	ctx, stop := context.WithCancel(ctx)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	for range 4 * runtime.NumCPU() {
+		// It ends even if this process is killed.
+		limit := strconv.Itoa(int(plan.healthy.Seconds()) + 60)
+		p := exec.CommandContext(ctx, "timeout", limit, "sh", "-c", "while :; do :; done")
+		p.Cancel = func() error { return p.Process.Signal(syscall.SIGTERM) }
+		if err := p.Start(); err != nil {
+			return fmt.Errorf("start a busy process: %w", err)
+		}
+		busy.Go(func() { _ = p.Wait() })
+	}
+	watched, done := context.WithTimeout(ctx, plan.healthy)
+	defer done()
+	types := []string{string(fleet.EventAgentSuspect), string(fleet.EventAgentLost)}
+	for event, err := range c.Events(watched, client.EventQuery{Types: types}) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+		case err != nil:
+			return err
+		case event.Type == fleet.EventAgentLost:
+			row.GivenUp++
+		default:
+			row.Suspected++
+		}
+	}
+	return row.countReruns(c, tasks)
+}
+
+// outageWork is how long tasks go on that live through an outage: longer than everything that could have them run
+// again, an attempt's backstop of 60 s and an outage of 20 s among it.
+const outageWork = 100 * time.Second
+
+// outage gives every agent a task, lets parts of the control plane die and come back, and counts attempts that were run
+// again and tasks that did not complete.
+func outage(strike func(context.Context, *failoverPlan, *crew, *faultRow) error) func(
+	context.Context, *failoverPlan, *crew, *faultRow) error {
+	return func(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
+		tasks, err := c.submit(ctx, len(c.ids), outageWork)
+		if err != nil {
+			return err
+		}
+		if err := c.awaitBegun(ctx, tasks); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.story, "%s: %d agents at work\n", row.Fault, len(c.ids))
+		begun := time.Now()
+		if err := strike(ctx, p, c, row); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.story, "%s: back after %s\n", row.Fault, time.Since(begun).Round(100*time.Millisecond))
+		row.Faults, row.Tasks = 1, len(tasks)
+		row.Lost, row.Rerun, err = c.outcome(ctx, tasks, outageWork+2*moveLimit)
+		return err
+	}
+}
+
+func killHub(ctx context.Context, _ *failoverPlan, c *crew, _ *faultRow) error {
+	return restartHub(ctx, c, "")
+}
+
+func killTemporal(ctx context.Context, p *failoverPlan, c *crew, row *faultRow) error {
+	row.Fault += fmt.Sprintf(", %s away", p.away)
+	return c.comeBack(ctx, p.away)
+}
+
+func killAll(ctx context.Context, _ *failoverPlan, c *crew, _ *faultRow) error {
+	return c.comeBack(ctx, 0)
+}
+
+// cutOffHub cuts the agents' hub off from Temporal until a minute after they have moved to the other hub, and takes the
+// time of each move.
+func cutOffHub(ctx context.Context, _ *failoverPlan, c *crew, row *faultRow) error {
+	if err := c.ledger.more(); err != nil {
+		return err
+	}
+	before := len(c.ledger.entries)
+	c.store.held.Lock()
+	defer c.store.held.Unlock()
+	cut := time.Now()
+	err := c.ledger.await(ctx, "all agents at the other hub", moveLimit, func(entries []ledgerEntry) bool {
+		moves := map[int]time.Duration{}
+		for _, e := range entries[before:] {
+			if _, again := moves[e.PID]; e.Event == ledgerOnline && !again {
+				moves[e.PID] = e.time().Sub(cut)
+			}
+		}
+		row.times = slices.Collect(maps.Values(moves))
+		return len(moves) == len(c.ids)
+	})
+	if err != nil {
+		return err
+	}
+	return pause(ctx, time.Minute)
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	sdkclient "go.temporal.io/sdk/client"
+	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/fleet"
@@ -65,14 +64,15 @@ func fleetBenchmark() benchmark {
 			Short: "Measure what a large fleet costs",
 			Long: `Measure what a large fleet costs: memory and processor time of each agent's join, processor time of
 the idle fleet, the time until a task begins beside that with 100 agents, answers of the API, and how long it takes
-until all agents are back after SIGKILL of the control plane with Temporal. The agents are fake, all in one process.`,
+until all agents are back after SIGKILL of the control plane with Temporal. The agents are fake, all in the process of
+the benchmark.`,
 			Example: "  mainstay-bench fleet --agents 1000 --for 20s",
 		},
-		numbers: []number{
-			{"agents", &agents, 10_000, 1, 50_000, "agents"},
-			{"members", &members, 1000, 1, fleet.MaxMembers, "the most agents in one cluster"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&agents, "agents", 10_000, "agents")
+			flags.IntVar(&members, "members", 1000, "the most agents in one cluster")
+			flags.DurationVar(&d, "for", time.Minute, "how long to measure the idle fleet")
 		},
-		lengths: []length{{"for", &d, time.Minute, time.Second, "how long to measure the idle fleet"}},
 		measure: func(ctx context.Context, r *run) error { return r.fleet(ctx, agents, members, d) },
 	}
 }
@@ -81,7 +81,6 @@ until all agents are back after SIGKILL of the control plane with Temporal. The 
 type fleetRun struct {
 	*run
 	*Installation
-	temporal sdkclient.Client
 	Fleet
 }
 
@@ -109,41 +108,23 @@ func (r *run) fleet(ctx context.Context, agents, members int, d time.Duration) e
 
 // few starts the fleet that the other is measured beside.
 func (f *fleetRun) few(ctx context.Context) (err error) {
-	if f.temporal, err = f.dial(ctx); err != nil {
-		return err
-	}
 	if _, err := f.Installation.Clusters.Create(ctx, client.Settings{"name": fewCluster}); err != nil {
 		return err
 	}
-	if err := f.startFake(ctx, fewAgents, "--cluster", fewCluster, "--count", strconv.Itoa(fewAgents)); err != nil {
+	f.joinFake(ctx, []string{fewCluster}, fewAgents)
+	if err := f.awaitSessions(ctx, fewAgents); err != nil {
 		return err
 	}
 	f.Few, err = f.dispatch(ctx, fewCluster)
 	return err
 }
 
-// startFake starts a process with fake agents, and returns when the hub has so many sessions.
-func (f *fleetRun) startFake(ctx context.Context, sessions int, args ...string) error {
-	args = append([]string{"fake-agents", "--hub", f.url}, args...)
-	_, err := f.Start("agents-"+strconv.Itoa(sessions), args...)
-	if err != nil {
-		return err
-	}
-	return f.awaitSessions(ctx, sessions)
-}
-
-func (f *fleetRun) awaitSessions(ctx context.Context, n int) error {
-	return advancing(ctx, fmt.Sprintf("%d agents", n), n, 100*time.Millisecond,
-		func(ctx context.Context) (int, error) {
-			sessions, err := metric(ctx, f.url, "mainstay_hub_sessions", "")
-			return int(sessions), err
-		})
-}
-
 // join starts the many agents.
 func (f *fleetRun) join(ctx context.Context) error {
-	for n := range f.Fleet.Clusters {
-		settings := client.Settings{"name": fmt.Sprintf("%s-%d", manyCluster, n+1), "max_agents": fleet.MaxMembers}
+	clusters := make([]string, f.Fleet.Clusters)
+	for n := range clusters {
+		clusters[n] = fmt.Sprintf("%s-%d", manyCluster, n+1)
+		settings := client.Settings{"name": clusters[n], "max_agents": fleet.MaxMembers}
 		if _, err := f.Installation.Clusters.Create(ctx, settings); err != nil {
 			return err
 		}
@@ -153,13 +134,13 @@ func (f *fleetRun) join(ctx context.Context) error {
 		return err
 	}
 	cpu, began := cpuTimes(f.plane.PID()), time.Now()
-	if err := f.startFake(ctx, fewAgents+f.Fleet.Agents, "--cluster", manyCluster, "--clusters",
-		strconv.Itoa(f.Fleet.Clusters), "--count", strconv.Itoa(f.Fleet.Agents/f.Fleet.Clusters)); err != nil {
+	f.joinFake(ctx, clusters, f.Fleet.Agents/f.Fleet.Clusters)
+	if err := f.awaitSessions(ctx, fewAgents+f.Fleet.Agents); err != nil {
 		return err
 	}
 	f.Joined = time.Since(began).Seconds()
 	f.JoinCPU = milliseconds(cpuTimes(f.plane.PID())-cpu) / float64(f.Fleet.Agents)
-	fmt.Fprintf(f.story, "%d agents are online after %.1f s\n", f.Fleet.Agents, f.Joined)
+	fmt.Fprintf(f.run.story, "%d agents are online after %.1f s\n", f.Fleet.Agents, f.Joined)
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
@@ -170,21 +151,15 @@ func (f *fleetRun) join(ctx context.Context) error {
 }
 
 func (f *fleetRun) idle(ctx context.Context, d time.Duration) error {
-	idle, err := measureIdle(ctx, f.Installation, f.temporal, d)
-	if err == nil {
-		f.IdleCPU, f.Polls, f.Events = idle.PlaneCPU, idle.Polls, idle.Events
-	}
+	idle, err := measureIdle(ctx, f.Installation, d)
+	f.IdleCPU, f.Polls, f.Events = idle.PlaneCPU, idle.Polls, idle.Events
 	return err
 }
 
 // dispatch times tasks of one cluster from submission to begin.
 func (f *fleetRun) dispatch(ctx context.Context, cluster string) (Times, error) {
-	tasks, err := dispatch(ctx, mainstay{f.Client, f.temporal, cluster}, fleetDispatches, fleetDispatchEvery)
-	times := make([]time.Duration, len(tasks))
-	for n, t := range tasks {
-		times[n] = t.began.Sub(t.submitted)
-	}
-	return timesOf(times), err
+	tasks, err := dispatch(ctx, mainstay{f.Installation, cluster, taskType}, fleetDispatches, fleetDispatchEvery)
+	return timesOf(tasks.waits()), err
 }
 
 // ask times what people and tools ask for.
@@ -219,9 +194,8 @@ func (f *fleetRun) ask(ctx context.Context) error {
 
 // kill ends the control plane with its Temporal, and starts it again.
 func (f *fleetRun) kill(ctx context.Context) error {
-	f.temporal.Close()
 	began := time.Now()
-	if err := f.away(ctx, 0); err != nil {
+	if err := f.comeBack(ctx, 0); err != nil {
 		return err
 	}
 	f.Ready = time.Since(began).Seconds()

@@ -1,55 +1,42 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	sdkclient "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/cli/app"
+	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/client"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/controlplane/dev"
 	"mainstay.dev/mainstay/fleet"
-	"mainstay.dev/mainstay/testsuite/freeport"
 )
 
-// gatewayPlan is how to load both sides.
+// gatewayPlan is how to load both sides: with clients that submit one task after the other, for a time.
 type gatewayPlan struct {
-	rounds  int // of each side, in turns
-	clients int // that submit one task after the other
-	length  time.Duration
-}
-
-// gatewaySide is what one side answered, over all rounds.
-type gatewaySide struct {
-	Name      string    `json:"name"`
-	Answers   int       `json:"answers"`
-	P50       float64   `json:"p50_ms"`
-	P99       float64   `json:"p99_ms"`
-	PerSecond []float64 `json:"tasks_per_second"` // by round
-
-	p99s    []float64 // by round
-	answers []time.Duration
+	rounds, clients int
+	length          time.Duration
 }
 
 type gatewayReport struct {
 	report
-	Bare     gatewaySide `json:"bare"`
-	Mainstay gatewaySide `json:"mainstay"`
-	P99Ratio float64     `json:"p99_ratio"`
+	Bare     Side    `json:"bare"`
+	Mainstay Side    `json:"mainstay"`
+	P99Ratio float64 `json:"p99_ratio"`
 }
 
 func gatewayBenchmark() benchmark {
@@ -58,105 +45,84 @@ func gatewayBenchmark() benchmark {
 		Command: &cobra.Command{
 			Use:   "gateway",
 			Short: "Measure how long the gateway takes to accept a task, beside a bare handler",
-			Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin
-handler that starts the same workflow. Each is a process of its own; both use one embedded Temporal, in turns. No
-worker runs, so that the start of workflows is all there is to do.`,
+			Long: `Measure how long submissions take to be answered under load: by the gateway, and by a bare gin handler that
+starts the same workflow, in turns on one embedded Temporal. No worker runs, so that the start of workflows is all there
+is to do.`,
 			Example: "  mainstay-bench gateway\n  mainstay-bench gateway --clients 32 --for 20s",
 		},
-		numbers: []number{
-			{"rounds", &p.rounds, 5, 1, 1000, "rounds of each side"},
-			{"clients", &p.clients, 8, 1, 1000, "clients that submit at a time"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&p.rounds, "rounds", 5, "rounds of each side")
+			flags.IntVar(&p.clients, "clients", 8, "clients that submit at a time")
+			flags.DurationVar(&p.length, "for", 10*time.Second, "length of a round")
 		},
-		lengths: []length{{"for", &p.length, 10 * time.Second, time.Second, "length of a round"}},
-		measure: func(ctx context.Context, r *run) error { return r.gateway(ctx, p) },
+		measure: func(ctx context.Context, r *run) error { return r.gateway(ctx, &p) },
 	}
 }
 
-func (r *run) gateway(ctx context.Context, p gatewayPlan) error {
-	i, err := r.install(ctx, Setting{temporalOnly: true})
+func (r *run) gateway(ctx context.Context, p *gatewayPlan) error {
+	i, err := r.install(ctx, Setting{temporalOnly: true, roles: "gateway"})
 	if err != nil {
 		return err
 	}
 	defer i.Stop()
 	fmt.Fprintf(r.story, "%d rounds of each side, each of %s from %d clients.\n\n", p.rounds, p.length, p.clients)
-	if err := i.startServe(ctx, "gateway"); err != nil {
+	if _, err := i.Clusters.Create(ctx, client.Settings{"name": dev.Cluster}); err != nil {
 		return err
 	}
-	if _, err := i.Clusters.Create(ctx, client.Settings{"name": "default"}); err != nil {
-		return err
-	}
-	bare, err := i.startBareGateway(ctx)
+	bareAPI, err := i.startBareGateway()
 	if err != nil {
 		return err
 	}
-	sides := [2]gatewaySide{{Name: "bare gin"}, {Name: "Mainstay"}}
-	if err := p.compare(ctx, &sides, [2]*client.Client{bare, i.Client}, r.story); err != nil {
+	sides, err := r.compare(ctx, p.rounds, "tasks/s", func() CPU { return i.used() },
+		p.contender("bare gin", bareAPI), p.contender("Mainstay", i.Client))
+	if err != nil {
 		return err
 	}
-	result := gatewayReport{r.report, sides[0], sides[1], sides[1].P99 / sides[0].P99}
-	return r.print(result, func(w io.Writer) { writeGateways(w, &sides[0], &sides[1]) })
-}
-
-// compare loads the sides in turns, after a round that does not count.
-func (p *gatewayPlan) compare(
-	ctx context.Context, sides *[2]gatewaySide, apis [2]*client.Client, progress io.Writer,
-) error {
-	for _, c := range apis {
-		if _, err := load(ctx, c, p.clients, p.length/4); err != nil {
-			return err
-		}
-	}
-	return inTurns(p.rounds, 2, func(round, n int) error {
-		side, began := &sides[n], time.Now()
-		answers, err := load(ctx, apis[n], p.clients, p.length)
-		if err != nil {
-			return err
-		}
-		perSecond, times := float64(len(answers))/time.Since(began).Seconds(), timesOf(answers)
-		side.PerSecond, side.p99s = append(side.PerSecond, perSecond), append(side.p99s, times.P99)
-		side.answers = append(side.answers, answers...)
-		all := timesOf(side.answers)
-		side.Answers, side.P50, side.P99 = all.Count, all.P50, all.P99
-		fmt.Fprintf(progress, "round %d/%d  %-12s %6.1f tasks/s  p50 %5.1f ms  p99 %5.1f ms\n", round, p.rounds,
-			side.Name, perSecond, times.P50, times.P99)
-		return nil
+	bare, mainstay := &sides[0], &sides[1]
+	return r.print(gatewayReport{r.report, *bare, *mainstay, mainstay.P99 / bare.P99}, func(w io.Writer) {
+		t := newTable(w, "", bare.Name, mainstay.Name, "ratio")
+		t.sides("accepted", "%.0f/s", "answer", bare, mainstay)
+		t.compare("answer, p99, median of the rounds", "%.1f ms", median(bare.P99s), median(mainstay.P99s))
+		t.flush()
 	})
 }
 
-// load submits with a number of clients for a time and returns how long each answer took.
-func load(ctx context.Context, c *client.Client, clients int, d time.Duration) ([]time.Duration, error) {
-	task := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType, Cluster: "default",
+// contender loads one of the two APIs.
+func (p *gatewayPlan) contender(name string, c *client.Client) contender {
+	task := api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType, Cluster: dev.Cluster,
 		Payload: json.RawMessage(`{"n":1}`)}}
-	var over atomic.Bool
-	stop := time.AfterFunc(d, func() { over.Store(true) })
-	defer stop.Stop()
+	return contender{name: name,
+		work: func(ctx context.Context, part float64) (float64, []time.Duration, error) {
+			began := time.Now()
+			loaded, stop := context.WithTimeout(ctx, time.Duration(part*float64(p.length)))
+			defer stop()
+			times, err := submitting(loaded, c, p.clients, 0, &task)
+			return float64(len(times)) / time.Since(began).Seconds(), times, cmp.Or(err, ctx.Err())
+		}}
+}
+
+// submitting has clients submit a task again and again until ctx ends, with a pause after each, and returns how long
+// each answer took.
+func submitting(ctx context.Context, c *client.Client, clients int, pause time.Duration, task *api.TaskRequest) (
+	[]time.Duration, error,
+) {
 	times := make([][]time.Duration, clients)
-	running, ctx := errgroup.WithContext(ctx)
-	for i := range clients {
-		running.Go(func() error {
-			for !over.Load() {
+	var all errgroup.Group
+	for n := range times {
+		all.Go(func() error {
+			for ctx.Err() == nil {
 				began := time.Now()
-				if _, err := c.Tasks.Submit(ctx, &task); err != nil {
+				if _, err := c.Tasks.Submit(context.WithoutCancel(ctx), task); err != nil {
 					return err
 				}
-				times[i] = append(times[i], time.Since(began))
+				times[n] = append(times[n], time.Since(began))
+				backoff.Pause(ctx, pause)
 			}
 			return nil
 		})
 	}
-	err := running.Wait()
+	err := all.Wait()
 	return slices.Concat(times...), err
-}
-
-// writeGateways prints both sides and their ratio.
-func writeGateways(w io.Writer, bare, mainstay *gatewaySide) {
-	t := newTable(w, "", bare.Name, mainstay.Name, "ratio")
-	t.compare("answer, p50", "%.2f ms", bare.P50, mainstay.P50)
-	t.compare("answer, p99", "%.2f ms", bare.P99, mainstay.P99)
-	t.compare("answer, p99, median of the rounds", "%.2f ms", median(bare.p99s), median(mainstay.p99s))
-	t.compare(fmt.Sprintf("accepted, median of %d rounds", len(bare.PerSecond)), "%.0f/s", median(bare.PerSecond),
-		median(mainstay.PerSecond))
-	t.flush()
 }
 
 // bareGateway is the least that a gateway could be: a gin handler that decodes a task and starts the same workflow,
@@ -189,57 +155,14 @@ func bareGateway(c sdkclient.Client) http.Handler {
 	return engine
 }
 
-// bareGatewayCommand is the bare handler of the benchmark, in a process of its own.
-func bareGatewayCommand() *cobra.Command {
-	var listen, temporal, namespace string
-	command := &cobra.Command{
-		Use: "bare-gateway", Hidden: true, Args: app.Exactly(), Short: "Run a bare handler for a benchmark",
-		Example: "  mainstay-bench bare-gateway --http 127.0.0.1:8081 --temporal 127.0.0.1:7233",
-		RunE: func(c *cobra.Command, _ []string) error {
-			temporalClient, err := dial(c.Context(), temporal, namespace)
-			if err != nil {
-				return err
-			}
-			defer temporalClient.Close()
-			listener, err := net.Listen("tcp", listen)
-			if err != nil {
-				return fmt.Errorf("listen: %w", err)
-			}
-			server := &http.Server{Handler: bareGateway(temporalClient), ReadHeaderTimeout: 5 * time.Second}
-			stop := context.AfterFunc(c.Context(), func() { _ = server.Close() })
-			defer stop()
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				return err
-			}
-			return nil
-		},
-	}
-	flags := command.Flags()
-	flags.StringVar(&listen, "http", "127.0.0.1:0", "host:port to listen on")
-	flags.StringVar(&temporal, "temporal", "127.0.0.1:7233", "host:port of Temporal")
-	flags.StringVar(&namespace, "namespace", "default", "namespace")
-	return command
-}
-
-// startBareGateway runs the bare handler in a process and returns a client of it.
-func (i *Installation) startBareGateway(ctx context.Context) (*client.Client, error) {
-	address, err := freeport.Address()
+// startBareGateway runs the bare handler in this process, until the installation stops, and returns a client of it.
+func (i *Installation) startBareGateway() (*client.Client, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := i.Start("bare-gateway", "bare-gateway", "--http", address, "--temporal", i.temporal,
-		"--namespace", i.namespace); err != nil {
-		return nil, err
-	}
-	if err := eventually(ctx, "the bare handler", startLimit, 50*time.Millisecond,
-		func(ctx context.Context) (bool, error) {
-			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-			if err != nil {
-				return false, nil //nolint:nilerr // not there yet
-			}
-			return true, connection.Close()
-		}); err != nil {
-		return nil, err
-	}
-	return newClient("http://" + address)
+	server := &http.Server{Handler: bareGateway(i.sdk), ReadHeaderTimeout: 5 * time.Second}
+	i.atStop(func() { _ = server.Close() })
+	go func() { _ = server.Serve(listener) }()
+	return newClient("http://"+listener.Addr().String(), "")
 }

@@ -40,10 +40,13 @@ const (
 // agents in theirs.
 type Installation struct {
 	Setting
-	*client.Client // of the REST API; nil while there is none
+	*client.Client                  // of the REST API; nil while there is none
+	sdk            sdkclient.Client // of the embedded Temporal
 	// url of the API and address of Temporal stay the same over restarts.
 	url, temporal, namespace string
 
+	dir    string    // for data and logs
+	story  io.Writer // takes progress
 	args   []string
 	plane  *Process // embedded Temporal, and all but agents unless temporalOnly
 	hub    *Process // the hub of its own, or hub, gateway and worker; nil: the control plane's are used
@@ -53,18 +56,19 @@ type Installation struct {
 
 	mu    sync.Mutex
 	procs []*Process // agents and helpers
+	stops []func()   // end what runs in this process
 }
 
 // Setting is how to start an Installation.
 type Setting struct {
 	programs
-	dir        string   // for data and logs
-	memory     bool     // keep Temporal's data in memory
-	durability string   // none, process or power; empty: the default
-	env        []string // of the control plane
-	cpuProfile string   // file for a CPU profile of the control plane; empty: none
-	// temporalOnly starts nothing but the embedded Temporal; startServe adds parts of the control plane in a process.
+	memory     bool   // keep Temporal's data in memory
+	durability string // none, process or power; empty: the default
+	admin      string // token of an admin, with which security is on and Temporal needs a key; empty: off
+	cpuProfile string // file for a CPU profile of the control plane; empty: none
+	// temporalOnly starts nothing but the embedded Temporal; roles are parts of the control plane in another process.
 	temporalOnly bool
+	roles        string
 	stock        bool // Temporal only, on the database as Temporal ships it
 }
 
@@ -76,16 +80,22 @@ func (s *Setting) storage() string {
 	return s.durability
 }
 
-// install starts a control plane on free ports.
-func install(ctx context.Context, s Setting) (*Installation, error) {
-	i := &Installation{Setting: s, args: []string{"dev", "--agents", "0", "--ui", "off", "-o", "json"}}
+// install starts a control plane on free ports, in a folder of its own. The caller stops it.
+func (r *run) install(ctx context.Context, s Setting) (*Installation, error) {
+	s.programs = r.programs
+	i := &Installation{Setting: s, story: r.story,
+		args: []string{s.mainstay, "dev", "--agents", "0", "--ui", "off", "-o", "json"}}
 	if s.temporalOnly {
-		i.args = []string{"temporal", fmt.Sprintf("--stock=%t", s.stock)}
+		i.args = []string{s.self, "temporal", fmt.Sprintf("--stock=%t", s.stock)}
+	}
+	var err error
+	if i.dir, err = os.MkdirTemp(r.dir, "installation-"); err != nil {
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
 	if s.memory {
 		i.args = append(i.args, "--ephemeral")
 	} else {
-		i.args = append(i.args, "--data-dir", filepath.Join(s.dir, "data"))
+		i.args = append(i.args, "--data-dir", filepath.Join(i.dir, "data"))
 	}
 	if s.durability != "" {
 		i.args = append(i.args, "--durability", s.durability)
@@ -93,11 +103,31 @@ func install(ctx context.Context, s Setting) (*Installation, error) {
 	if s.cpuProfile != "" {
 		i.args = append(i.args, "--cpu-profile", s.cpuProfile)
 	}
-	if err := i.start(ctx, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
+	force := i.Stop
+	r.AtForce.Store(&force)
+	if err := i.up(ctx); err != nil {
 		i.Stop()
 		return nil, err
 	}
 	return i, nil
+}
+
+// up starts all that the setting says.
+func (i *Installation) up(ctx context.Context) (err error) {
+	if err := i.start(ctx, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	if i.admin == "" {
+		if i.sdk, err = sdkclient.DialContext(ctx, sdkclient.Options{HostPort: i.temporal, Namespace: i.namespace,
+			Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))}); err != nil {
+			return fmt.Errorf("connect to Temporal: %w", err)
+		}
+		i.atStop(i.sdk.Close)
+	}
+	if i.roles == "" {
+		return nil
+	}
+	return i.startServe(ctx, i.roles)
 }
 
 // start runs the control plane and waits until it says that all is up.
@@ -111,11 +141,11 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 	if !i.temporalOnly {
 		args = append(args, "--http", listen)
 	}
-	program := i.mainstay
-	if i.temporalOnly {
-		program = i.self
+	var env []string
+	if i.admin != "" {
+		env = []string{"MAINSTAY_ADMIN_TOKEN=" + i.admin}
 	}
-	i.plane, err = i.launch("control-plane", i.env, write, append([]string{program}, args...))
+	i.plane, err = i.launch("control-plane", env, write, args)
 	_ = write.Close()
 	if err != nil {
 		return err
@@ -144,13 +174,13 @@ func (i *Installation) start(ctx context.Context, listen, temporal string) error
 // useAPI calls the API at url from now on.
 func (i *Installation) useAPI(url string) (err error) {
 	i.url = url
-	i.Client, err = newClient(url)
+	i.Client, err = newClient(url, i.admin)
 	return err
 }
 
 // newClient repeats nothing, for that would hide what is measured.
-func newClient(url string) (*client.Client, error) {
-	return client.New(client.Options{URL: url, Patience: -1, HTTPClient: newHTTPClient()})
+func newClient(url, token string) (*client.Client, error) {
+	return client.New(client.Options{URL: url, Token: token, Patience: -1, HTTPClient: newHTTPClient()})
 }
 
 // newHTTPClient keeps its connections.
@@ -172,18 +202,13 @@ func (i *Installation) said(name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// away kills the control plane with its embedded Temporal, waits, and starts it again on its data and addresses.
-func (i *Installation) away(ctx context.Context, d time.Duration) error {
+// comeBack kills the control plane with its embedded Temporal, waits, and starts it again on its data and addresses.
+func (i *Installation) comeBack(ctx context.Context, d time.Duration) error {
 	i.plane.end()
 	if err := pause(ctx, d); err != nil {
 		return err
 	}
 	return i.start(ctx, strings.TrimPrefix(i.url, "http://"), i.temporal)
-}
-
-// dial opens a client of the embedded Temporal.
-func (i *Installation) dial(ctx context.Context) (sdkclient.Client, error) {
-	return dial(ctx, i.temporal, i.namespace)
 }
 
 // Start runs a process of the benchmarks, by its command and arguments; its standard error is kept under the name.
@@ -309,17 +334,27 @@ func ask(ctx context.Context, url string) (io.ReadCloser, error) {
 	return response.Body, nil
 }
 
-// Stop ends agents, then the control plane, so that a CPU profile is written.
+// atStop has something in this process end when the installation stops, what was added last first.
+func (i *Installation) atStop(end func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stops = append(i.stops, end)
+}
+
+// Stop ends what uses the control plane, and then the control plane, so that a CPU profile is written.
 func (i *Installation) Stop() {
 	i.mu.Lock()
-	procs := i.procs
-	i.procs = nil
+	stops, procs := i.stops, i.procs
+	i.stops, i.procs = nil, nil
 	i.mu.Unlock()
 	for _, p := range procs {
 		p.Kill()
 	}
 	for _, p := range procs {
 		<-p.done
+	}
+	for _, stop := range slices.Backward(stops) {
+		stop()
 	}
 	if i.hub != nil {
 		i.hub.end()
@@ -398,14 +433,4 @@ func temporalCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&durability, "durability", "", "as of `mainstay dev`")
 	flags.BoolVar(&stock, "stock", false, "use the database as Temporal ships it")
 	return command
-}
-
-// dial opens a client of Temporal that logs nothing.
-func dial(ctx context.Context, address, namespace string) (sdkclient.Client, error) {
-	c, err := sdkclient.DialContext(ctx, sdkclient.Options{HostPort: address, Namespace: namespace,
-		Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
-	if err != nil {
-		return nil, fmt.Errorf("connect to Temporal: %w", err)
-	}
-	return c, nil
 }

@@ -40,7 +40,6 @@ type ledgerEntry struct {
 	Task    string `json:"task,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 	At      int64  `json:"at"` // wall clock, nanoseconds since 1970; all processes are on one machine
-	Reason  string `json:"reason,omitempty"`
 }
 
 func (e *ledgerEntry) time() time.Time { return time.Unix(0, e.At) }
@@ -85,8 +84,7 @@ func (l *ledger) handle(ctx context.Context, t *agent.Task) (any, error) {
 	case <-end.C:
 		entry.Event = ledgerEnd
 	case <-ctx.Done():
-		cause = context.Cause(ctx)
-		entry.Event, entry.Reason = ledgerStop, cause.Error()
+		entry.Event, cause = ledgerStop, context.Cause(ctx)
 	}
 	entry.At = time.Now().UnixNano()
 	return nil, errors.Join(cause, l.write(entry))

@@ -21,13 +21,14 @@ type relay struct {
 	conns map[net.Conn]bool
 }
 
-// newRelay listens on this machine for connections to an address.
-func newRelay(to string, delay time.Duration) (*relay, error) {
+// newRelay listens on this machine for connections to an address, until the installation stops.
+func (i *Installation) newRelay(to string, delay time.Duration) (*relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	r := &relay{listener: listener, to: to, delay: delay, conns: map[net.Conn]bool{}}
+	i.atStop(func() { _ = listener.Close(); r.cut() })
 	go func() {
 		for {
 			near, err := listener.Accept()
@@ -99,38 +100,27 @@ func (r *relay) cut() int {
 	return n
 }
 
-func (r *relay) stop() {
-	_ = r.listener.Close()
-	r.cut()
-}
-
 // cable joins an agent's own network namespace to this machine. It needs root and the program ip.
 type cable struct{ space, link, address string }
 
-// newCable makes a namespace and a link to it, by a number that no other has.
-func newCable(n int) (*cable, error) {
+// newCable makes a namespace and a link to it, by a number that no other has, until the installation stops.
+func (i *Installation) newCable(n int) (*cable, error) {
 	c := &cable{space: fmt.Sprintf("mainstay-bench-%d-%d", os.Getpid(), n),
 		link:    fmt.Sprintf("msb%d-%d", os.Getpid()%1e5, n),
 		address: fmt.Sprintf("10.78.%d.1", n)}
+	i.atStop(func() { _ = ip("netns del " + c.space) }) // the link goes with it
 	err := ip("netns add "+c.space, "link add "+c.link+" type veth peer name eth0 netns "+c.space,
 		"addr add "+c.address+"/24 dev "+c.link, "link set "+c.link+" up",
 		fmt.Sprintf("-n %s addr add 10.78.%d.2/24 dev eth0", c.space, n), "-n "+c.space+" link set lo up")
-	if err == nil {
-		err = c.plug()
-	}
 	if err != nil {
-		c.remove()
 		return nil, err
 	}
-	return c, nil
+	return c, c.plug()
 }
 
 // pull takes the link down at the agent's end; nobody is told. plug puts it up again.
 func (c *cable) pull() error { return ip("-n " + c.space + " link set eth0 down") }
 func (c *cable) plug() error { return ip("-n " + c.space + " link set eth0 up") }
-
-// remove removes the namespace with its link.
-func (c *cable) remove() { _ = ip("netns del " + c.space) }
 
 // cableToken lets agents in namespaces register; it protects nothing else.
 const cableToken = "a-token-for-benchmarks-that-protects-nothing"

@@ -3,7 +3,6 @@ package bench
 import (
 	"bufio"
 	"context"
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,89 +13,82 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // This file asks Linux and the Go runtime of processes what they use. It is Linux only.
 
-// clockTick is the unit of processor time in /proc; Linux has shown 100 a second to programs for decades.
-const clockTick = 10 * time.Millisecond
-
-// statFields are the fields of /proc/PID/stat from the state on. The name before them, in parentheses, may hold
-// anything.
-func statFields(stat string) []string {
-	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+// CPU is processor time.
+type CPU struct {
+	Server time.Duration // of the process with Temporal and the control plane
+	All    time.Duration // of all processes that take part
+	Busy   time.Duration // of all programs of the machine
 }
 
-// cpuTime is how much processor time a process has used so far, in user and kernel mode.
-func cpuTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read a process's processor time: %w", err)
-	}
-	return parseCPUTime(string(stat))
+// used is the processor time so far, with other processes that take part.
+func (i *Installation) used(pids ...int) CPU {
+	server := cpuTimes(i.plane.PID())
+	return CPU{Server: server, All: server + cpuTimes(pids...), Busy: busyTime()}
 }
 
-func parseCPUTime(stat string) (time.Duration, error) {
-	fields := statFields(stat)
-	const utime, stime = 14 - 3, 15 - 3 // by proc(5), less pid, name and the index of the first
-	if len(fields) <= stime {
-		return 0, fmt.Errorf("/proc/PID/stat has %d fields after the name, too few", len(fields))
-	}
-	return ticks(fields[utime], fields[stime])
-}
+func (c CPU) plus(d CPU) CPU { return CPU{c.Server + d.Server, c.All + d.All, c.Busy + d.Busy} }
 
-// ticks adds up fields of processor time.
-func ticks(fields ...string) (sum time.Duration, err error) {
-	for _, field := range fields {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("a file in /proc: %w", err)
-		}
-		sum += time.Duration(n) * clockTick
-	}
-	return sum, nil
-}
+func (c CPU) minus(d CPU) CPU { return CPU{c.Server - d.Server, c.All - d.All, c.Busy - d.Busy} }
 
-// cpuTimes adds up the processor time of processes. One that has ended counts nothing.
-func cpuTimes(pids ...int) time.Duration {
-	var sum time.Duration
-	for _, pid := range pids {
-		if used, err := cpuTime(pid); err == nil {
-			sum += used
-		}
-	}
-	return sum
-}
-
-// busyTime is how much processor time all programs of this machine have used since it was started; 0 when the system
-// does not tell.
-func busyTime() time.Duration {
-	stat, _ := os.ReadFile("/proc/stat")
-	return parseBusyTime(string(stat))
-}
-
-// parseBusyTime reads the first line of /proc/stat, "cpu user nice system idle iowait irq softirq …".
-func parseBusyTime(stat string) time.Duration {
-	first, _, _ := strings.Cut(stat, "\n")
-	fields := strings.Fields(first)
-	if len(fields) < 8 || fields[0] != "cpu" {
+// others is the share in percent of the used processor time that programs took which have no part in the measurement.
+// With more than a few per cent, throughput tells little.
+func (c CPU) others() float64 {
+	if c.Busy == 0 {
 		return 0
 	}
-	busy, _ := ticks(append(fields[1:4:4], fields[6:8]...)...) // neither idle nor waiting for a disk
-	return busy
+	return 100 * max(0, c.Busy-c.All).Seconds() / c.Busy.Seconds()
 }
+
+// cpuTimes adds up how much processor time processes have used so far, in user and kernel mode. One that has ended
+// counts nothing.
+func cpuTimes(pids ...int) time.Duration {
+	var sum float64
+	for _, pid := range pids {
+		if stat, err := processStat(pid); err == nil {
+			sum += stat.CPUTime()
+		}
+	}
+	return inSeconds(sum)
+}
+
+// busyTime is how much processor time all programs of this machine have used since it was started, neither idle nor
+// waiting for a disk; 0 when the system does not tell.
+func busyTime() time.Duration {
+	var stat procfs.Stat
+	system, err := procfs.NewDefaultFS()
+	if err == nil {
+		stat, err = system.Stat()
+	}
+	if err != nil {
+		return 0
+	}
+	cpu := stat.CPUTotal
+	return inSeconds(cpu.User + cpu.Nice + cpu.System + cpu.IRQ + cpu.SoftIRQ)
+}
+
+func inSeconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // memory is how much memory of a process is resident now, in bytes.
 func memory(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	stat, err := processStat(pid)
 	if err != nil {
 		return 0, fmt.Errorf("read a process's memory: %w", err)
 	}
-	resident := kibibytes(string(status), "VmRSS:")
-	if resident == 0 {
-		return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	return int64(stat.ResidentMemory()), nil
+}
+
+func processStat(pid int) (procfs.ProcStat, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
 	}
-	return resident, nil
+	return process.Stat()
 }
 
 // ownMemory is this process's resident memory and Go heap, in bytes, after a collection.
@@ -184,18 +176,17 @@ func sumMetric(text io.Reader, name, label string) (float64, error) {
 // Machine is what numbers depend on.
 type Machine struct {
 	Cores   int     `json:"cores"`
-	Memory  int64   `json:"memory_bytes,omitempty"`
+	Memory  uint64  `json:"memory_bytes,omitempty"`
 	Kernel  string  `json:"kernel,omitempty"`
 	Go      string  `json:"go"`
-	Version string  `json:"version"`          // of Mainstay
-	Commit  string  `json:"commit,omitempty"` // of the build, if it noted it, with "-dirty" if there were changes
+	Version string  `json:"version"` // of Mainstay, by `make build` with its commit
 	Date    string  `json:"date"`
 	Load    float64 `json:"load_average_1m"` // before the run: other work on the machine
 }
 
 // thisMachine describes the machine and the program that is measured; what the system does not tell stays empty.
 func thisMachine(ctx context.Context, program string, now time.Time) (Machine, error) {
-	m := Machine{Cores: runtime.NumCPU(), Commit: builtFrom(program), Date: now.Format(time.DateOnly)}
+	m := Machine{Cores: runtime.NumCPU(), Date: now.Format(time.DateOnly)}
 	says, err := exec.CommandContext(ctx, program, "version", "-o", "json").Output()
 	if err == nil {
 		err = json.Unmarshal(says, &m) // its version, and Go's
@@ -203,60 +194,24 @@ func thisMachine(ctx context.Context, program string, now time.Time) (Machine, e
 	if err != nil {
 		return m, fmt.Errorf("ask %s for its version: %w", program, err)
 	}
-	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
-		m.Memory = kibibytes(string(data), "MemTotal:")
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = runtime.GOOS + " " + strings.TrimSpace(string(kernel))
 	}
-	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel = runtime.GOOS + " " + strings.TrimSpace(string(data))
+	system, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, err
 	}
-	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
-		first, _, _ := strings.Cut(string(data), " ")
-		m.Load, _ = strconv.ParseFloat(first, 64)
+	if memory, err := system.Meminfo(); err == nil && memory.MemTotalBytes != nil {
+		m.Memory = *memory.MemTotalBytes
+	}
+	if load, err := system.LoadAvg(); err == nil {
+		m.Load = load.Load1
 	}
 	return m, nil
 }
 
-// builtFrom is the commit that the Go command noted when it built a program.
-func builtFrom(program string) string {
-	const short = 12
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return ""
-	}
-	var commit, dirty string
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(short, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
-		}
-	}
-	if commit == "" {
-		return ""
-	}
-	return commit + dirty
-}
-
-// kibibytes reads a line such as "MemTotal: 24 kB" of a file in /proc, in bytes; 0 when it is not there.
-func kibibytes(text, name string) int64 {
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			if err == nil {
-				return kib << 10
-			}
-		}
-	}
-	return 0
-}
-
 // String is one line.
 func (m Machine) String() string {
-	version := m.Version
-	if m.Commit != "" {
-		version += " (commit " + m.Commit + ")"
-	}
 	return fmt.Sprintf("%d cores, %.0f GiB, %s, %s, mainstay %s, %s, load before the run %.2f",
-		m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, version, m.Date, m.Load)
+		m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, m.Version, m.Date, m.Load)
 }

@@ -7,24 +7,22 @@ import (
 	"io"
 	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
+	"github.com/spf13/pflag"
 	sdkworker "go.temporal.io/sdk/worker"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // queuePlan is how much to measure.
-type queuePlan struct{ depth, slots, pollers int }
+type queuePlan struct{ depth, slots int }
 
 func queueBenchmark() benchmark {
-	p := &queuePlan{pollers: config.Default().Hub.LanePollers}
+	p := &queuePlan{}
 	return benchmark{
 		Command: &cobra.Command{
 			Use:   "queue",
@@ -33,9 +31,9 @@ func queueBenchmark() benchmark {
 there, and then drained. How many tasks a second each takes, and the memory that waiting tasks need.`,
 			Example: "  mainstay-bench queue\n  mainstay-bench queue --depth 50000",
 		},
-		numbers: []number{
-			{"depth", &p.depth, 10_000, 10, 1_000_000, "tasks of the queue"},
-			{"slots", &p.slots, 32, 1, 1000, "slots that drain it"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&p.depth, "depth", 10_000, "tasks of the queue")
+			flags.IntVar(&p.slots, "slots", 32, "slots that drain it")
 		},
 		measure: func(ctx context.Context, r *run) error {
 			result := struct {
@@ -141,85 +139,49 @@ func (d *Depth) write(w io.Writer) {
 // kibibyte never shows a negative zero.
 func kibibyte(n float64) string { return fmt.Sprintf("%.1f KiB", math.Round(n/102.4)/10+0) }
 
-// queueSide is what the depth benchmark needs of a side.
-type queueSide struct {
-	queue, workflowType string
-	submit              func(ctx context.Context, first, n int) error
-	serve               func(ctx context.Context) (stop func(), err error) // has the slots come
-	memory              func(ctx context.Context) (resident, heap int64, err error)
-	processes           func() []int // beside Temporal's
+// filler is what this benchmark does with a side.
+type filler struct {
+	*Installation
+	queue, workflow string
+	submit          func(ctx context.Context, first, n int) error
+	serve           func(ctx context.Context) (stop func(), err error) // has the slots come
+	memory          func(ctx context.Context) (resident, heap int64, err error)
+	processes       func() []int // beside Temporal's
 }
 
 // measureDepth fills a queue to its depth and drains it, with each side in an installation of its own.
 func (r *run) measureDepth(ctx context.Context, p *queuePlan) (*Depth, error) {
 	d := &Depth{Tasks: p.depth, Slots: p.slots}
-	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
-		workflows, err := startBareWorkflows(c)
-		if err != nil {
-			return err
-		}
-		defer workflows.Stop()
-		return d.Bare.measure(ctx, i, c, bareDepth(c, p), p, r.story)
-	}); err != nil {
+	if err := d.Bare.measure(ctx, r, p, Setting{temporalOnly: true}, bareFiller); err != nil {
 		return d, fmt.Errorf("bare Temporal: %w", err)
 	}
-	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
-		if err := i.startServe(ctx, "hub,gateway,worker"); err != nil {
-			return err
-		}
-		crew := newCrew(i, "bench-depth", 1)
-		crew.slots = p.slots
-		if err := crew.create(ctx, fleet.ActiveActive, nil); err != nil {
-			return err
-		}
-		return d.Mainstay.measure(ctx, i, c, mainstayDepth(crew, r.story), p, r.story)
-	}); err != nil {
+	setting := Setting{temporalOnly: true, roles: "hub,gateway,worker"}
+	if err := d.Mainstay.measure(ctx, r, p, setting, mainstayFiller); err != nil {
 		return d, fmt.Errorf("side mainstay: %w", err)
 	}
 	return d, nil
 }
 
-// inTemporal does something in an installation that has nothing but Temporal.
-func (r *run) inTemporal(ctx context.Context, do func(*Installation, client.Client) error) error {
-	i, err := r.install(ctx, Setting{temporalOnly: true})
+// measure warms a side up, fills its queue in two halves, and drains it.
+func (s *DepthSide) measure(ctx context.Context, r *run, p *queuePlan, setting Setting,
+	fillerOf func(context.Context, *run, *Installation, *queuePlan) (*filler, error)) error {
+	i, err := r.install(ctx, setting)
 	if err != nil {
 		return err
 	}
 	defer i.Stop()
-	c, err := i.dial(ctx)
+	side, err := fillerOf(ctx, r, i, p)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	return do(i, c)
-}
-
-// measure warms a side up, fills its queue in two halves, and drains it.
-func (s *DepthSide) measure(
-	ctx context.Context, i *Installation, c client.Client, side *queueSide, p *queuePlan, progress io.Writer,
-) error {
-	warmup := min(depthWarmup, p.depth)
-	if err := side.submit(ctx, 0, warmup); err != nil {
+	warm := min(depthWarmup, p.depth)
+	if err := side.submit(ctx, 0, warm); err != nil {
 		return err
 	}
-	if _, _, err := s.drain(ctx, i, c, side, warmup); err != nil {
+	if _, _, err := side.drain(ctx, warm); err != nil {
 		return err
 	}
-	read := func(when string, queued int) error {
-		m := MemoryState{When: when, Queued: queued}
-		var err error
-		if m.Resident, m.Heap, err = side.memory(ctx); err != nil {
-			return err
-		}
-		if m.Temporal, err = memory(i.plane.PID()); err != nil {
-			return err
-		}
-		s.Memory = append(s.Memory, m)
-		fmt.Fprintf(progress, "%-8s %6d queued: %5d MiB resident, heap %5d MiB; Temporal %5d MiB\n", when, queued,
-			m.Resident>>20, m.Heap>>20, m.Temporal>>20)
-		return nil
-	}
-	if err := read(whenEmpty, 0); err != nil {
+	if err := s.read(ctx, r, side, whenEmpty, 0); err != nil {
 		return err
 	}
 	var acknowledged, queued time.Duration
@@ -229,93 +191,92 @@ func (s *DepthSide) measure(
 		until int
 	}{{whenHalf, p.depth / 2}, {whenFull, p.depth}} {
 		begun := time.Now()
-		if err := side.submit(ctx, warmup+done, part.until-done); err != nil {
+		if err := side.submit(ctx, warm+done, part.until-done); err != nil {
 			return err
 		}
 		acknowledged += time.Since(begun)
-		if err := awaitBacklog(ctx, c, i.namespace, side.queue, part.until); err != nil {
+		if err := i.awaitBacklog(ctx, side.queue, part.until); err != nil {
 			return err
 		}
 		queued += time.Since(begun)
 		done = part.until
-		if err := read(part.when, done); err != nil {
+		if err := s.read(ctx, r, side, part.when, done); err != nil {
 			return err
 		}
 	}
 	s.SubmittedPerSecond, s.QueuedPerSecond = float64(p.depth)/acknowledged.Seconds(), float64(p.depth)/queued.Seconds()
-	took, used, err := s.drain(ctx, i, c, side, warmup+p.depth)
+	took, used, err := side.drain(ctx, warm+p.depth)
 	if err != nil {
 		return err
 	}
 	s.DrainedPerSecond = float64(p.depth) / took.Seconds()
 	s.DrainCPU = milliseconds(used / time.Duration(p.depth))
-	fmt.Fprintf(progress, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n",
+	fmt.Fprintf(r.story, "submitted %.1f/s, queued %.1f/s, drained %.1f/s with %.1f ms of processor time each\n",
 		s.SubmittedPerSecond, s.QueuedPerSecond, s.DrainedPerSecond, s.DrainCPU)
-	return read(whenDrained, 0)
+	return s.read(ctx, r, side, whenDrained, 0)
+}
+
+// read adds the memory of this moment.
+func (s *DepthSide) read(ctx context.Context, r *run, side *filler, when string, queued int) (err error) {
+	m := MemoryState{When: when, Queued: queued}
+	if m.Resident, m.Heap, err = side.memory(ctx); err != nil {
+		return err
+	}
+	if m.Temporal, err = memory(side.plane.PID()); err != nil {
+		return err
+	}
+	s.Memory = append(s.Memory, m)
+	fmt.Fprintf(r.story, "%-8s %6d queued: %5d MiB resident, heap %5d MiB; Temporal %5d MiB\n", when, queued,
+		m.Resident>>20, m.Heap>>20, m.Temporal>>20)
+	return nil
 }
 
 // drain has slots come until all workflows of the side's type have completed, of which there are then total, and
 // returns the time from the slots' coming to the last close and the processor time of all processes that take part.
-func (s *DepthSide) drain(
-	ctx context.Context, i *Installation, c client.Client, side *queueSide, total int,
-) (took, used time.Duration, err error) {
-	before := cpuTimes(append(side.processes(), i.plane.PID())...) // those that come now have used nothing yet
+func (side *filler) drain(ctx context.Context, total int) (took, used time.Duration, err error) {
+	before := side.used(side.processes()...).All // those that come now have used nothing yet
 	came := time.Now()
 	stop, err := side.serve(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer stop()
-	if err := awaitCompleted(ctx, c, side.workflowType, total); err != nil {
+	if err := side.awaitCompleted(ctx, side.workflow, total); err != nil {
 		return 0, 0, err
 	}
-	used = cpuTimes(append(side.processes(), i.plane.PID())...) - before
-	last, err := lastClose(ctx, c, side.workflowType)
+	used = side.used(side.processes()...).All - before
+	last, err := side.lastClose(ctx, side.workflow)
 	return last.Sub(came), used, err
 }
 
-// bareDepth is the bare side: workflows run, and their activities wait until a second worker takes them.
-func bareDepth(c client.Client, p *queuePlan) *queueSide {
-	return &queueSide{
-		queue:        bareQueue,
-		workflowType: bareWorkflow,
-		submit: func(ctx context.Context, first, n int) error {
-			return startMany(ctx, c, first, n)
-		},
+// bareFiller is the bare side: workflows run, and their activities wait until a second worker takes them.
+func bareFiller(_ context.Context, _ *run, i *Installation, p *queuePlan) (*filler, error) {
+	b, err := startBareQueue(i)
+	return &filler{
+		Installation: i, queue: bareQueue, workflow: bareWorkflow, submit: b.startMany,
 		serve: func(context.Context) (func(), error) {
-			w, err := startBare(c, bareQueue, sdkworker.Options{
+			return startWorker(i.sdk, bareQueue, sdkworker.Options{
 				DisableWorkflowWorker:              true,
 				MaxConcurrentActivityExecutionSize: p.slots,
-				MaxConcurrentActivityTaskPollers:   min(p.pollers, p.slots),
+				MaxConcurrentActivityTaskPollers:   min(config.Default().Hub.LanePollers, p.slots),
 			})
-			if err != nil {
-				return nil, err
-			}
-			return w.Stop, nil
 		},
 		memory:    func(context.Context) (int64, int64, error) { return ownMemory() },
 		processes: func() []int { return []int{os.Getpid()} },
-	}
+	}, err
 }
 
-// mainstayDepth is Mainstay's side.
-func mainstayDepth(c *crew, progress io.Writer) *queueSide {
-	return &queueSide{
-		queue:        contract.ClusterLane(c.cluster),
-		workflowType: contract.TaskWorkflow,
+// mainstayFiller is Mainstay's side.
+func mainstayFiller(ctx context.Context, r *run, i *Installation, p *queuePlan) (*filler, error) {
+	c := newCrew(i, "bench-depth", 1)
+	c.slots = p.slots
+	return &filler{
+		Installation: i, queue: contract.ClusterLane(c.cluster), workflow: contract.TaskWorkflow,
 		submit: func(ctx context.Context, first, n int) error {
-			return c.submitBatches(ctx, newTasks(c.cluster, n, func(k int, task *api.TaskRequest) {
-				task.ID, task.Type, task.Payload = c.cluster+"-"+strconv.Itoa(first+k), taskType, nil
-			}), progress)
+			return c.submitBatches(ctx, first, n, fleet.TaskSpec{Type: taskType})
 		},
-		serve:  func(ctx context.Context) (func(), error) { return c.leave, c.startAgents(ctx, c.ids...) },
-		memory: func(ctx context.Context) (int64, int64, error) { return processMemory(ctx, c.url, c.hubPID()) },
-		processes: func() []int {
-			ids := []int{c.hubPID()}
-			for _, p := range c.processes {
-				ids = append(ids, p.PID())
-			}
-			return ids
-		},
-	}
+		serve:     func(ctx context.Context) (func(), error) { return c.leave, c.startAgents(ctx, c.ids...) },
+		memory:    func(ctx context.Context) (int64, int64, error) { return processMemory(ctx, i.url, i.hubPID()) },
+		processes: func() []int { return append(c.pids(), i.hubPID()) },
+	}, c.create(ctx, fleet.ActiveActive)
 }

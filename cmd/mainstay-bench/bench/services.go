@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/client"
@@ -61,11 +62,11 @@ func servicesBenchmark() benchmark {
 rolling update ever has fewer healthy instances than wanted. Agents are processes of their own.`,
 			Example: "  mainstay-bench services\n  mainstay-bench services --only update --instances 100",
 		},
-		numbers: []number{
-			{"agents", &p.agents, 10, 2, 200, "agents that run the instances"},
-			{"instances", &p.instances, 50, 1, 1000, "of the service that is updated"},
-			{"max-parallel", &p.parallel, 5, 1, 1000, "instances that are replaced at a time"},
-			{"kills", &p.kills, 20, 1, 1000, "agents killed (SIGKILL)"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&p.agents, "agents", 10, "agents that run the instances")
+			flags.IntVar(&p.instances, "instances", 50, "of the service that is updated")
+			flags.IntVar(&p.parallel, "max-parallel", 5, "instances that are replaced at a time")
+			flags.IntVar(&p.kills, "kills", 20, "agents killed (SIGKILL)")
 		},
 		only:    &p.only,
 		parts:   []string{"kill", "update"},
@@ -90,12 +91,12 @@ func (r *run) services(ctx context.Context, p servicesPlan) error {
 		return err
 	}
 	if wanted(p.only, "kill") {
-		if err := s.kill(ctx, c, p, r.story); err != nil {
+		if err := s.kill(ctx, c, p); err != nil {
 			return err
 		}
 	}
 	if wanted(p.only, "update") {
-		if err := s.update(ctx, c, p, r.story); err != nil {
+		if err := s.update(ctx, c, p); err != nil {
 			return err
 		}
 	}
@@ -134,8 +135,8 @@ func (c *crew) awaitServing(ctx context.Context, n int, version string) error {
 }
 
 // kill kills one agent after the other and takes the times until its instances begin elsewhere.
-func (s *services) kill(ctx context.Context, c *crew, p servicesPlan, story io.Writer) error {
-	row := faultRow{signal: syscall.SIGKILL}
+func (s *services) kill(ctx context.Context, c *crew, p servicesPlan) error {
+	row := faultRow{fault: fault{signal: syscall.SIGKILL}}
 	for k := range p.kills {
 		if err := c.ledger.more(); err != nil {
 			return err
@@ -148,12 +149,10 @@ func (s *services) kill(ctx context.Context, c *crew, p servicesPlan, story io.W
 			return err
 		}
 		row.count(moved, 1)
-		<-c.processes[busiest].done
-		c.gone[c.processes[busiest].PID()] = true
-		if err := c.startAgents(ctx, busiest); err != nil {
+		if err := c.revive(ctx, busiest); err != nil {
 			return err
 		}
-		fmt.Fprintf(story, "killed %d of %d agents; %d instances were replaced\n", k+1, p.kills, len(row.times))
+		fmt.Fprintf(c.story, "killed %d of %d agents; %d instances were replaced\n", k+1, p.kills, len(row.times))
 		backoff.Pause(ctx, lossWindow+100*time.Millisecond)
 	}
 	s.Kills, s.Replaced = p.kills, timesOf(row.times)
@@ -162,7 +161,7 @@ func (s *services) kill(ctx context.Context, c *crew, p servicesPlan, story io.W
 }
 
 // update applies another version, and looks all the time how many healthy instances are found.
-func (s *services) update(ctx context.Context, c *crew, p servicesPlan, story io.Writer) error {
+func (s *services) update(ctx context.Context, c *crew, p servicesPlan) error {
 	begun := time.Now()
 	if err := c.define(ctx, p, "2"); err != nil {
 		return err
@@ -182,7 +181,7 @@ func (s *services) update(ctx context.Context, c *crew, p servicesPlan, story io
 			}
 		}
 		if s.Polls%100 == 0 {
-			fmt.Fprintf(story, "%d of %d instances are replaced\n", updated, p.instances)
+			fmt.Fprintf(c.story, "%d of %d instances are replaced\n", updated, p.instances)
 		}
 		return updated == p.instances && len(found.Instances) == p.instances, nil
 	})

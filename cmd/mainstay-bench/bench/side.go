@@ -18,15 +18,13 @@ import (
 
 	"mainstay.dev/mainstay/agent"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/client"
+	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // side is one of the two systems that are compared.
 type side interface {
-	// Name heads its column.
-	Name() string
 	// Submit starts one task and returns its id when the task is acknowledged.
 	Submit(ctx context.Context) (string, error)
 	// Begun waits for a task's end and returns when its handler began and when the task was closed.
@@ -42,41 +40,28 @@ func handle(context.Context, *agent.Task) (any, error) { return time.Now().UnixN
 // mainstay is the whole way of a task through Mainstay: REST, workflow, lane, hub, an agent in another process, and
 // back.
 type mainstay struct {
-	api      *client.Client
-	temporal sdkclient.Client // only to read when tasks closed
-	cluster  string
+	*Installation
+	cluster, kind string
 }
 
-func (m mainstay) Name() string { return "Mainstay" }
-
+// Submit implements side.
 func (m mainstay) Submit(ctx context.Context) (string, error) {
-	task, err := m.api.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: taskType, Cluster: m.cluster}})
+	task, err := m.Tasks.Submit(ctx, &api.TaskRequest{TaskSpec: fleet.TaskSpec{Type: m.kind, Cluster: m.cluster}})
 	if err != nil {
 		return "", err
 	}
 	return task.ID, nil
 }
 
+// Begun implements side.
 func (m mainstay) Begun(ctx context.Context, id string) (began, closed time.Time, err error) {
 	var state contract.TaskState
-	if closed, err = outcome(ctx, m.temporal, contract.TaskWorkflowID(id), &state); err != nil {
+	if closed, err = outcome(ctx, m.sdk, contract.TaskWorkflowID(id), &state); err != nil {
 		return began, closed, err
 	}
 	var at int64
 	err = json.Unmarshal(state.Result, &at)
 	return time.Unix(0, at), closed, err
-}
-
-// inTurns measures each side once in each round. None always goes first.
-func inTurns(rounds, sides int, measure func(round, side int) error) error {
-	for round := range rounds {
-		for turn := range sides {
-			if err := measure(round+1, (turn+round)%sides); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // throughput submits n tasks with the given number of clients as fast as the side takes them and returns the tasks per
@@ -88,24 +73,24 @@ func throughput(ctx context.Context, s side, n, clients int) (float64, error) {
 		ids[i], err = s.Submit(ctx)
 		return err
 	}); err != nil {
-		return 0, fmt.Errorf("%s: submit: %w", s.Name(), err)
+		return 0, fmt.Errorf("submit: %w", err)
 	}
 	if err := eachOf(ctx, n, 4, func(ctx context.Context, i int) (err error) {
 		_, closed[i], err = s.Begun(ctx, ids[i])
 		return err
 	}); err != nil {
-		return 0, fmt.Errorf("%s: wait: %w", s.Name(), err)
+		return 0, fmt.Errorf("wait: %w", err)
 	}
 	first, last := slices.MinFunc(submitted, time.Time.Compare), slices.MaxFunc(closed, time.Time.Compare)
 	return float64(n) / last.Sub(first).Seconds(), nil
 }
 
-// dispatched is one task that was submitted at a steady rate.
-type dispatched struct{ submitted, acknowledged, began time.Time }
+// dispatched are tasks that were submitted at a steady rate.
+type dispatched []struct{ submitted, began time.Time }
 
 // dispatch submits n tasks at a steady rate, well below what the side can do, and returns their times.
-func dispatch(ctx context.Context, s side, n int, every time.Duration) ([]dispatched, error) {
-	tasks, ids := make([]dispatched, n), make([]string, n)
+func dispatch(ctx context.Context, s side, n int, every time.Duration) (dispatched, error) {
+	tasks, ids := make(dispatched, n), make([]string, n)
 	var submissions errgroup.Group
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -118,20 +103,25 @@ func dispatch(ctx context.Context, s side, n int, every time.Duration) ([]dispat
 		submissions.Go(func() (err error) {
 			tasks[i].submitted = time.Now()
 			ids[i], err = s.Submit(ctx)
-			tasks[i].acknowledged = time.Now()
 			return err
 		})
 	}
 	if err := submissions.Wait(); err != nil {
-		return nil, fmt.Errorf("%s: submit: %w", s.Name(), err)
+		return nil, fmt.Errorf("submit: %w", err)
 	}
-	if err := eachOf(ctx, n, 4, func(ctx context.Context, i int) (err error) {
+	return tasks, eachOf(ctx, n, 4, func(ctx context.Context, i int) (err error) {
 		tasks[i].began, _, err = s.Begun(ctx, ids[i])
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Name(), err)
+	})
+}
+
+// waits are the times from just before the submissions to the first instructions.
+func (d dispatched) waits() []time.Duration {
+	times := make([]time.Duration, len(d))
+	for n, t := range d {
+		times[n] = t.began.Sub(t.submitted)
 	}
-	return tasks, nil
+	return times
 }
 
 // Times sum up a set of durations, in milliseconds.
@@ -185,74 +175,98 @@ const (
 	bareActivity = "BareActivity"
 	// bareWorkflowPollers are as many as Mainstay's worker has.
 	bareWorkflowPollers = 8
+	// bareStarts are how many workflows are started at a time, as many as the gateway used for a batch.
+	bareStarts = 32
 )
 
 // bare is plain Temporal: one workflow with one activity for each task, run by an SDK worker in this process.
 type bare struct {
-	name, queue string
-	client      sdkclient.Client
-	worker      sdkworker.Worker
+	sdk             sdkclient.Client
+	queue, workflow string
 }
 
-// newBare starts the worker. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
+// startBare runs a bare side. Its pollers are as many as Mainstay's, its other settings the SDK's defaults, eager
 // activities among them.
-func newBare(c sdkclient.Client, name, queue string, activityPollers int) (*bare, error) {
-	w, err := startBare(c, queue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
-		MaxConcurrentActivityTaskPollers: activityPollers})
-	return &bare{name, queue, c, w}, err
+func startBare(i *Installation, queue string) (bare, error) {
+	stop, err := startWorker(i.sdk, queue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
+		MaxConcurrentActivityTaskPollers: config.Default().Hub.LanePollers})
+	i.atStop(stop)
+	return bare{i.sdk, queue, bareWorkflow}, err
 }
 
-// startBare runs a worker. What its options leave out, workflows or activities, it does not run.
-func startBare(c sdkclient.Client, queue string, o sdkworker.Options) (sdkworker.Worker, error) {
+// startBareQueue runs a bare side whose activities wait on the queue, as nobody runs them.
+func startBareQueue(i *Installation) (bare, error) {
+	stop, err := startWorker(i.sdk, bareQueue, sdkworker.Options{LocalActivityWorkerOnly: true,
+		MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers})
+	i.atStop(stop)
+	return bare{i.sdk, bareQueue, bareWorkflow}, err
+}
+
+// startWorker runs a worker. What its options leave out, workflows or activities, it does not run.
+func startWorker(c sdkclient.Client, queue string, o sdkworker.Options) (stop func(), err error) {
 	w := sdkworker.New(c, queue, o)
 	if !o.DisableWorkflowWorker {
-		w.RegisterWorkflowWithOptions(func(ctx workflow.Context) (int64, error) {
-			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-			var began int64
-			err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, &began)
-			return began, err
-		}, workflow.RegisterOptions{Name: bareWorkflow})
+		w.RegisterWorkflowWithOptions(bareSteps(1), workflow.RegisterOptions{Name: bareWorkflow})
+		w.RegisterWorkflowWithOptions(bareSteps(chainSteps), workflow.RegisterOptions{Name: bareChainWorkflow})
 	}
 	if !o.LocalActivityWorkerOnly {
 		w.RegisterActivityWithOptions(func(context.Context) (int64, error) { return time.Now().UnixNano(), nil },
 			activity.RegisterOptions{Name: bareActivity})
 	}
 	if err := w.Start(); err != nil {
-		return nil, fmt.Errorf("start the bare worker: %w", err)
+		return func() {}, fmt.Errorf("start the bare worker: %w", err)
 	}
-	return w, nil
+	return w.Stop, nil
 }
 
-// startBareWorkflows runs workflows, the activities of which wait.
-func startBareWorkflows(c sdkclient.Client) (sdkworker.Worker, error) {
-	return startBare(c, bareQueue, sdkworker.Options{MaxConcurrentWorkflowTaskPollers: bareWorkflowPollers,
-		LocalActivityWorkerOnly: true})
+// bareSteps is a workflow with activities, one after the other. Its result is when each began.
+func bareSteps(n int) func(workflow.Context) ([]int64, error) {
+	return func(ctx workflow.Context) ([]int64, error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		steps := make([]int64, n)
+		for k := range steps {
+			if err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, &steps[k]); err != nil {
+				return nil, err
+			}
+		}
+		return steps, nil
+	}
 }
 
 // startMany starts n tasks, the first of them with this number.
-func startMany(ctx context.Context, c sdkclient.Client, first, n int) error {
-	return eachOf(ctx, n, 32, func(ctx context.Context, i int) error { // as many as the gateway uses for a batch
-		return (&bare{client: c, queue: bareQueue}).start(ctx, "bare/"+strconv.Itoa(first+i))
+func (b bare) startMany(ctx context.Context, first, n int) error {
+	return eachOf(ctx, n, bareStarts, func(ctx context.Context, i int) error {
+		return b.start(ctx, "bare/"+strconv.Itoa(first+i))
 	})
 }
 
-// start starts a task.
-func (b *bare) start(ctx context.Context, id string) error {
-	_, err := b.client.ExecuteWorkflow(ctx, sdkclient.StartWorkflowOptions{ID: id, TaskQueue: b.queue}, bareWorkflow)
+func (b bare) start(ctx context.Context, id string) error {
+	_, err := b.sdk.ExecuteWorkflow(ctx, sdkclient.StartWorkflowOptions{ID: id, TaskQueue: b.queue}, b.workflow)
 	return err
 }
 
-func (b *bare) Name() string { return b.name }
-
-func (b *bare) Submit(ctx context.Context) (string, error) {
+// Submit implements side.
+func (b bare) Submit(ctx context.Context) (string, error) {
 	id := "bare/" + uuid.NewString()
 	return id, b.start(ctx, id)
 }
 
-func (b *bare) Begun(ctx context.Context, id string) (began, closed time.Time, err error) {
-	var at int64
-	closed, err = outcome(ctx, b.client, id, &at)
-	return time.Unix(0, at), closed, err
+// Begun implements side.
+func (b bare) Begun(ctx context.Context, id string) (began, closed time.Time, err error) {
+	steps, closed, err := b.steps(ctx, id)
+	if err != nil {
+		return began, closed, err
+	}
+	return steps[0], closed, nil
+}
+
+func (b bare) steps(ctx context.Context, id string) (began []time.Time, closed time.Time, err error) {
+	var at []int64
+	closed, err = outcome(ctx, b.sdk, id, &at)
+	for _, nanos := range at {
+		began = append(began, time.Unix(0, nanos))
+	}
+	return began, closed, err
 }
 
 // outcome waits until a workflow has completed, and returns its result and when that was. It asks again and again: long

@@ -7,53 +7,28 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
+	"github.com/spf13/pflag"
 
-	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/config"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 )
 
 // Types is how soon tasks of one type begin while many of another wait for their own agents, of Mainstay and of bare
-// Temporal.
+// Temporal: from just before the submission to the first instruction.
 type Types struct {
-	Backlog  int          `json:"backlog"` // that waits
-	Agents   int          `json:"agents"`  // of each type
-	Slots    int          `json:"slots"`   // of each agent
-	Rate     int          `json:"tasks_per_second"`
-	Mainstay DispatchSide `json:"mainstay"`
-	Bare     DispatchSide `json:"bare"`
-}
-
-// DispatchSide is how long tasks of one side took.
-type DispatchSide struct {
-	Acknowledged Times `json:"acknowledged"`      // from the acknowledgement to the first instruction
-	Submitted    Times `json:"submitted"`         // from just before the submission
-	Early        int   `json:"begun_before_told"` // began before the acknowledgement: they count as 0
-}
-
-// judge sums up a side's tasks.
-func (s *DispatchSide) judge(tasks []dispatched) {
-	acknowledged, submitted := make([]time.Duration, len(tasks)), make([]time.Duration, len(tasks))
-	for n, t := range tasks {
-		submitted[n] = t.began.Sub(t.submitted)
-		if acknowledged[n] = t.began.Sub(t.acknowledged); acknowledged[n] < 0 {
-			acknowledged[n] = 0
-			s.Early++
-		}
-	}
-	s.Acknowledged, s.Submitted = timesOf(acknowledged), timesOf(submitted)
+	Backlog  int   `json:"backlog"` // that waits
+	Agents   int   `json:"agents"`  // of each type
+	Slots    int   `json:"slots"`   // of each agent
+	Rate     int   `json:"tasks_per_second"`
+	Mainstay Times `json:"mainstay"`
+	Bare     Times `json:"bare"`
 }
 
 func (t *Types) write(w io.Writer) {
 	fmt.Fprintf(w, "%d tasks of another type wait; each type has %d agents of %d slots\n\n", t.Backlog, t.Agents, t.Slots)
-	b, m := &t.Bare, &t.Mainstay
-	table := newTable(w, fmt.Sprintf("%d tasks of each at %d tasks/s", m.Acknowledged.Count, t.Rate), "bare Temporal",
+	table := newTable(w, fmt.Sprintf("%d tasks of each at %d tasks/s", t.Mainstay.Count, t.Rate), "bare Temporal",
 		"Mainstay", "ratio")
-	table.latencies("acknowledged → begin", b.Acknowledged, m.Acknowledged)
-	table.latencies("submitted → begin", b.Submitted, m.Submitted)
-	table.row("began before the acknowledgement was there (counted as 0)", b.Early, m.Early, "")
+	table.latencies("submitted → begin", t.Bare, t.Mainstay)
 	table.flush()
 }
 
@@ -71,12 +46,12 @@ busy and many of its tasks wait, beside bare Temporal with a task queue for each
 own.`,
 			Example: "  mainstay-bench types\n  mainstay-bench types --backlog 100000",
 		},
-		numbers: []number{
-			{"backlog", &p.backlog, 10_000, 100, 1_000_000, "tasks of the other type that wait"},
-			{"tasks", &p.tasks, 400, 1, 100_000, "tasks that are measured"},
-			{"rate", &p.rate, 20, 1, 1000, "of these a second"},
-			{"agents", &p.agents, 3, 1, 100, "agents of each type"},
-			{"slots", &p.slots, 4, 1, 100, "slots of each agent"},
+		flags: func(flags *pflag.FlagSet) {
+			flags.IntVar(&p.backlog, "backlog", 10_000, "tasks of the other type that wait")
+			flags.IntVar(&p.tasks, "tasks", 400, "tasks that are measured")
+			flags.IntVar(&p.rate, "rate", 20, "of these a second")
+			flags.IntVar(&p.agents, "agents", 3, "agents of each type")
+			flags.IntVar(&p.slots, "slots", 4, "slots of each agent")
 		},
 		measure: func(ctx context.Context, r *run) error {
 			result := struct {
@@ -92,72 +67,78 @@ own.`,
 }
 
 func (t *Types) measure(ctx context.Context, r *run, p *typesPlan) error {
-	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
-		workflows, err := startBareWorkflows(c)
-		if err != nil {
-			return err
-		}
-		defer workflows.Stop()
-		if err := startMany(ctx, c, 0, p.backlog); err != nil {
-			return err
-		}
-		if err := awaitBacklog(ctx, c, i.namespace, bareQueue, p.backlog); err != nil {
-			return err
-		}
-		free, err := newBare(c, "bare Temporal", bareQueue+"-free", config.Default().Hub.LanePollers)
-		if err != nil {
-			return err
-		}
-		defer free.worker.Stop()
-		return t.Bare.measure(ctx, free, p, r.story)
-	}); err != nil {
+	if err := t.measureBare(ctx, r, p); err != nil {
 		return fmt.Errorf("bare Temporal: %w", err)
 	}
-	if err := r.inTemporal(ctx, func(i *Installation, c client.Client) error {
-		if err := i.startServe(ctx, "hub,gateway,worker"); err != nil {
-			return err
-		}
-		crew := newCrew(i, "bench-types", 2*p.agents)
-		crew.slots, crew.types = p.slots, []string{workType}
-		if err := crew.create(ctx, fleet.ActiveActive, nil); err != nil {
-			return err
-		}
-		defer crew.leave()
-		if err := crew.startAgents(ctx, crew.ids[:p.agents]...); err != nil {
-			return err
-		}
-		busy := p.agents * p.slots
-		if err := crew.submitBatches(ctx, newTasks(crew.cluster, p.backlog+busy, func(_ int, task *api.TaskRequest) {
-			task.Payload, task.ExpiresIn = work(noLimit), fleet.Duration(noLimit)
-		}), r.story); err != nil {
-			return err
-		}
-		lane := contract.ClusterLane(crew.cluster)
-		if err := awaitBacklog(ctx, c, i.namespace, lane, p.backlog); err != nil {
-			return err
-		}
-		crew.types = []string{taskType}
-		if err := crew.startAgents(ctx, crew.ids[p.agents:]...); err != nil {
-			return err
-		}
-		return t.Mainstay.measure(ctx, mainstay{i.Client, c, crew.cluster}, p, r.story)
-	}); err != nil {
+	if err := t.measureMainstay(ctx, r, p); err != nil {
 		return fmt.Errorf("side mainstay: %w", err)
 	}
 	return nil
 }
 
+func (t *Types) measureBare(ctx context.Context, r *run, p *typesPlan) error {
+	i, err := r.install(ctx, Setting{temporalOnly: true})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	waiting, err := startBareQueue(i)
+	if err != nil {
+		return err
+	}
+	if err := waiting.startMany(ctx, 0, p.backlog); err != nil {
+		return err
+	}
+	if err := i.awaitBacklog(ctx, bareQueue, p.backlog); err != nil {
+		return err
+	}
+	free, err := startBare(i, bareQueue+"-free")
+	if err != nil {
+		return err
+	}
+	t.Bare, err = p.timed(ctx, free)
+	return err
+}
+
+func (t *Types) measureMainstay(ctx context.Context, r *run, p *typesPlan) error {
+	i, err := r.install(ctx, Setting{temporalOnly: true, roles: "hub,gateway,worker"})
+	if err != nil {
+		return err
+	}
+	defer i.Stop()
+	c := newCrew(i, "bench-types", 2*p.agents)
+	c.slots, c.types = p.slots, []string{workType}
+	if err := c.create(ctx, fleet.ActiveActive); err != nil {
+		return err
+	}
+	if err := c.startAgents(ctx, c.ids[:p.agents]...); err != nil {
+		return err
+	}
+	busy := p.agents * p.slots
+	if err := c.submitBatches(ctx, 0, p.backlog+busy, fleet.TaskSpec{Type: workType, Payload: work(noLimit),
+		ExpiresIn: fleet.Duration(noLimit)}); err != nil {
+		return err
+	}
+	if err := i.awaitBacklog(ctx, contract.ClusterLane(c.cluster), p.backlog); err != nil {
+		return err
+	}
+	c.types = []string{taskType}
+	if err := c.startAgents(ctx, c.ids[p.agents:]...); err != nil {
+		return err
+	}
+	t.Mainstay, err = p.timed(ctx, mainstay{i, c.cluster, taskType})
+	return err
+}
+
 // typesWarmup is how many tasks go through before any counts.
 const typesWarmup = 20
 
-// measure submits tasks of the type whose agents are free.
-func (s *DispatchSide) measure(ctx context.Context, of side, p *typesPlan, progress io.Writer) error {
+// timed submits tasks of the type whose agents are free.
+func (p *typesPlan) timed(ctx context.Context, s side) (Times, error) {
 	every := time.Second / time.Duration(p.rate)
-	if _, err := dispatch(ctx, of, typesWarmup, every); err != nil {
-		return err
+	if _, err := dispatch(ctx, s, typesWarmup, every); err != nil {
+		return Times{}, err
 	}
-	tasks, err := dispatch(ctx, of, p.tasks, every)
-	s.judge(tasks)
-	fmt.Fprintf(progress, "%s: p50 %.1f ms, p99 %.1f ms\n", of.Name(), s.Submitted.P50, s.Submitted.P99)
-	return err
+	tasks, err := dispatch(ctx, s, p.tasks, every)
+	return timesOf(tasks.waits()), err
 }

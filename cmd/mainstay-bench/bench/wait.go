@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	sdkclient "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"mainstay.dev/mainstay/api"
@@ -95,47 +92,39 @@ func eachOf(ctx context.Context, n, atOnce int, do func(context.Context, int) er
 // batchSize is the most tasks that one request may bring.
 const batchSize = 1000
 
-// submitBatches submits tasks through /tasks/batch, one request after the other.
-func (i *Installation) submitBatches(ctx context.Context, tasks []*api.TaskRequest, progress io.Writer) error {
+// submitBatches submits n tasks through /tasks/batch, one request after the other. first numbers the first of them.
+func (c *crew) submitBatches(ctx context.Context, first, n int, spec fleet.TaskSpec) error {
 	begun := time.Now()
-	for done := 0; done < len(tasks); {
-		batch := tasks[done:min(done+batchSize, len(tasks))]
-		items, err := client.SubmitAll(ctx, i.Client, batch)
+	spec.Cluster = c.cluster
+	for done := 0; done < n; {
+		batch := make([]*api.TaskRequest, min(n-done, batchSize))
+		for k := range batch {
+			batch[k] = &api.TaskRequest{ID: c.taskID(first + done + k), TaskSpec: spec}
+		}
+		items, err := client.SubmitAll(ctx, c.Client, batch)
 		if err != nil {
 			return err
 		}
-		for n := range items {
-			if items[n].Error != nil {
-				return fmt.Errorf("the task %s was not accepted: %s", batch[n].ID, items[n].Error.Detail)
+		for k := range items {
+			if items[k].Error != nil {
+				return fmt.Errorf("the task %s was not accepted: %s", batch[k].ID, items[k].Error.Detail)
 			}
 		}
-		done += len(batch)
-		if len(tasks) > batchSize {
-			fmt.Fprintf(progress, "%d of %d tasks submitted after %s\n", done, len(tasks),
+		if done += len(batch); n > batchSize {
+			fmt.Fprintf(c.story, "%d of %d tasks submitted after %s\n", done, n,
 				time.Since(begun).Round(100*time.Millisecond))
 		}
 	}
 	return nil
 }
 
-// newTasks are n tasks that only note in the ledger that they began; set changes the nth.
-func newTasks(cluster string, n int, set func(int, *api.TaskRequest)) []*api.TaskRequest {
-	tasks := make([]*api.TaskRequest, n)
-	for i := range tasks {
-		tasks[i] = &api.TaskRequest{ID: cluster + "-" + strconv.Itoa(i),
-			TaskSpec: fleet.TaskSpec{Type: workType, Cluster: cluster, Payload: work(0)}}
-		set(i, tasks[i])
-	}
-	return tasks
-}
-
 // awaitBacklog returns when n activities wait on a task queue that nobody polls.
-func awaitBacklog(ctx context.Context, c sdkclient.Client, namespace, queue string, n int) error {
+func (i *Installation) awaitBacklog(ctx context.Context, queue string, n int) error {
 	return advancing(ctx, fmt.Sprintf("%d tasks on %s", n, queue), n, 50*time.Millisecond,
 		func(ctx context.Context) (int, error) {
 			// The status is deprecated, but the stats that replace it are up to 5 s old.
-			described, err := c.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-				Namespace:              namespace,
+			described, err := i.sdk.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+				Namespace:              i.namespace,
 				TaskQueue:              &taskqueuepb.TaskQueue{Name: queue},
 				TaskQueueType:          enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 				IncludeTaskQueueStatus: true, //nolint:staticcheck // as said above
@@ -152,9 +141,9 @@ func completedQuery(workflowType string) string {
 }
 
 // awaitCompleted returns when n workflows of a type have completed, as far as visibility shows.
-func awaitCompleted(ctx context.Context, c sdkclient.Client, workflowType string, n int) error {
+func (i *Installation) awaitCompleted(ctx context.Context, workflowType string, n int) error {
 	return advancing(ctx, fmt.Sprintf("%d completed tasks", n), n, time.Second, func(ctx context.Context) (int, error) {
-		count, err := c.CountWorkflow(ctx,
+		count, err := i.sdk.CountWorkflow(ctx,
 			&workflowservice.CountWorkflowExecutionsRequest{Query: completedQuery(workflowType)})
 		if err != nil {
 			return 0, fmt.Errorf("count workflows: %w", err)
@@ -164,9 +153,9 @@ func awaitCompleted(ctx context.Context, c sdkclient.Client, workflowType string
 }
 
 // lastClose is when the last of a type's workflows closed, by the server's clock.
-func lastClose(ctx context.Context, c sdkclient.Client, workflowType string) (time.Time, error) {
+func (i *Installation) lastClose(ctx context.Context, workflowType string) (time.Time, error) {
 	var last time.Time
-	for w, err := range (store.Store{Client: c}).Workflows(ctx, completedQuery(workflowType)) {
+	for w, err := range (store.Store{Client: i.sdk}).Workflows(ctx, completedQuery(workflowType)) {
 		if err != nil {
 			return last, fmt.Errorf("list workflows: %w", err)
 		}
