@@ -2,11 +2,9 @@ package contract
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/zstd"
 	"go.temporal.io/sdk/activity"
@@ -206,11 +204,10 @@ const (
 	// packFrom is the length of JSON from which a message is compressed. Temporal takes messages of up to 2 MiB, and
 	// the state of a cluster with thousands of members is longer.
 	packFrom = 512 << 10
-	// wideFrom is the length of a compressed message from which it is compressed with a wide window instead, which
-	// finds the ids of thousands of agents again in other lists of them. Releases before cannot read that.
-	wideFrom = 256 << 10
-	// denseFrom is the length from which that is done more thoroughly, which takes twice as long. Text for bytes makes
-	// a third more of it.
+	// packWindow is how far back it finds text again: the ids of thousands of agents are in several lists of them.
+	packWindow = 8 << 20
+	// denseFrom is the length of a compressed message from which it is compressed more thoroughly, which takes twice
+	// as long. Text for bytes makes a third more of it.
 	denseFrom = 1300 << 10
 	// maxUnpacked bounds what a packed message may hold.
 	maxUnpacked = 64 << 20
@@ -236,10 +233,9 @@ func Bytes(message any) int {
 	return len(data)
 }
 
-// packedMessage stands for a long message; it has one of the two.
+// packedMessage stands for a long message.
 type packedMessage struct {
-	Gzip []byte `json:"gzip,omitempty"`
-	Zstd []byte `json:"zstd,omitempty"`
+	Zstd []byte `json:"zstd"`
 }
 
 // pack is a message as JSON.
@@ -251,61 +247,38 @@ func pack(message any) ([]byte, error) {
 	if len(data) > maxUnpacked {
 		return nil, fmt.Errorf("a message has %d bytes, and at most %d can be read", len(data), maxUnpacked)
 	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := z.Write(data); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	if packed.Len() < wideFrom {
-		return json.Marshal(packedMessage{Gzip: packed.Bytes()})
-	}
-	var wide []byte
+	var packed []byte
 	for _, level := range []zstd.EncoderLevel{zstd.SpeedDefault, zstd.SpeedBetterCompression} {
-		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20),
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(packWindow),
 			zstd.WithEncoderLevel(level))
 		if err != nil {
 			return nil, err
 		}
-		if wide = z.EncodeAll(data, wide[:0]); len(wide) < denseFrom {
+		if packed = z.EncodeAll(data, packed[:0]); len(packed) < denseFrom {
 			break
 		}
 	}
-	return json.Marshal(packedMessage{Zstd: wide})
+	return json.Marshal(packedMessage{Zstd: packed})
 }
 
 // unpack is the inverse of pack. It reads messages that were never packed, too.
 func unpack(data []byte, message any) error {
-	if !bytes.HasPrefix(data, []byte(`{"gzip":`)) && !bytes.HasPrefix(data, []byte(`{"zstd":`)) {
+	if !bytes.HasPrefix(data, []byte(`{"zstd":`)) {
 		return json.Unmarshal(data, message)
 	}
 	var packed packedMessage
 	if err := json.Unmarshal(data, &packed); err != nil {
 		return err
 	}
-	data, err := packed.open()
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
 	if err != nil {
+		return err
+	}
+	defer z.Close()
+	if data, err = z.DecodeAll(packed.Zstd, nil); err != nil {
 		return fmt.Errorf("read a packed message: %w", err)
 	}
 	return json.Unmarshal(data, message)
-}
-
-func (p packedMessage) open() ([]byte, error) {
-	if len(p.Zstd) > 0 {
-		wide, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
-		if err != nil {
-			return nil, err
-		}
-		defer wide.Close()
-		return wide.DecodeAll(p.Zstd, nil)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(p.Gzip))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(z, maxUnpacked))
 }
 
 type (
