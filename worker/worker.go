@@ -130,7 +130,7 @@ func Start(c client.Client, o Options) (stop func(), err error) {
 const healingCatchUp = 10 * time.Second
 
 // EnsureHealing makes the schedule of the healing cycle if there is none. One that there is stays as it is, as people
-// may have paused it; but its cycles get a timeout, if they have none.
+// may have paused it.
 func EnsureHealing(ctx context.Context, c client.Client) error {
 	_, err := c.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: contract.HealingScheduleID,
@@ -149,25 +149,10 @@ func EnsureHealing(ctx context.Context, c client.Client) error {
 			WorkflowExecutionTimeout: contract.HealingCycleTimeout,
 		},
 	})
-	if errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
-		err = c.ScheduleClient().GetHandle(ctx, contract.HealingScheduleID).Update(ctx,
-			client.ScheduleUpdateOptions{DoUpdate: limitCycles})
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return fmt.Errorf("make the schedule of the healing cycle: %w", err)
 	}
 	return nil
-}
-
-// limitCycles gives the cycles of a schedule that an earlier release made a timeout.
-func limitCycles(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
-	s := in.Description.Schedule
-	action, ours := s.Action.(*client.ScheduleWorkflowAction)
-	if !ours || action.WorkflowExecutionTimeout != 0 {
-		return nil, temporal.ErrSkipScheduleUpdate
-	}
-	action.WorkflowExecutionTimeout = contract.HealingCycleTimeout
-	return &client.ScheduleUpdate{Schedule: &s}, nil
 }
 
 func registerHealingWorkflows(r sdkworker.WorkflowRegistry) {

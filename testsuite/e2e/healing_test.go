@@ -11,12 +11,9 @@ import (
 	"mainstay.dev/mainstay/testsuite/slow"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"google.golang.org/protobuf/proto"
 
 	"mainstay.dev/mainstay/activities"
 	"mainstay.dev/mainstay/agent"
@@ -280,28 +277,6 @@ func TestHealingSchedule(t *testing.T) {
 	policy := quickHealing()
 	policy.CycleInterval = fleet.Duration(5 * time.Second)
 	b := newBench(t, fleet.ClusterConfig{SelfHealing: policy})
-	// An earlier release made the schedule: cycles had no timeout. A person has paused it and changed its interval.
-	schedules := plane.Temporal(t).ScheduleClient()
-	was := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: time.Hour}}}
-	handle, err := schedules.Create(t.Context(), client.ScheduleOptions{ID: contract.HealingScheduleID, Spec: was, Paused: true,
-		Note: "a person's", Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, Action: &client.ScheduleWorkflowAction{
-			ID: contract.HealingCycleWorkflowID(""), Workflow: contract.HealingCycleWorkflow,
-			TaskQueue: contract.WorkerQueue, Args: []any{contract.HealingCycleInput{Every: fleet.Duration(time.Hour), DryRun: true}}}})
-	require.NoError(t, err)
-	earlier, err := handle.Describe(t.Context())
-	require.NoError(t, err)
-	for range 2 {
-		require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
-		is, err := handle.Describe(t.Context())
-		require.NoError(t, err)
-		action, wanted := is.Schedule.Action.(*client.ScheduleWorkflowAction), earlier.Schedule.Action.(*client.ScheduleWorkflowAction)
-		require.Equal(t, contract.HealingCycleTimeout, action.WorkflowExecutionTimeout)
-		require.True(t, proto.Equal(wanted.Args[0].(*commonpb.Payload), action.Args[0].(*commonpb.Payload)))
-		require.Equal(t, earlier.Schedule.State, is.Schedule.State)
-		require.Equal(t, earlier.Schedule.Spec, is.Schedule.Spec)
-		require.Equal(t, earlier.Schedule.Policy, is.Schedule.Policy)
-	}
-	require.NoError(t, handle.Delete(t.Context()))
 	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)))
 	pause := func(action string) api.HealingStatus {
 		var status api.HealingStatus
@@ -323,6 +298,7 @@ func TestHealingSchedule(t *testing.T) {
 	held.own.ReportHealth(0.45, "disk errors")
 	b.healUntil(t, map[string]any{"dry_run": true}, fleet.HealDrain, ill, fleet.HealPlan)
 	before, since := pause("pause").Cycles, time.Now()
+	require.NoError(t, worker.EnsureHealing(t.Context(), plane.Temporal(t)), "a worker that starts leaves it paused")
 	require.True(t, waitsEvery(t, 500*time.Millisecond, func() bool {
 		s, ok := b.healingStatus(t)
 		require.True(t, !ok || s.Cycles == before, "a cycle began while healing is paused")
