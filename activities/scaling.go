@@ -71,7 +71,7 @@ func (a *Control) sweepOne(ctx context.Context, cluster *fleet.ClusterFacts) (fl
 func (a *Control) decide(
 	ctx context.Context, cluster *fleet.ClusterFacts,
 ) (fleet.ScalingDecision, fleet.ScalingFacts, error) {
-	facts := fleet.ScalingFacts{Replaces: true}
+	facts := fleet.ScalingFacts{}
 	for agent, live := range cluster.Live {
 		facts.Agents = append(facts.Agents, fleet.AgentActivity{AgentID: agent, Running: live.Running,
 			IdleSince: live.WorkedAt, CPUPercent: live.CPUPercent})

@@ -46,8 +46,6 @@ type ScalingFacts struct {
 	Queue int64 `json:"queue"`
 	// Agents are the agents with a known load.
 	Agents []AgentActivity `json:"agents,omitempty"`
-	// Replaces: spawned agents that stay unhealthy are replaced. Facts of earlier releases do not have it.
-	Replaces bool `json:"replaces,omitempty"`
 }
 
 // AgentActivity is the present activity of one agent.

@@ -485,7 +485,7 @@ func (d *scaler) toRetire() (gone, ill []string) {
 			d.now.Sub(m.StatusSince) >= retireAfter:
 		case m.Status == AgentMaintenance && cordon != nil && IsScalingDrain(cordon.Drain) &&
 			d.now.Sub(cordon.Since) >= retireAfter:
-		case d.facts != nil && d.facts.Replaces && m.Status == AgentMaintenance && d.isIll(m) && !m.Health.Fit():
+		case d.facts != nil && m.Status == AgentMaintenance && d.isIll(m) && !m.Health.Fit():
 			since := cordon.Since
 			if d.Scaling != nil {
 				since = later(since, d.Scaling.Restarted[m.AgentID])

@@ -81,7 +81,7 @@ func TestRecoveriesAreCarriedThrough(t *testing.T) {
 		RecoverByReassign: {"2 agents, as many as are wanted", "2 agents, as many as are wanted"},
 	} {
 		c := illUnder(by, 16*time.Minute, 0)
-		facts := &ScalingFacts{Replaces: true}
+		facts := &ScalingFacts{}
 		action := c.BeginScaling(c.DecideScaling(facts, scaleNow), scaleNow, scaleNow)
 		require.Equal(t, then.during, c.DecideScaling(facts, scaleNow).Reason, by)
 		c.Member("a-01").setStatus(AgentOffline, "stopped", scaleNow)
@@ -345,52 +345,47 @@ func TestDecideScaling(t *testing.T) {
 		},
 		"an agent that stays ill in maintenance is replaced": {
 			cluster: func() *Cluster { return illCluster(HealthCritical, 16*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleRetire,
 				reason: retireReason},
 		},
 		"an agent that is healthy again is not replaced": {
 			cluster: func() *Cluster { return illCluster(HealthHealthy, 16*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
 		},
 		"an agent that is ill for a short time may recover": {
 			cluster: func() *Cluster { return illCluster(HealthCritical, 14*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
 		},
 		"nobody takes the place of an ill agent that is to be started anew": {
 			cluster: func() *Cluster { return illUnder(RecoverByRestart, 14*time.Minute, 0) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want:    want{change: ScaleNone, target: 3, reason: "3 agents, as many as are wanted"},
 		},
 		"an agent that stays ill is started anew": {
 			cluster: func() *Cluster { return illUnder(RecoverByRestart, 16*time.Minute, 0) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 3, rule: RuleRestart,
 				reason: illReason},
 		},
 		"an agent that was started anew may recover": {
 			cluster: func() *Cluster { return illUnder(RecoverByRestart, 30*time.Minute, 14*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want:    want{change: ScaleNone, target: 3, reason: "3 agents, as many as are wanted"},
 		},
 		"an agent that stays ill after that is replaced": {
 			cluster: func() *Cluster { return illUnder(RecoverByRestart, 40*time.Minute, 16*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 3, rule: RuleRetire,
 				reason: retireReason},
 		},
 		"others do the work of an agent that stays ill": {
 			cluster: func() *Cluster { return illUnder(RecoverByReassign, 16*time.Minute, 0) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{Replaces: true} },
+			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
 			want: want{change: ScaleDown, count: 1, agents: []string{"a-01"}, target: 2, rule: RuleReassign,
 				reason: illReason},
-		},
-		"a decision of an earlier release is repeated": {
-			cluster: func() *Cluster { return illCluster(HealthCritical, 16*time.Minute) },
-			facts:   func(*Cluster) *ScalingFacts { return &ScalingFacts{} },
-			want:    want{change: ScaleNone, target: 2, reason: "2 agents, as many as are wanted"},
 		},
 		"an agent that was only just lost may come back": {
 			cluster: func() *Cluster {
