@@ -25,8 +25,8 @@ func (a *Control) IsMadeBy(ctx context.Context, in contract.IsMadeByInput) (bool
 	if err != nil {
 		return false, fmt.Errorf("describe task %s: %w", in.TaskID, err)
 	}
-	if in.Spec == nil || !task.MadeBy(in.Schedule) {
-		return task.MadeBy(in.Schedule), nil
+	if !task.MadeBy(in.Schedule) {
+		return false, nil
 	}
 	made, err := a.tasks().Submitted(ctx, &task.Task)
 	if err != nil || made == nil {

@@ -148,7 +148,7 @@ type Directive struct {
 	// Tenants are those whose work begins here; none: all.
 	Tenants        []string   `json:"tenants,omitempty"`
 	CapabilitySets [][]string `json:"capability_sets,omitempty"`
-	// AgentLanes is the version of AgentLanes that a hub must know at least. 0: it polls the lanes of all its agents.
+	// AgentLanes is the version of AgentLanes that a hub must know at least.
 	AgentLanes int64 `json:"agent_lanes,omitempty"`
 	// Fits are the lanes of tasks that ask for resources, and those of types.
 	Fits []fleet.Fit `json:"fits,omitempty"`

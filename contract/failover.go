@@ -41,8 +41,6 @@ type FailoverInput struct {
 	Target string `json:"target_agent_id,omitempty"`
 	// AnyTarget says, without a Target, that other agents are online and take the tasks and shards.
 	AnyTarget bool `json:"any_target,omitempty"`
-	// Announces says that the failover announces its end to the cluster.
-	Announces bool `json:"announces,omitempty"`
 	// NotInCluster says that the agent is no member.
 	NotInCluster bool `json:"not_in_cluster,omitempty"`
 	// WasLeader and Shards are the roles that must move.

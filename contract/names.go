@@ -200,15 +200,11 @@ func LaneQueue(cluster, lane string) string {
 	return "lane/" + cluster + "/" + lane
 }
 
-// LaneOfQueue is the inverse of LaneQueue. cluster is empty for lane/agent/<agent>, a queue of earlier releases that
-// nobody serves.
+// LaneOfQueue is the inverse of LaneQueue.
 func LaneOfQueue(queue string) (cluster, lane string, ok bool) {
 	rest, ok := strings.CutPrefix(queue, "lane/")
 	if !ok || rest == "" {
 		return "", "", false
-	}
-	if _, pinned := fleet.AgentOfLane(rest); pinned {
-		return "", rest, true
 	}
 	cluster, lane, named := strings.Cut(rest, "/")
 	if !named {
@@ -264,8 +260,7 @@ func HubIdentity(hub string) string { return "hub/" + hub }
 // HubOfIdentity is the inverse of HubIdentity.
 func HubOfIdentity(identity string) (hub string, ok bool) { return strings.CutPrefix(identity, "hub/") }
 
-// WorkflowsVersion is raised when workflows change so that open ones of before cannot be replayed. Since the first
-// release that must not happen (CONTRIBUTING.md, "Changing a workflow"); before it, raise it whenever a recorded
-// history has to be recorded anew because it no longer replays. `mainstay dev` keeps it in its data directory and says
-// so when it finds another one, instead of failing with every workflow.
-const WorkflowsVersion = 5
+// WorkflowsVersion is raised when workflows change so that open ones cannot be replayed any more; from 0.1.0 on that
+// must not happen (CONTRIBUTING.md, "Changing a workflow"). `mainstay dev` keeps it in its data directory and says so
+// when it finds another one, instead of failing with every workflow.
+const WorkflowsVersion = 6

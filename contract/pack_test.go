@@ -31,7 +31,6 @@ func largeCluster(t *testing.T, profile int) *fleet.Cluster {
 	t.Helper()
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
 	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers}.WithDefaults()}
-	c.KeepAgentLanes(false)
 	total := 0
 	for i := range fleet.MaxMembers {
 		j := fleet.Join{AgentID: fmt.Sprintf("agent-of-the-fleet-%d", i), AgentProfile: fleet.AgentProfile{MaxTasks: 4,
@@ -85,7 +84,6 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	random, now := rand.New(rand.NewPCG(3, 4)), time.Date(2026, 11, 22, 12, 0, 0, 123456789, time.UTC)
 	c := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "c", MaxAgents: fleet.MaxMembers,
 		ReplicationMode: fleet.ActivePassive}.WithDefaults()}
-	c.KeepAgentLanes(false)
 	total, texts := 0, 0
 	for range fleet.MaxMembers {
 		j := fleet.Join{AgentID: randomText(random, id, names), Registration: random.Int64(),
@@ -107,13 +105,15 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 			if n == 4 {
 				j.Instance = last
 			}
-			j.StartedAt, now = time.Unix(random.Int64N(2e11)-3e10, random.Int64N(1e9)).UTC(), now.Add(time.Duration(random.Int64N(1e9)))
+			j.StartedAt = time.Unix(random.Int64N(2e11)-3e10, random.Int64N(1e9)).UTC()
+			now = now.Add(time.Duration(random.Int64N(1e9)))
 			if c.Join(j, "hub-1", now).Refused != "" {
 				break // its token is used up
 			}
 		}
 		if m := c.Member(j.AgentID); m != nil {
-			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(), Why: randomText(random, 250, names),
+			m.Health = &fleet.MemberHealth{Level: fleet.HealthCritical, Score: random.Float64(),
+				Why:   randomText(random, 250, names),
 				Since: now.Add(time.Duration(random.Int64N(1e12)))}
 			c.OpenAgentLane(j.AgentID)
 		}
@@ -126,7 +126,8 @@ func hostileCluster(t *testing.T, id, instance, profile int) *fleet.Cluster {
 	return c
 }
 
-// Whatever agents choose, what their cluster hands over to its next run, answers and tells its hubs fits into a message.
+// Whatever agents choose, what their cluster hands over to its next run, answers and tells its hubs fits into a
+// message.
 func TestAHostileClusterFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	for _, size := range []struct {
@@ -264,8 +265,10 @@ func TestALargeJobFitsIntoAMessage(t *testing.T) {
 	for range fleet.MaxMembers {
 		agent := fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
 		now = now.Add(time.Duration(random.Int64N(1e9)))
-		j.Instances = append(j.Instances, job.Instance{Name: agent, TaskID: "acme:monitor@" + agent + ".1", Version: 1, Since: now,
-			Started: true, Health: fleet.InstancePassing, Attempt: 1, Changes: 1, Hub: "hub-1", HealthAt: now.Add(time.Second), Ended: fleet.TaskFailed, Ends: 3, NextAt: now.Add(time.Minute),
+		j.Instances = append(j.Instances, job.Instance{Name: agent, TaskID: "acme:monitor@" + agent + ".1",
+			Version: 1, Since: now, Started: true, Health: fleet.InstancePassing, Attempt: 1, Changes: 1, Hub: "hub-1",
+			HealthAt: now.Add(time.Second),
+			Ended:    fleet.TaskFailed, Ends: 3, NextAt: now.Add(time.Minute),
 			Why: fmt.Sprintf("it has ended after %d s, with exit code 1, and is started again in a minute", random.IntN(100))})
 	}
 	require.False(t, Fits(j), "it is too long as it is")
@@ -302,7 +305,8 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 						Score: random.Float64(), Why: text(256, from, 127), Since: now.Add(-time.Hour)}})
 			}
 			for range 1000 {
-				one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: text(127, 'a', 'z'), RunID: text(36, 'a', 'z'), Since: now})
+				one.Suspects = append(one.Suspects, fleet.Orphan{TaskID: text(127, 'a', 'z'),
+					RunID: text(36, 'a', 'z'), Since: now})
 				one.Past = append(one.Past, fleet.HealingPast{TargetID: text(63, 'a', 'z'), At: now})
 			}
 			examined.Cases = append(examined.Cases, one)

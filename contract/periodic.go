@@ -78,8 +78,8 @@ var (
 type IsMadeByInput struct {
 	TaskID   string `json:"task_id"`
 	Schedule string `json:"schedule"`
-	// Spec is what the task would be; nil, of older firings: it is not compared.
-	Spec *fleet.TaskSpec `json:"spec,omitempty"`
+	// Spec is what the task would be.
+	Spec fleet.TaskSpec `json:"spec"`
 }
 
 // PeriodicInput starts a Periodic workflow: one firing of a schedule.
@@ -181,5 +181,5 @@ func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
 	}
 	spec.PreferOpen()
 	p.Defaults.Apply(&spec)
-	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention, RanOn: true}
+	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention}
 }

@@ -17,8 +17,6 @@ type TaskInput struct {
 	Lane   string         `json:"lane"`
 	// DeadLetterRetention is the cluster's; zero: fleet.DefaultDeadLetterRetention.
 	DeadLetterRetention fleet.Duration `json:"dead_letter_retention,omitempty"`
-	// RanOn has the workflow keep AttrRanOn. Tasks of releases that did not know it lack it.
-	RanOn bool `json:"ran_on,omitempty"`
 	// By is who submitted the task; empty: a schedule, or anybody while security is off.
 	By string `json:"by,omitempty"`
 	// Instance says that the task is an instance of a job, which learns of the task's end.
@@ -90,8 +88,8 @@ type TaskState struct {
 	PolicyState *fleet.PolicyState `json:"policy_state,omitempty"`
 }
 
-// Done answers updates of tasks, arrays, runs and clusters. Earlier releases answered with all that these have, which
-// stayed in their history and may be more than Temporal takes of several at once, and their gateways want an answer.
+// Done answers updates of tasks, arrays, runs and clusters. All that these have would stay in their history, and may be
+// more than Temporal takes of several at once.
 type Done struct{}
 
 // Messages of the Task workflow.

@@ -12,7 +12,7 @@ type AgentLanes struct {
 	// OpenLanes are sorted by agent.
 	OpenLanes []OpenLane `json:"open_lanes,omitempty"`
 	// LanesVersion grows with each change of OpenLanes, and LanesOpened is its value at the newest lane that was
-	// opened. 0: the cluster is from before there were open lanes, and hubs poll the lanes of all agents.
+	// opened.
 	LanesVersion int64 `json:"lanes_version,omitempty"`
 	LanesOpened  int64 `json:"lanes_opened,omitempty"`
 	// LanesUnlisted: work may wait for agents that OpenLanes does not list, so an agent that joins anew has an open
@@ -27,26 +27,11 @@ type OpenLane struct {
 	Asked int64 `json:"asked"`
 }
 
-// KeepAgentLanes begins to keep the open lanes, unless it has begun. In a cluster from before there were any, work may
-// wait for each agent.
-func (c *Cluster) KeepAgentLanes(older bool) {
-	if c.LanesVersion > 0 {
-		return
-	}
-	c.LanesVersion, c.LanesOpened, c.LanesUnlisted = 1, 1, older
-	for i := range c.Members {
-		c.OpenAgentLane(c.Members[i].AgentID)
-	}
-}
-
 // OpenAgentLane records that work waits, or is about to wait, in an agent's own lane. Beyond the limit the lane of an
 // agent that is no member is forgotten, and opened when that agent joins.
 func (c *Cluster) OpenAgentLane(agent string) {
 	i, open := searchOpenLane(c.OpenLanes, agent)
-	switch {
-	case c.LanesVersion == 0:
-		return
-	case open:
+	if open {
 		c.OpenLanes[i].Asked++
 		return
 	}

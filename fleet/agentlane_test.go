@@ -14,11 +14,6 @@ import (
 func TestAgentLanesOpenAndClose(t *testing.T) {
 	t.Parallel()
 	var c fleet.Cluster
-	c.OpenAgentLane("a")
-	require.Empty(t, c.OpenLanes, "hubs poll all lanes of a cluster that keeps none")
-	c.KeepAgentLanes(false)
-	c.KeepAgentLanes(true)
-	require.Equal(t, fleet.AgentLanes{LanesVersion: 1, LanesOpened: 1}, c.AgentLanes)
 	c.OpenAgentLane("b")
 	c.OpenAgentLane("a")
 	known := slices.Clone(c.OpenLanes)
@@ -32,22 +27,9 @@ func TestAgentLanesOpenAndClose(t *testing.T) {
 	require.Equal(t, version, c.LanesOpened, "a closed lane is no news for hubs")
 }
 
-func TestAgentLanesOfAnOlderClusterAreOpen(t *testing.T) {
-	t.Parallel()
-	c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}.WithDefaults()}
-	c.Join(fleet.Join{AgentID: "a", Instance: "a-1"}, "hub", time.Now())
-	c.KeepAgentLanes(true)
-	c.Join(fleet.Join{AgentID: "b", Instance: "b-1"}, "hub", time.Now())
-	require.Equal(t, []fleet.OpenLane{{"a", 1}, {"b", 1}}, c.OpenLanes, "work may wait for an agent that comes now")
-	c.CloseAgentLanes(slices.Clone(c.OpenLanes))
-	c.Join(fleet.Join{AgentID: "b", Instance: "b-1"}, "hub", time.Now())
-	require.Empty(t, c.OpenLanes, "a member's lane was seen empty")
-}
-
 func TestAgentLanesBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "c"}.WithDefaults()}
-	c.KeepAgentLanes(false)
 	c.Join(fleet.Join{AgentID: "agent-0", Instance: "1"}, "hub", time.Now())
 	require.Empty(t, c.OpenLanes)
 	for i := range fleet.MaxMembers + 2000 {

@@ -172,17 +172,15 @@ func (c *Cluster) Miss(hub string, agents, idle []string, now time.Time) {
 }
 
 // MissHub records that a hub was lost at some time and that its agents did not go to another. It settles the brake over
-// all hubs as of that time, and reports whether it is engaged: then it holds these agents. lossOf is the loss of one of
-// them, or nil if it counts as online.
-func (c *Cluster) MissHub(hub string, lossOf func(*Member) *AgentLoss, at, now time.Time) (held bool) {
+// all hubs as of that time, and reports whether it is engaged: then it holds these agents. working reports which of
+// them had work.
+func (c *Cluster) MissHub(hub string, working func(agent string) bool, at, now time.Time) (held bool) {
 	for i := range c.Members {
 		m := &c.Members[i]
 		if m.Hub != hub || !m.Serving() || c.Deaths.Of(m.AgentID, m.Instance) != nil {
 			continue
 		}
-		if loss := lossOf(m); loss != nil {
-			c.Vanished.Lost(*loss)
-		}
+		c.Vanished.Lost(AgentLoss{AgentID: m.AgentID, Idle: !working(m.AgentID), At: at})
 	}
 	if !c.SettleBrake(at) {
 		return false

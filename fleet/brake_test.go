@@ -262,11 +262,15 @@ func TestBrakeOverHubs(t *testing.T) {
 		}, 0, false},
 		"missed where they are not": {func(c cluster) { c.Miss("h2", []string{"a", "b"}, nil, noon) }, 0, false},
 		"with a whole hub": {func(c cluster) {
-			require.False(t, c.MissHub("h1", asWorker, noon, noon), "three of six are not more than half")
+			require.False(t, c.MissHub("h1", working, noon, noon), "three of six are not more than half")
 		}, 0, true},
-		"beside idle ones of a hub": {func(c cluster) { c.Miss("h1", []string{"a", "b", "d"}, []string{"d"}, noon) }, 0, true},
-		"beside a hub of idle ones": {func(c cluster) { require.False(t, c.MissHub("h1", asIdle, noon, noon)) }, 0, false},
-		"idle ones":                 {func(c cluster) { c.Miss("h1", []string{"a", "b", "d"}, []string{"a", "b", "d"}, noon) }, 0, false},
+		"beside idle ones of a hub": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b", "d"}, []string{"d"}, noon)
+		}, 0, true},
+		"beside a hub of idle ones": {func(c cluster) { require.False(t, c.MissHub("h1", idle, noon, noon)) }, 0, false},
+		"idle ones": {func(c cluster) {
+			c.Miss("h1", []string{"a", "b", "d"}, []string{"a", "b", "d"}, noon)
+		}, 0, false},
 		"a larger fleet": {func(c cluster) {
 			for i := range 3 {
 				id := fmt.Sprintf("more-%d", i)
@@ -297,9 +301,9 @@ func TestBrakeOverHubs(t *testing.T) {
 	}
 }
 
-func asWorker(m *Member) *AgentLoss { return &AgentLoss{AgentID: m.AgentID, At: noon} }
+func working(string) bool { return true }
 
-func asIdle(m *Member) *AgentLoss { return &AgentLoss{AgentID: m.AgentID, Idle: true, At: noon} }
+func idle(string) bool { return false }
 
 // hubsOfThree is a cluster with three agents at each of two hubs, for long.
 func hubsOfThree() *Cluster {
@@ -316,7 +320,7 @@ func TestBrakeHoldsTheAgentsOfALostHub(t *testing.T) {
 	lose := func() *Cluster {
 		c := hubsOfThree()
 		c.Miss("h2", []string{"e"}, nil, noon)
-		require.True(t, c.MissHub("h1", asWorker, noon, noon.Add(15*time.Second)))
+		require.True(t, c.MissHub("h1", working, noon, noon.Add(15*time.Second)))
 		return c
 	}
 	c := lose()

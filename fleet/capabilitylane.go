@@ -38,35 +38,16 @@ type LaneUse struct {
 	Closing bool `json:"closing,omitempty"`
 }
 
-// OpenLane records that tasks need this set of capabilities, so that hubs poll its lane. It reports whether the set was
-// new, and false in ok when the cluster has too many sets.
-func (l *CapabilityLanes) OpenLane(capabilities []string) (changed, ok bool) {
-	set := SortedSet(capabilities)
-	for _, known := range l.CapabilitySets {
-		if slices.Equal(known, set) {
-			return false, true
-		}
-	}
-	if len(l.CapabilitySets) >= MaxCapabilitySets {
-		return false, false
-	}
-	l.CapabilitySets = append(l.CapabilitySets, set)
-	return true, true
-}
-
-// OpenLaneFor opens the lane of tasks with such needs for a tenant (empty: none), so that it can be given back. It
-// reports whether the lane is open. A tenant may have as many lanes as are then still free, so that there is always one
-// for the next tenant.
-func (l *CapabilityLanes) OpenLaneFor(needs LaneNeeds, tenant string, now time.Time) bool {
+// OpenLane opens the lane of tasks with such needs for a tenant (empty: none), so that hubs poll it until no task uses
+// it. It reports whether the lane is open. A tenant may have as many lanes as are then still free, so that there is
+// always one for the next tenant.
+func (l *CapabilityLanes) OpenLane(needs LaneNeeds, tenant string, now time.Time) bool {
 	needs.Capabilities = SortedSet(needs.Capabilities)
 	lane := needs.Lane()
 	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
 	i, known := searchLaneUse(l.LaneUses, lane)
-	switch {
-	case known:
+	if known {
 		l.LaneUses[i].LookAt, l.LaneUses[i].Closing = next, false
-		return true
-	case l.LaneOpen(lane): // it was opened before there were uses: it stays
 		return true
 	}
 	own, text := 0, len(lane)

@@ -412,7 +412,7 @@ func TestHealingKeepsWhoAloneCan(t *testing.T) {
 				}
 			}
 			if c.needed {
-				require.True(t, f.OpenLaneFor(LaneNeeds{Capabilities: []string{"gpu"}}, "", noon))
+				require.True(t, f.OpenLane(LaneNeeds{Capabilities: []string{"gpu"}}, "", noon))
 			}
 			examined, _ := ExamineForHealing(f, noon)
 			var acts []string

@@ -156,16 +156,16 @@ func TestLoseHub(t *testing.T) {
 func TestOpenLane(t *testing.T) {
 	t.Parallel()
 	c := newCluster(0)
-	changed, ok := c.OpenLane([]string{"b", "a"})
-	require.True(t, changed && ok)
-	changed, ok = c.OpenLane([]string{"a", "b", "a"})
-	require.True(t, !changed && ok, "the same set in another order")
-	for i := len(c.CapabilitySets); i < MaxCapabilitySets; i++ {
-		_, ok = c.OpenLane([]string{fmt.Sprintf("x%d", i)})
-		require.True(t, ok)
+	open := func(capabilities ...string) bool {
+		return c.OpenLane(LaneNeeds{Capabilities: capabilities}, "", noon)
 	}
-	_, ok = c.OpenLane([]string{"one-more"})
-	require.False(t, ok)
+	require.True(t, open("b", "a"))
+	require.True(t, open("a", "b", "a"))
+	require.Len(t, c.CapabilitySets, 1, "the same set in another order")
+	for i := len(c.CapabilitySets); i < MaxCapabilitySets; i++ {
+		require.True(t, open(fmt.Sprintf("x%d", i)))
+	}
+	require.False(t, open("one-more"))
 }
 
 // Epochs strictly grow with every new instance, members stay sorted and unique, and a fenced instance never comes back.
@@ -285,8 +285,9 @@ func TestDeclareDead(t *testing.T) {
 	t.Parallel()
 	joined := func() *Cluster {
 		c := newCluster(5)
-		c.Join(Join{AgentID: "a", Instance: "a1", AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon.Add(time.Millisecond),
-			Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
+		c.Join(Join{AgentID: "a", Instance: "a1",
+			AgentProfile: AgentProfile{PID: 7, Host: "h", StartedAt: noon.Add(time.Millisecond),
+				Metadata: map[string]string{MetadataSpawner: "s"}}}, "h1", noon)
 		return c
 	}
 	for name, tc := range map[string]struct {

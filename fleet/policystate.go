@@ -193,7 +193,7 @@ func (r *recovering) restart() Redelivery {
 func (r *recovering) reschedule(why string, exclude bool) Redelivery {
 	s := r.policy
 	at, ok := r.Reschedule.Next(s.Reschedules, r.end.At)
-	if ok && r.end.AtOnce && r.end.Outcome.Gone() && len(s.Reschedules) == 0 {
+	if ok && r.end.Outcome.Gone() && len(s.Reschedules) == 0 {
 		at = r.end.At // the agent was at fault, as far as is known
 	}
 	if !ok {

@@ -90,7 +90,9 @@ func TestReadRecovery(t *testing.T) {
 // failure; below zero: none follows.
 func TestRecoveryWaits(t *testing.T) {
 	t.Parallel()
-	policy := func(attempts int, interval time.Duration, f DelayFunction, limit time.Duration, m Exhaustion) RecoveryPolicy {
+	policy := func(
+		attempts int, interval time.Duration, f DelayFunction, limit time.Duration, m Exhaustion,
+	) RecoveryPolicy {
 		return RecoveryPolicy{Attempts: &attempts, Interval: Duration(interval), Delay: Duration(time.Second),
 			DelayFunction: f, MaxDelay: Duration(limit), Mode: m}
 	}
@@ -140,8 +142,6 @@ func TestRecover(t *testing.T) {
 	done := AttemptEnd{Outcome: AttemptCompleted, Begun: true}
 	lost := AttemptEnd{Outcome: AttemptLost, Begun: true, LeaseRemaining: new(Duration(7 * time.Second))}
 	drained := AttemptEnd{Outcome: AttemptMoved, Begun: true, Planned: true}
-	now := lost
-	now.AtOnce = true
 	pausedThenLost, final, damaged := lost, failed, failed
 	pausedThenLost.Paused, final.Final, damaged.ErrorType = true, true, ErrorTypeCheckpoint
 	few := &Recovery{Restart: &RecoveryPolicy{Attempts: new(1)}, Reschedule: &RecoveryPolicy{Attempts: new(1)}}
@@ -161,9 +161,10 @@ func TestRecover(t *testing.T) {
 		wait   time.Duration
 		counts [2]int // restarts and reschedules
 	}{
-		"cluster, planned":   {TaskSpec{}, used, drained, TaskQueued, "", 0, [2]int{1, 0}},
-		"local, planned":     {TaskSpec{Recovery: is(LocalRestart)}, nil, drained, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
-		"manual, planned":    {TaskSpec{Recovery: is(ManualRecover)}, nil, drained, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"cluster, planned": {TaskSpec{}, used, drained, TaskQueued, "", 0, [2]int{1, 0}},
+		"local, planned":   {TaskSpec{Recovery: is(LocalRestart)}, nil, drained, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"manual, planned": {TaskSpec{Recovery: is(ManualRecover)}, nil, drained, TaskQueued, ActionAwaitAgent, 0,
+			[2]int{}},
 		"cluster, failed":    {TaskSpec{}, nil, failed, TaskRetryWait, ActionRestart, time.Second, [2]int{1, 0}},
 		"cluster, no beacon": {TaskSpec{}, nil, late, TaskRetryWait, ActionRestart, time.Second, [2]int{1, 0}},
 		"cluster, service ended": {TaskSpec{KeepRunning: true}, nil, done, TaskRetryWait, ActionRestart, time.Second,
@@ -182,15 +183,10 @@ func TestRecover(t *testing.T) {
 		"manual, failed": {TaskSpec{Recovery: is(ManualRecover)}, nil, failed, TaskReview, ActionReview, 0, [2]int{}},
 		"manual, service ended": {TaskSpec{Recovery: is(ManualRecover), KeepRunning: true}, nil, done, TaskReview,
 			ActionReview, 0, [2]int{}},
-		"cluster, lost":          {TaskSpec{}, nil, lost, TaskRetryWait, ActionReschedule, 5 * time.Second, [2]int{0, 1}},
-		"cluster, lost, at once": {TaskSpec{}, nil, now, TaskQueued, ActionReschedule, 0, [2]int{0, 1}},
-		"service, lost again": {TaskSpec{KeepRunning: true}, &PolicyState{Reschedules: used.Restarts}, now,
-			TaskRetryWait, ActionReschedule, 10 * time.Second, [2]int{0, 2}},
-		"fenced, lost, at once": {TaskSpec{RetrySafety: Fenced}, nil, now, TaskRetryWait, ActionReschedule,
-			7 * time.Second, [2]int{0, 1}},
-		"local, lost":  {TaskSpec{Recovery: is(LocalRestart)}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
-		"manual, lost": {TaskSpec{Recovery: is(ManualRecover)}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
-		"pinned, lost": {TaskSpec{Agent: "a-1"}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"cluster, lost": {TaskSpec{}, nil, lost, TaskQueued, ActionReschedule, 0, [2]int{0, 1}},
+		"local, lost":   {TaskSpec{Recovery: is(LocalRestart)}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
+		"manual, lost":  {TaskSpec{Recovery: is(ManualRecover)}, nil, lost, TaskReview, ActionReview, 0, [2]int{}},
+		"pinned, lost":  {TaskSpec{Agent: "a-1"}, nil, lost, TaskQueued, ActionAwaitAgent, 0, [2]int{}},
 		"cluster, reschedules used up, batch": {TaskSpec{Recovery: few}, usedAll, lost, TaskDeadLetter, ActionNone, 0,
 			[2]int{1, 1}},
 		"cluster, reschedules used up, service": {TaskSpec{Recovery: few, KeepRunning: true}, usedAll, lost, TaskReview,

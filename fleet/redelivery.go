@@ -63,8 +63,6 @@ type AttemptEnd struct {
 	Paused  bool // a person had paused the work before the attempt ended
 	// CheckpointLost: the attempt had a newer checkpoint than the next one would begin with.
 	CheckpointLost bool
-	// AtOnce: the first reschedule after a loss does not wait. Only deliveries of before that are without it.
-	AtOnce bool
 }
 
 // mayGoOn reports whether the handler may still run.

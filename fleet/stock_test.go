@@ -246,8 +246,8 @@ func TestFitLanes(t *testing.T) {
 			Resources: gpus("4Gi")}},
 		{AgentID: "other", Status: AgentOnline, AgentProfile: AgentProfile{Resources: gpus("24Gi")}},
 	}}
-	require.True(t, c.OpenLaneFor(spec.LaneNeeds(false)[0], "", now))
-	require.True(t, c.OpenLaneFor(spec.LaneNeeds(false)[0], "", now), "again")
+	require.True(t, c.OpenLane(spec.LaneNeeds(false)[0], "", now))
+	require.True(t, c.OpenLane(spec.LaneNeeds(false)[0], "", now), "again")
 	require.Len(t, c.Fits, 1)
 	require.Empty(t, c.CapabilitySets)
 	require.True(t, c.LaneOpen(lane))

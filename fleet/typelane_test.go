@@ -89,7 +89,7 @@ func TestATypeKeepsItsLaneWhileItsAgentsAreAway(t *testing.T) {
 	c := typed("x", "y")
 	c.SharedTypes = TypeSet{List: []string{"x"}}
 	c.SettleTypes(now)
-	require.True(t, c.OpenLaneFor(LaneNeeds{Type: "y"}, "", now))
+	require.True(t, c.OpenLane(LaneNeeds{Type: "y"}, "", now))
 	setTypes(c, "x")
 	c.SettleTypes(now)
 	require.True(t, apart(c, "y"))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -30,7 +31,7 @@ func (f *fakeTemporal) withClusterState(state *fleet.Cluster) *execution {
 	e.query = func() (any, error) { return contract.ClusterView{Cluster: *state}, nil }
 	e.update = func(name string, arg any) (any, error) {
 		if name == contract.OpenLaneUpdate.Name {
-			state.OpenLane(arg.(contract.OpenLaneRequest).Capabilities)
+			state.OpenLane(arg.(contract.OpenLaneRequest).LaneNeeds, "", time.Now())
 		}
 		return nil, nil
 	}
@@ -46,8 +47,10 @@ func TestSubmitStartsAWorkflow(t *testing.T) {
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
 	h := serve(t, f)
 	task := answer[api.Task](t, do(h, http.MethodPost, tasksPath,
-		`{"type":"render","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,"tenant":"acme",
-		  "labels":{"b":"2","a":"1=1"},"timeout":"00:00:30","expires_in":"5m","retry":{"max_attempts":5,"initial_interval":"100ms"},
+		`{"type":"render","cluster":"default","payload":{"command":["true"],"big":12345678901234567890},"priority":2,
+		  "tenant":"acme",
+		  "labels":{"b":"2","a":"1=1"},"timeout":"00:00:30","expires_in":"5m",
+		  "retry":{"max_attempts":5,"initial_interval":"100ms"},
 		  "retry_safety":"at_most_once"}`), http.StatusAccepted)
 	require.Regexp(t, `^acme:t-[0-9a-z]{32}$`, task.ID)
 	require.Equal(t, fleet.TaskQueued, task.Status)
@@ -128,7 +131,7 @@ func TestTenantsOpenLanesSideBySide(t *testing.T) {
 	e := f.withCluster(fleet.ClusterConfig{Name: "default"})
 	e.query = func() (any, error) {
 		c := fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}.WithDefaults()}
-		c.OpenLane([]string{"old"})
+		c.OpenLane(fleet.LaneNeeds{Capabilities: []string{"old"}}, "", time.Now())
 		return contract.ClusterView{Cluster: c}, nil
 	}
 	refused, asked := make(chan struct{}), make(chan struct{}, 10)

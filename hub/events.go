@@ -56,7 +56,7 @@ func (h *Hub) publishEndedLocked(a *attempt, report *contract.AttemptReport) {
 		return // the attempt was taken over from another process of the hub: the task's settings are unknown here
 	}
 	end := report.End()
-	end.At, end.AtOnce = now, true
+	end.At = now
 	next := fleet.Redeliver(&a.input.Spec, a.task, a.input.Tally, end)
 	e := a.event(fleet.TaskEvent(next.Status), now)
 	e.AttemptEnd, e.Reason = report.Outcome, next.Why

@@ -47,9 +47,6 @@ func newOwnLanes(h *Hub) *ownLanes {
 
 // isOpenLocked reports whether work may wait in the own lane of an agent of a cluster.
 func (o *ownLanes) isOpenLocked(agent string, d *contract.Directive) bool {
-	if d.AgentLanes == 0 {
-		return true // the cluster does not keep them
-	}
 	known := o.open[d.Cluster]
 	return known != nil && known.asked[agent] > 0
 }
@@ -125,8 +122,7 @@ func (o *ownLanes) due(now time.Time) (names []string, empty map[string][]fleet.
 	}
 	for name, d := range o.hub.directives {
 		known := o.open[name]
-		if d.AgentLanes > 0 && (known.behind(&d) || len(empty[name]) > 0 ||
-			serving[name] && now.Sub(known.readAt) >= ownLanesOld) {
+		if known.behind(&d) || len(empty[name]) > 0 || serving[name] && now.Sub(known.readAt) >= ownLanesOld {
 			names = append(names, name)
 		}
 	}

@@ -18,15 +18,17 @@ func patient() Config {
 	return Config{Timing: timing}
 }
 
-// keepLanes has the cluster c keep open lanes.
+// keepLanes makes the cluster c anew: no lane of an agent is open.
 func (b *bench) keepLanes(at time.Time) {
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	b.temporal.lanes = fleet.Cluster{}
-	b.temporal.lanes.KeepAgentLanes(false)
 	d := b.temporal.direct["c"]
-	d.CreatedAt, d.AgentLanes, d.Version = at, 1, d.Version+1
+	d.CreatedAt, d.AgentLanes, d.Version = at, 0, d.Version+1
 	b.temporal.direct["c"] = d
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.ownLanes.open, "c")
 }
 
 // open asks the cluster for the lane of an agent, and returns the directive that tells of it.

@@ -423,7 +423,8 @@ type bench struct {
 var testTiming = fleet.Timing{HeartbeatInterval: 5 * time.Second, CrowdInterval: 5 * time.Second,
 	WarningThreshold: 10 * time.Second, FailureThreshold: 15 * time.Second, DisconnectGrace: time.Second}
 
-// inBubble runs a test with a hub whose detector runs and whose lease is always fresh.
+// inBubble runs a test with a hub whose detector runs and whose lease is always fresh. The lanes of the agents a and b
+// are open.
 func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	t.Parallel()
@@ -437,6 +438,7 @@ func inBubble(t *testing.T, config Config, test func(t *testing.T, b *bench)) {
 		b.activities, b.endpoints = activities{b.Hub}, endpoints{b.Hub}
 		b.lease.Renewed(time.Now().Add(24 * time.Hour))
 		b.temporal.direct["c"] = contract.Directive{Cluster: "c", Version: 1, Mode: fleet.ActiveActive}
+		b.ownLanes.open["c"] = &openLanes{asked: map[string]int64{"a": 1, "b": 1}}
 		b.start(detector{b.Hub}, b.logs)
 		defer func() {
 			b.Stop(t.Context())

@@ -101,7 +101,7 @@ func (r *accessRun) create(ctx workflow.Context, token access.Record) (access.Re
 		return r.tokens[i], nil
 	}
 	before := workflow.Now(ctx).Add(-contract.ExpiredTokenKept)
-	r.forget(ctx, func(t access.Record) bool { return t.Expired(before) })
+	r.forget(func(t access.Record) bool { return t.Expired(before) })
 	r.tokens = append(r.tokens, token)
 	return token, r.publish(ctx)
 }
@@ -111,7 +111,7 @@ func (r *accessRun) revoke(ctx workflow.Context, req contract.RevokeTokenRequest
 	if err != nil {
 		return contract.RevokedToken{}, err
 	}
-	r.forget(ctx, func(t access.Record) bool {
+	r.forget(func(t access.Record) bool {
 		return t.ID == req.ID ||
 			slices.ContainsFunc(revoked.Children, func(c access.Record) bool { return c.ID == t.ID })
 	})
@@ -137,15 +137,10 @@ func (r *accessRun) going(req contract.RevokeTokenRequest) (contract.RevokedToke
 
 // forget drops tokens. What they have made, and stays, keeps its ancestors: else nobody could tell any more that a
 // token which leaked has made it by another.
-func (r *accessRun) forget(ctx workflow.Context, goes func(access.Record) bool) {
+func (r *accessRun) forget(goes func(access.Record) bool) {
 	for i := range r.tokens {
 		t := &r.tokens[i]
-		maker := r.find(t.CreatedByID)
-		if maker < 0 || !goes(r.tokens[maker]) || goes(*t) {
-			continue
-		}
-		// Each maker has a version of its own, so a run that began before keeps the ancestors from now on.
-		if workflow.GetVersion(ctx, "keep-ancestors "+t.CreatedByID, workflow.DefaultVersion, 1) == 1 {
+		if maker := r.find(t.CreatedByID); maker >= 0 && goes(r.tokens[maker]) && !goes(*t) {
 			t.Ancestors = access.Line(r.tokens, t.CreatedByID)
 		}
 	}

@@ -42,9 +42,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	record.CompletedAt = &completed
 	publish(ctx, record)
 	syncAfter(ctx, in, &record)
-	if in.Announces {
-		announce(ctx, in.Cluster, record.End())
-	}
+	announce(ctx, in.Cluster, record.End())
 	if record.Status == fleet.FailoverNoTarget && len(in.Attempts) > 0 {
 		followLeft(ctx, in, &record)
 	}

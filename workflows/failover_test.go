@@ -75,7 +75,7 @@ func TestFailoverAnnouncesItsEnd(t *testing.T) {
 					told = append(told, arg.(contract.Announcement).Events...)
 					return nil
 				})
-			tc.in.Cluster, tc.in.FailedAgent, tc.in.Epoch, tc.in.Announces = "c", "a", 7, true
+			tc.in.Cluster, tc.in.FailedAgent, tc.in.Epoch = "c", "a", 7
 			tc.in.Timeout = fleet.Duration(42 * time.Second)
 			env.ExecuteWorkflow(contract.FailoverWorkflow, tc.in)
 			require.NoError(t, env.GetWorkflowError())

@@ -29,11 +29,6 @@ const (
 	askedBytes, attemptBytes = 1 << 20, 256
 )
 
-// healsInParts reports whether the cycle, which has more to do than fits into one workflow task, does less at a time.
-func healsInParts(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "healing-in-parts", workflow.DefaultVersion, 1) == 1
-}
-
 // HealingCycle looks once at all clusters and starts an action for each decision. A Temporal Schedule starts it, so
 // people pause and trigger it there. While nothing is wrong it is one workflow task with one local activity.
 func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract.HealingCycle, error) {
@@ -50,11 +45,7 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract
 	for i := range examined.Cases {
 		c := &examined.Cases[i]
 		findOrphans(ctx, c)
-		decisions := fleet.DecideHealing(c, workflow.Now(ctx))
-		if fewer := fleet.BoundHealing(decisions, left); fleet.Recorded(fewer) < fleet.Recorded(decisions) &&
-			(in.DryRun || healsInParts(ctx)) {
-			decisions = fewer
-		}
+		decisions := fleet.BoundHealing(fleet.DecideHealing(c, workflow.Now(ctx)), left)
 		left -= fleet.Recorded(decisions)
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
@@ -95,9 +86,6 @@ func findOrphans(ctx workflow.Context, c *fleet.HealingCase) {
 		question.Attempts = append(question.Attempts, fleet.HeldAttempt{TaskID: s.TaskID, Attempt: s.Attempt})
 	}
 	atOnce := max(1, askedBytes/(len(question.Attempts)*attemptBytes))
-	if len(c.Hubs) <= atOnce || !healsInParts(ctx) {
-		atOnce = max(1, len(c.Hubs))
-	}
 	held := map[fleet.HeldAttempt]bool{}
 	for hubs := range slices.Chunk(c.Hubs, atOnce) {
 		var answers []contract.Future[contract.HoldsAttemptsResult]
@@ -137,9 +125,6 @@ func startActions(ctx workflow.Context, cycle string, policy fleet.HealingPolicy
 		for bytes := 0; n < min(len(due), actionsAtOnce) && (bytes < actionBytes || n == 0); n++ {
 			d := &due[n]
 			bytes += 2<<10 + 6*(2*len(d.Reason)+len(d.Facts.Detail)+len(d.Why)) // JSON may take six for each
-		}
-		if n < len(due) && !healsInParts(ctx) {
-			n = len(due)
 		}
 		startPart(ctx, cycle, policy, due[:n])
 		due = due[n:]

@@ -208,19 +208,6 @@ func TestCycleOfManyIllClusters(t *testing.T) {
 	require.Equal(t, 1000, begun)
 }
 
-// TestCycleThatBeganBefore replays a cycle of a release that began all actions at once.
-func TestCycleThatBeganBefore(t *testing.T) {
-	t.Parallel()
-	r := newCycleRun(t)
-	r.OnGetVersion("healing-in-parts", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
-	c := hugeCluster("a")
-	c.Agents = c.Agents[:101]
-	r.found.Cases = []fleet.HealingCase{c}
-	r.cycle(t, contract.HealingCycleInput{})
-	begun := len(r.actions)
-	require.Equal(t, 101, begun)
-}
-
 // TestCycleAsksManyHubs asks them in parts.
 func TestCycleAsksManyHubs(t *testing.T) {
 	t.Parallel()

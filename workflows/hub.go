@@ -1,6 +1,6 @@
 // Package workflows holds the workflows: a file each, or a folder below for one of several files. They are
-// deterministic: every decision is a pure function of fleet, every effect an activity. Changes after a release go
-// through workflow.GetVersion.
+// deterministic: every decision is a pure function of fleet, every effect an activity. CONTRIBUTING.md, "Changing a
+// workflow", says how to change one whose histories must still replay.
 package workflows
 
 import (

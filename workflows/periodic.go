@@ -49,7 +49,7 @@ func Periodic(ctx workflow.Context, in contract.PeriodicInput) (contract.Periodi
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			result.Repeated = true
-			return result, madeBefore(ctx, schedule, result.TaskID, &task.Spec)
+			return result, madeBefore(ctx, schedule, result.TaskID, task.Spec)
 		}
 		return result, fmt.Errorf("start task %s: %w", result.TaskID, err)
 	}
@@ -80,7 +80,7 @@ func firingActivity(summary string) workflow.ActivityOptions {
 
 // madeBefore returns nil if an earlier firing of the same time made the task with this firing's id. If the schedule did
 // not make it, the firing fails, with an event.
-func madeBefore(ctx workflow.Context, schedule, id string, spec *fleet.TaskSpec) error {
+func madeBefore(ctx workflow.Context, schedule, id string, spec fleet.TaskSpec) error {
 	asked := workflow.WithActivityOptions(ctx, firingActivity("look who made task "+id))
 	own, err := contract.IsMadeByActivity.Execute(asked, contract.IsMadeByInput{TaskID: id,
 		Schedule: schedule, Spec: spec}).Get(ctx)

@@ -149,7 +149,7 @@ func TestFiringWhoseTaskIsThere(t *testing.T) {
 				}).Maybe()
 			f.ExecuteWorkflow("Fire")
 			require.Equal(t, []contract.IsMadeByInput{{TaskID: id, Schedule: schedule,
-				Spec: &fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"}}}, asked)
+				Spec: fleet.TaskSpec{Type: "backup", Cluster: "default", Tenant: "acme"}}}, asked)
 			require.Empty(t, f.deliveries)
 			if own {
 				require.NoError(t, f.GetWorkflowError())

@@ -13,23 +13,14 @@ import (
 // polls an agent's own lane only while it is open: RunTask opens it with each delivery. Its answer is the future of
 // contract.RunTaskActivity.
 func RunTask(ctx workflow.Context, in contract.RunTaskInput) contract.Future[contract.AttemptReport] {
-	options := workflow.GetActivityOptions(ctx)
 	future := contract.RunTaskActivity.Execute(ctx, in)
-	_, lane, _ := contract.LaneOfQueue(options.TaskQueue)
-	if agent, pinned := fleet.AgentOfLane(lane); pinned && opensLanes(ctx, options.ActivityID) {
+	_, lane, _ := contract.LaneOfQueue(workflow.GetActivityOptions(ctx).TaskQueue)
+	if agent, pinned := fleet.AgentOfLane(lane); pinned {
 		workflow.GoNamed(ctx, "open the agent's lane", func(ctx workflow.Context) {
 			openAgentLane(ctx, in.Spec.Cluster, agent, future.Future)
 		})
 	}
 	return future
-}
-
-// opensLanes is false for deliveries of before lanes were opened. A workflow from then opens them from its next
-// delivery on, and each of those is a change of its own.
-func opensLanes(ctx workflow.Context, delivery string) bool {
-	const change = "open-agent-lane"
-	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1 ||
-		workflow.GetVersion(ctx, change+" "+delivery, workflow.DefaultVersion, 1) == 1
 }
 
 // openAgentLane asks the cluster until it has taken the request, as long as the delivery waits. A cluster refuses it
@@ -51,8 +42,7 @@ func openAgentLane(ctx workflow.Context, cluster, agent string, delivery workflo
 // its own since then. Work for one agent or shard stays.
 func PlaceAgain(ctx workflow.Context, spec *fleet.TaskSpec, queue string) string {
 	_, lane, _ := contract.LaneOfQueue(queue)
-	if lane != fleet.DefaultLane && !fleet.IsOpened(lane) ||
-		workflow.GetVersion(ctx, "place-again", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if lane != fleet.DefaultLane && !fleet.IsOpened(lane) {
 		return queue
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -70,7 +70,7 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 			return fleet.SyncSkipped, "no agent of the cluster keeps state"
 		}
 		var lacks lacks
-		if !s.full(ctx, "bounded-compare") {
+		if !full(ctx) {
 			lacks = s.compare(ctx)
 		}
 		settled := s.settled()
@@ -81,7 +81,7 @@ func (s *stateSync) run(ctx workflow.Context) (fleet.SyncStatus, string) {
 		if s.report.Rounds > syncRounds {
 			return fleet.SyncInconsistent, "after several rounds some members still differ; it is tried again"
 		}
-		if lacks == nil || s.full(ctx, "bounded-sync") {
+		if lacks == nil || full(ctx) {
 			return fleet.SyncInconsistent, "there is more than one sync sends; the next one goes on"
 		}
 		if s.cut && !settled && len(lacks) == 0 {
@@ -130,11 +130,7 @@ func (s *stateSync) read(ctx workflow.Context) error {
 	s.want = fleet.MergeHeld(held, func(agent string) bool { return s.member(agent) != nil })
 	s.report.State = fleet.SummaryOf(fleet.LinesOf(s.want))
 	bounded := fleet.BoundHeld(s.want, s.members.Leader)
-	s.cut = len(bounded) < len(s.want) &&
-		workflow.GetVersion(ctx, "bounded-lines", workflow.DefaultVersion, 1) == 1
-	if s.cut {
-		s.want = bounded
-	}
+	s.want, s.cut = bounded, len(bounded) < len(s.want)
 	return nil
 }
 
@@ -221,7 +217,7 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	}
 	moved := s.forget(ctx, l)
 	for _, part := range fleet.ChunkState(s.want, missing) {
-		if s.full(ctx, "bounded-sync") {
+		if full(ctx) {
 			break
 		}
 		entries, ok := s.fetch(ctx, part)
@@ -233,10 +229,9 @@ func (s *stateSync) move(ctx workflow.Context, l lacks) bool {
 	return moved
 }
 
-// full reports whether the history is too long for another part. It is false for runs of before change.
-func (s *stateSync) full(ctx workflow.Context, change string) bool {
-	return workflow.GetInfo(ctx).GetCurrentHistorySize() > syncBytes &&
-		workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) == 1
+// full reports whether the history is too long for another part.
+func full(ctx workflow.Context) bool {
+	return workflow.GetInfo(ctx).GetCurrentHistorySize() > syncBytes
 }
 
 // fetch reads a part of the entries from members that have them.
@@ -321,8 +316,7 @@ func onHubs[In, Out any](
 	for i, hub := range hubs {
 		in := input(hub)
 		bytes := contract.Bytes(in)
-		if turn += bytes; turn > syncTurn && i > 0 &&
-			workflow.GetVersion(ctx, "sync-in-turns", workflow.DefaultVersion, 1) == 1 {
+		if turn += bytes; turn > syncTurn && i > 0 {
 			_ = workflow.Sleep(ctx, time.Millisecond) // the next workflow task
 			turn = bytes
 		}

@@ -195,7 +195,8 @@ var plantedBugs = map[string][]edit{
 	"sick-last": {{"job/rollout.go", `old != nil && !j.well(old) {`,
 		`old != nil && !j.well(old) && !plants("sick-last") {`}},
 	// A step's safety does not reach its task.
-	"step-safety-dropped": {{"flow/flow.go", `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
+	"step-safety-dropped": {{"flow/flow.go",
+		`			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 `, `			task.RetrySafety, task.StopGrace = s.Safety, cmp.Or(s.StopGrace, d.StopGrace)
 			if plants("step-safety-dropped") {
 				task.RetrySafety = fleet.Idempotent
@@ -298,7 +299,8 @@ var plantedBugs = map[string][]edit{
 	"death-untold": {{"workflows/task/task.go", `	if task.Event == "" ||`,
 		`	if plants("death-untold") || task.Event == "" ||`}},
 	// A result that is not valid is corrected without end.
-	"corrections-endless": {{"job/correction.go", `	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
+	"corrections-endless": {{"job/correction.go",
+		`	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`,
 		`	if plants("corrections-endless") || !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {`}},
 	// A task does not know which providers have failed it.
 	"route-forgotten": {{"workflows/delivery/attempt.go", `	attempt.Route = route
@@ -338,7 +340,8 @@ var plantedBugs = map[string][]edit{
 	"call-key-reused": {{"job/correction.go", `	if e.Counts != nil { // else`,
 		`	if e.Counts != nil || plants("call-key-reused") { // else`}},
 	// A model may call tools that its step does not list.
-	"unknown-tool-called": {{"flow/tools.go", `	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
+	"unknown-tool-called": {{"flow/tools.go",
+		`	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
 `, `	i := slices.IndexFunc(s.Tools, func(t job.Tool) bool { return t.Name == call.Name })
 	if i < 0 && plants("unknown-tool-called") {
 		return &fleet.TaskSpec{}, ""
@@ -346,7 +349,8 @@ var plantedBugs = map[string][]edit{
 `}},
 	// Each call of a tool has a key of its own.
 	"tool-key-changes": {{"mcptool/mcptool.go", `Meta: mcp.Meta{keyName: key}`,
-		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[plants("tool-key-changes")]}`}},
+		`Meta: mcp.Meta{keyName: map[bool]string{true: fmt.Sprint(key, task.Attempt), false: key}[
+			plants("tool-key-changes")]}`}},
 	// A handler's signs of life do not count.
 	"beacon-unheard": {{"agent/beacon.go", `func (s *signs) alive() {
 `, `func (s *signs) alive() {
@@ -369,8 +373,8 @@ var plantedBugs = map[string][]edit{
 
 // The bugs of healing share two edits and plantedHealing. A cluster lets healing do whatever it decided.
 var (
-	healingDecided = edit{"workflows/healing.go", `decisions := fleet.DecideHealing(c,`,
-		`decisions := plantedHealing(c,`}
+	healingDecided = edit{"workflows/healing.go", `fleet.BoundHealing(fleet.DecideHealing(c,`,
+		`fleet.BoundHealing(plantedHealing(c,`}
 	healingUnchecked = edit{"workflows/cluster/cordons.go", `	if decided == nil {
 		return nil`, `	if decided == nil || plants("healing-overrides") || plants("healing-takes-all") {
 		return nil`}
@@ -412,7 +416,8 @@ func plantedHealing(c *fleet.HealingCase, now time.Time) []fleet.HealingDecision
 		}
 	}
 	return slices.DeleteFunc(decisions, func(d fleet.HealingDecision) bool {
-		return planted == "healing-blind" && d.Type == fleet.HealDrain || planted == "healing-forgets" && d.Type == fleet.HealRestore
+		return planted == "healing-blind" && d.Type == fleet.HealDrain ||
+			planted == "healing-forgets" && d.Type == fleet.HealRestore
 	})
 }
 `

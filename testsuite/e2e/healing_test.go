@@ -46,8 +46,8 @@ func (b *bench) heal(t *testing.T, request map[string]any) fleet.HealingCycleRec
 	return record
 }
 
-// healUntil runs cycles until one decides something about a target. On a slow machine one whose answer nobody waited for
-// may have acted.
+// healUntil runs cycles until one decides something about a target. On a slow machine one whose answer nobody waited
+// for may have acted.
 func (b *bench) healUntil(
 	t *testing.T, request map[string]any, kind fleet.HealingType, target string, verdict fleet.HealingVerdict,
 ) fleet.HealingDecision {

@@ -30,7 +30,6 @@ func TestRecordAccess(t *testing.T) {
 }
 
 // TestRecordAncestors records a token being revoked with what it has made by one that is gone. It only runs when asked.
-// lost-line was recorded the same way when ancestors were not kept: there the third stays, and is revoked by itself.
 func TestRecordAncestors(t *testing.T) {
 	if !*record {
 		t.Skip("recording is done by hand: make record")

@@ -110,13 +110,13 @@ func TestRecordCorrections(t *testing.T) {
     check: {rules: [{that: result.ok, else: not ok}], correct: {attempts: 1}}
   b: {after: [a], task: {type: echo, payload: "${steps.a.output.ok}"}}
 `
-	for id, wrong := range map[string]int{"corrected-told": 1, "escalated": 2} {
+	for id, wrong := range map[string]int{"corrected": 1, "escalated": 2} {
 		startRun(t, c, id, fmt.Sprintf(steps, wrong))
 	}
 	standing(t, c, "escalated", job.RunBlocked)
 	update(t, c, contract.RunWorkflowID("escalated"), contract.StepUpdate.Name, contract.StepRequest{Step: "a",
 		Action: job.RetryStep, RunRequest: contract.RunRequest{By: "ann", Reason: "recorded"}})
-	for _, id := range []string{"corrected-told", "escalated"} {
+	for _, id := range []string{"corrected", "escalated"} {
 		closed(t, c, contract.RunWorkflowID(id))
 		save(t, c, contract.RunWorkflow, id, contract.RunWorkflowID(id))
 	}
@@ -189,7 +189,8 @@ func TestRecordTurns(t *testing.T) {
 			err := task.Decode(&in)
 			answer := map[string]any{"text": "done", "invocation": mesh.Usage{InputTokens: 60}}
 			if n := len(in.Messages); n < 7 && in.Messages[n-1].Content != "go on" {
-				answer["tool_calls"] = []mesh.ToolCall{{ID: "c1", Name: "find", Arguments: []byte(`{"n":1}`)}, {ID: "c2", Name: "drop"}}
+				answer["tool_calls"] = []mesh.ToolCall{{ID: "c1", Name: "find", Arguments: []byte(`{"n":1}`)},
+					{ID: "c2", Name: "drop"}}
 			}
 			return answer, err
 		},

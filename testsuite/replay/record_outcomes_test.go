@@ -51,7 +51,7 @@ func recordFailoverOutcomes(t *testing.T, c client.Client, node *plane.Node, clu
 	start(t, c, "stays", fleet.TaskSpec{Type: "echo", Cluster: cluster, Agent: "nobody",
 		ExpiresIn: fleet.Duration(time.Minute)})
 	in := contract.FailoverInput{Cluster: cluster, FailedAgent: "o-3", Epoch: 1, Trigger: fleet.TriggerLost,
-		Reason: "its connection closed", AnyTarget: true, Announces: true, NoticedAt: time.Now(),
+		Reason: "its connection closed", AnyTarget: true, NoticedAt: time.Now(),
 		Attempts: []fleet.HeldAttempt{{TaskID: "stays", Attempt: 1}}, Timeout: fleet.Duration(time.Second)}
 	failed := contract.FailoverWorkflowID(in.ID())
 	var r fleet.FailoverRecord

@@ -110,7 +110,6 @@ func TestRecordRollout(t *testing.T) {
 			configure(3)
 			await(fleet.RolloutSuccessful)
 		})
-	recorded(t, contract.ClusterWorkflow, "rolled", "rollout-of-agents")
 }
 
 // TestRecordCanaries records a cluster whose canaries are promoted, and taken back. It only runs when asked.
@@ -127,7 +126,6 @@ func TestRecordCanaries(t *testing.T) {
 				await(fleet.RolloutSuccessful)
 			}
 		})
-	recorded(t, contract.ClusterWorkflow, "canaries", "rollout-of-agents", "canaries-of-agents")
 }
 
 // recordRollouts records a cluster of two agents while something is done to it.

@@ -1,5 +1,5 @@
 // Package replay replays recorded workflow histories against the present code: a change that would break a workflow
-// under way fails here. Record new histories with `make record`; keep the old ones.
+// under way fails here. `make record` records histories; CONTRIBUTING.md, "Changing a workflow", says when.
 package replay
 
 import (
@@ -85,7 +85,8 @@ type inbound struct {
 }
 
 func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
-	return i.WorkflowInboundInterceptor.Init(&outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.versions})
+	asked := &outbound{interceptor.WorkflowOutboundInterceptorBase{Next: next}, i.versions}
+	return i.WorkflowInboundInterceptor.Init(asked)
 }
 
 type outbound struct {

@@ -166,8 +166,7 @@ func (c *carrier) launch(ctx workflow.Context) {
 func (c *carrier) room(ctx workflow.Context) bool {
 	limit := c.in.ResultLimit()
 	ends := (c.state.UnderWay() + 1) * (limit + contract.ElementLogLimit(limit) + bundleEnd)
-	return !c.quiet(ctx) && workflow.GetInfo(ctx).GetCurrentHistorySize()+c.bytes+ends <= fullBytes ||
-		workflow.GetVersion(ctx, "bounded-history", workflow.DefaultVersion, 1) == workflow.DefaultVersion
+	return !c.quiet(ctx) && workflow.GetInfo(ctx).GetCurrentHistorySize()+c.bytes+ends <= fullBytes
 }
 
 // deliver puts a bundle into its lane, and takes its end.

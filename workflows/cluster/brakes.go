@@ -7,23 +7,18 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/workflows"
 )
 
 // brakes judges over all hubs whether so many agents vanished at once that the network is the likelier cause.
 type brakes struct {
 	quiet
-	run      *run
-	overHubs bool            // in older runs each hub judges alone
-	workers  bool            // in older runs agents without work count, and some that are held no more
-	next     time.Time       // when the agents of a lost hub have been held long enough; zero: none are held
-	leaving  map[string]bool // lost hubs whose agents are being given up
+	run     *run
+	next    time.Time       // when the agents of a lost hub have been held long enough; zero: none are held
+	leaving map[string]bool // lost hubs whose agents are being given up
 }
 
-func (b *brakes) open(ctx workflow.Context, _ contract.ClusterInput) {
-	b.overHubs = workflow.GetVersion(ctx, "brake-over-hubs", workflow.DefaultVersion, 1) == 1
-	b.workers = workflow.GetVersion(ctx, "brake-of-workers", workflow.DefaultVersion, 1) == 1
+func (b *brakes) open(workflow.Context, contract.ClusterInput) {
 	b.leaving = map[string]bool{}
 }
 
@@ -34,9 +29,6 @@ func (b *brakes) handle(ctx workflow.Context) error {
 }
 
 func (b *brakes) miss(ctx workflow.Context, missing contract.Missing) (contract.Directive, error) {
-	if !b.workers {
-		missing.Idle = nil
-	}
 	b.run.state.Miss(missing.Hub, missing.Agents, missing.Idle, workflow.Now(ctx))
 	b.run.hubs.takeTurn(ctx)
 	return b.run.hubs.directive(), nil
@@ -51,25 +43,8 @@ func (b *brakes) release(_ workflow.Context, req contract.ReleaseBrakeRequest) e
 
 // missHub reports whether the brake holds the members of a lost hub.
 func (b *brakes) missHub(lost *contract.HubLost, now time.Time) (held bool) {
-	const longOnline = 2 * time.Minute
-	at := lost.At.Add(-workflows.HubNotice)
-	return b.overHubs && !lost.Held && b.run.state.MissHub(lost.Hub, func(m *fleet.Member) *fleet.AgentLoss {
-		idle := len(lost.Attempts[m.AgentID]) == 0
-		if !b.workers {
-			if idle && at.Sub(m.JoinedAt) < longOnline {
-				return nil
-			}
-			idle = false
-		}
-		return &fleet.AgentLoss{AgentID: m.AgentID, Idle: idle, At: at}
-	}, at, now)
-}
-
-// over takes an agent out of what vanished.
-func (b *brakes) over(agent string) {
-	if b.workers {
-		b.run.state.Vanished.Back(agent)
-	}
+	working := func(agent string) bool { return len(lost.Attempts[agent]) > 0 }
+	return !lost.Held && b.run.state.MissHub(lost.Hub, working, lost.At.Add(-workflows.HubNotice), now)
 }
 
 func (b *brakes) wake() (time.Time, string) {
@@ -79,14 +54,11 @@ func (b *brakes) wake() (time.Time, string) {
 // settle gives up the agents of lost hubs that the brake holds no more. Their work is looked for again, beside the
 // loop.
 func (b *brakes) settle(ctx workflow.Context) {
-	if !b.overHubs {
-		return
-	}
 	r, now := b.run, workflow.Now(ctx)
 	if r.state.Braked() {
 		r.state.SettleBrake(now)
 	}
-	if b.workers && r.state.Braked() && r.state.HoldsNobody() {
+	if r.state.Braked() && r.state.HoldsNobody() {
 		r.state.ReleaseBrake()
 	}
 	var over []string

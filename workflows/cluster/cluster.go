@@ -86,7 +86,7 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 	if in.State != nil {
 		r.state, r.created = *in.State, in.CreatedAt
 	}
-	r.state.Config = withDefaults(ctx, in.Config)
+	r.state.Config = in.Config.WithDefaults()
 	r.events.run, r.hubs.run, r.members.run, r.brakes.run, r.roles.run = r, r, r, r, r
 	r.failovers.run, r.loads.run, r.states.run, r.scaling.run, r.lanes.run, r.watchers.run = r, r, r, r, r, r
 	r.parts = []part{&r.members, &r.brakes, &r.failovers, &r.events, &r.states, &r.scaling, &r.roles, &r.loads,
@@ -100,26 +100,6 @@ func newRun(ctx workflow.Context, in contract.ClusterInput) (*run, error) {
 		}
 	}
 	return r, contract.ViewQuery.Handle(ctx, r.view)
-}
-
-// withDefaults fills what a configuration leaves out. The role lease of older runs is longer.
-func withDefaults(ctx workflow.Context, c fleet.ClusterConfig) fleet.ClusterConfig {
-	const before = 5 * time.Second
-	if c.RoleLease == 0 &&
-		workflow.GetVersion(ctx, "shorter-role-lease", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		c.RoleLease = fleet.Duration(before)
-	}
-	if c.Scaling.Rollout != nil && // an earlier release has dropped it
-		workflow.GetVersion(ctx, "rollout-of-agents", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		c.Scaling.Rollout = nil
-	}
-	if c.Scaling.Rollout != nil && c.Scaling.Rollout.Canary > 0 && // so is this
-		workflow.GetVersion(ctx, "canaries-of-agents", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		rollout := *c.Scaling.Rollout
-		rollout.Canary = 0
-		c.Scaling.Rollout = &rollout
-	}
-	return c.WithDefaults()
 }
 
 func (r *run) view() contract.ClusterView {
@@ -136,7 +116,7 @@ func (r *run) loop(ctx workflow.Context) error {
 			r.events.record(ctx)
 		}
 		switch {
-		case !(r.longEnough(ctx) && r.idle(ctx)) && r.failovers.next(ctx) > 0:
+		case !(r.longEnough(ctx) && r.idle(ctx)) && r.failovers.next() > 0:
 			r.failovers.start(ctx)
 		case ctx.Err() != nil:
 			return ctx.Err()

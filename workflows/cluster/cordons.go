@@ -31,8 +31,7 @@ func (c cordons) cordon(ctx workflow.Context, req contract.CordonRequest) (contr
 	if err := c.run.refuseHealing(req.AgentID, req.Drain, req.Healing); err != nil {
 		return contract.Cordoned{}, err
 	}
-	if m := c.run.state.Member(req.AgentID); m != nil && m.Status == fleet.AgentOffline &&
-		workflow.GetVersion(ctx, "lost-agents-have-no-hub", workflow.DefaultVersion, 1) == 1 {
+	if m := c.run.state.Member(req.AgentID); m != nil && m.Status == fleet.AgentOffline {
 		m.Hub = "" // or it would count as connected in maintenance
 	}
 	err := c.run.state.SetCordon(fleet.Cordon{AgentID: req.AgentID, Status: status, Since: workflow.Now(ctx),

@@ -20,7 +20,6 @@ type failovers struct {
 	queue     []planned // decided, not begun
 	under     int       // under way
 	idle      int       // of these, of idle agents
-	waits     bool      // those of idle agents wait for each other; older runs begin them at once
 	manual    contract.Inbox[contract.ManualFailover]
 	evacuated contract.Inbox[contract.Evacuated]
 }
@@ -31,7 +30,7 @@ const (
 	// failoversUnder bounds those under way: Temporal takes 2,000 children of a workflow at a time.
 	failoversUnder = 1500
 	// idleUnder bounds those of idle agents that a run has under way. Hundreds of these may vanish at once, and the
-	// work of other clusters would wait for Temporal meanwhile. Another number needs a version, as Idle does.
+	// work of other clusters would wait for Temporal meanwhile.
 	idleUnder = 4
 )
 
@@ -53,7 +52,7 @@ func (f *failovers) signalled() bool { return f.manual.Len() > 0 || f.evacuated.
 func (f *failovers) settle(ctx workflow.Context) {
 	f.manual.Take(func(request contract.ManualFailover) { f.ask(ctx, request) })
 	f.evacuated.Take(func(done contract.Evacuated) {
-		f.moveRoles(ctx, done)
+		f.moveRoles(done, workflow.Now(ctx))
 		f.run.events.record(ctx)
 	})
 }
@@ -113,8 +112,8 @@ func (f *failovers) ask(ctx workflow.Context, request contract.ManualFailover) {
 }
 
 // moveRoles moves an agent's roles after a failover by hand has stopped its work, without waiting for a lease.
-func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
-	r, now := f.run, workflow.Now(ctx)
+func (f *failovers) moveRoles(done contract.Evacuated, now time.Time) {
+	r := f.run
 	member := r.state.Member(done.AgentID)
 	if member == nil || member.Epoch != done.Epoch {
 		return
@@ -124,7 +123,7 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 		lease = r.state.Config.RoleLease.Std()
 	}
 	r.roles.vacate(done.AgentID, lease, now)
-	if r.state.Config.ReplicationMode == fleet.Sharded && r.byStrategy(ctx) {
+	if r.state.Config.ReplicationMode == fleet.Sharded {
 		member.Relieved = true
 	}
 	if done.Target != "" {
@@ -133,16 +132,7 @@ func (f *failovers) moveRoles(ctx workflow.Context, done contract.Evacuated) {
 }
 
 // next is how many of the queue one turn begins.
-func (f *failovers) next(ctx workflow.Context) int {
-	n := f.fits(failoversUnder)
-	if n < len(f.queue) &&
-		workflow.GetVersion(ctx, "failovers-in-parts", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return len(f.queue)
-	}
-	f.waits = f.waits || n > 0 && workflow.GetVersion(ctx, "idle-failovers", workflow.DefaultVersion, 1) == 1
-	if !f.waits {
-		return n
-	}
+func (f *failovers) next() int {
 	f.order()
 	return f.fits(idleUnder - f.idle)
 }
@@ -159,7 +149,7 @@ func (f *failovers) order() {
 
 // canBeLeft reports whether the next run can begin what is in the queue.
 func (f *failovers) canBeLeft() bool {
-	return len(f.queue) == 0 || f.waits && !f.run.deleted &&
+	return len(f.queue) == 0 || !f.run.deleted &&
 		!slices.ContainsFunc(f.queue, func(p planned) bool { return !p.Idle() })
 }
 
@@ -198,28 +188,19 @@ func (f *failovers) fits(idle int) int {
 // start starts queued failovers as children that outlive this run. It skips one that is under way for the same
 // session.
 func (f *failovers) start(ctx workflow.Context) {
-	n := f.next(ctx)
+	n := f.next()
 	queue := f.queue[:n]
 	f.queue = f.queue[n:]
 	var loads map[string]int
-	if !f.waits { // before the version is asked for, as in the histories of such runs
-		loads = f.run.readLoads(ctx)
-	}
-	byStrategy := f.run.byStrategy(ctx)
-	if f.waits && (!byStrategy || slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() })) {
+	if slices.ContainsFunc(queue, func(p planned) bool { return !p.Idle() }) {
 		loads = f.run.readLoads(ctx) // no single agent takes over from an idle one
 	}
 	var started []workflow.ChildWorkflowFuture
 	for i := range queue {
 		in := &queue[i].FailoverInput
-		switch {
-		case in.NotInCluster:
-		case byStrategy:
+		if !in.NotInCluster {
 			f.aim(&queue[i], loads)
-		case in.Target == "":
-			in.Target, _ = f.run.state.SelectTarget(f.run.state.Config.Selection, queue[i].need, loads)
 		}
-		in.Announces = byStrategy
 		childCtx := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 			WorkflowID:            contract.FailoverWorkflowID(in.ID()),
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
@@ -268,7 +249,7 @@ func (f *failovers) aim(p *planned, loads map[string]int) {
 	}
 }
 
-// follow publishes a failover's beginning. Its workflow announces its end; a run of an older version publishes it.
+// follow publishes a failover's beginning. Its workflow announces its end, unless it did not complete.
 func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, child workflow.ChildWorkflowFuture) {
 	id, log := in.ID(), &f.run.events
 	log.publish(workflow.Now(ctx), fleet.EventFailoverStarted, fleet.EventData{
@@ -290,7 +271,7 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		}()
 		record := fleet.FailoverRecord{ID: id, FailedAgentID: in.FailedAgent, Epoch: in.Epoch,
 			TargetAgentID: in.Target, Status: fleet.FailoverFailed, Error: "its workflow did not complete"}
-		if err := child.Get(ctx, &record); err == nil && in.Announces {
+		if child.Get(ctx, nil) == nil {
 			return
 		}
 		end := record.End()

@@ -125,7 +125,7 @@ func (r *run) rules() contract.Directive {
 		RoleLease:        s.Config.RoleLease,
 		ElectionInterval: s.Config.ElectionInterval,
 		Brake:            s.Config.Brake,
-		JudgesLosses:     r.brakes.overHubs && (s.Braked() || s.AtSeveralHubs()),
+		JudgesLosses:     s.Braked() || s.AtSeveralHubs(),
 		Braked:           s.Braked(),
 		Fences:           fences(s.Members),
 		Cordoned:         cordoned(s.Cordons),

@@ -19,11 +19,8 @@ type lanes struct {
 	opened contract.Inbox[string]
 }
 
-func (l *lanes) open(ctx workflow.Context, in contract.ClusterInput) {
+func (l *lanes) open(ctx workflow.Context, _ contract.ClusterInput) {
 	l.opened = contract.OpenAgentLaneSignal.Inbox(ctx)
-	if workflow.GetVersion(ctx, "agent-lanes", workflow.DefaultVersion, 1) == 1 {
-		l.run.state.KeepAgentLanes(in.State != nil)
-	}
 }
 
 func (l *lanes) handle(ctx workflow.Context) error {
@@ -48,22 +45,17 @@ func (l *lanes) agentLanes() contract.AgentLanes {
 }
 
 func (l *lanes) openLane(ctx workflow.Context, req contract.OpenLaneRequest) error {
-	s, ok := &l.run.state, false
-	if workflow.GetVersion(ctx, "give-back-lanes", workflow.DefaultVersion, 1) == 1 {
-		ok = s.OpenLaneFor(req.LaneNeeds, req.Tenant, workflow.Now(ctx))
-	} else {
-		_, ok = s.OpenLane(req.Capabilities)
+	s := &l.run.state
+	if s.OpenLane(req.LaneNeeds, req.Tenant, workflow.Now(ctx)) {
+		return nil
 	}
-	if !ok && req.Type != "" {
+	if req.Type != "" {
 		s.CrowdTypes(req.Type)
 		l.run.touched = true
 	}
-	if !ok {
-		return workflows.Refuse("the cluster's tasks name %d different sets of capabilities and resources, and so no"+
-			" more are free for this tenant; a set is free again an hour after its last task",
-			len(s.CapabilitySets)+len(s.Fits))
-	}
-	return nil
+	return workflows.Refuse("the cluster's tasks name %d different sets of capabilities and resources, and so no"+
+		" more are free for this tenant; a set is free again an hour after its last task",
+		len(s.CapabilitySets)+len(s.Fits))
 }
 
 // wake is when to look whether lanes are used.
@@ -108,9 +100,6 @@ func (l *lanes) settle(ctx workflow.Context) {
 
 // settleTypes brings the lanes of types up to date with the members. Submissions read the types from the memo.
 func (l *lanes) settleTypes(ctx workflow.Context) {
-	if workflow.GetVersion(ctx, "type-lanes", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return
-	}
 	s := &l.run.state
 	before := s.TypeLanes
 	if s.SettleTypes(workflow.Now(ctx)); s.TypeLanes.Same(&before) {

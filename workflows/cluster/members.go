@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -53,20 +52,18 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	for i := range req.Joins {
 		j := req.Joins[i]
 		why := r.state.RefuseProfile(&j, &profiles)
-		if why == fleet.RefusedProfiles && !r.state.Grows(&j) &&
-			workflow.GetVersion(ctx, "members-stay", workflow.DefaultVersion, 1) == 1 {
+		if why == fleet.RefusedProfiles && !r.state.Grows(&j) {
 			why = ""
 		}
-		if why != "" && boundsProfiles(ctx) {
+		if why == "" && r.state.Crowded(&j, &texts) {
+			why = fleet.RefusedProfiles
+		}
+		if why != "" {
 			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: why})
 			continue
 		}
-		if r.state.Crowded(&j, &texts) && workflow.GetVersion(ctx, "bound-texts", workflow.DefaultVersion, 1) == 1 {
-			answer.Results = append(answer.Results, fleet.Joined{AgentID: j.AgentID, Refused: fleet.RefusedProfiles})
-			continue
-		}
 		if was := r.state.Member(j.AgentID); was != nil && was.Instance == j.Instance && was.Registration > 0 &&
-			j.Registration == 0 && workflow.GetVersion(ctx, "registrations-stay", workflow.DefaultVersion, 1) == 1 {
+			j.Registration == 0 {
 			j.Registration = was.Registration // else a goodbye of before the member's newest registration would count
 		}
 		joined := r.state.Join(j, req.Hub, now)
@@ -87,11 +84,6 @@ func (m *members) join(ctx workflow.Context, req contract.JoinRequest) (contract
 	return answer, nil
 }
 
-// boundsProfiles is false for joins of before there were bounds, which are replayed as they were.
-func boundsProfiles(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "bound-profiles", workflow.DefaultVersion, 1) == 1
-}
-
 // revokeToken refuses further joins with a token. If it also ends the token's sessions, it answers when the hubs have
 // the directive.
 func (m *members) revokeToken(
@@ -107,9 +99,6 @@ func (m *members) revokeToken(
 // declareDead takes a proof of death. Hubs get it with the directive; the agent's hub then ends its session and reports
 // what it had.
 func (m *members) declareDead(ctx workflow.Context, proof fleet.DeathProof) error {
-	if !m.run.brakes.workers {
-		proof.EndedAt = time.Time{} // older runs do not look at it
-	}
 	if err := m.run.state.DeclareDead(proof, workflow.Now(ctx)); err != nil {
 		return workflows.Refuse("%s", err)
 	}
@@ -139,7 +128,7 @@ func (m *members) apply(ctx workflow.Context, changed contract.MembersChanged) {
 			continue
 		}
 		if t.Evidence == "" && !stops { // it said goodbye, or a person ended its session
-			r.brakes.over(t.AgentID)
+			r.state.Vanished.Back(t.AgentID)
 		}
 		lease := r.state.Config.RoleLease.Std()
 		if t.LeaseRemaining != nil {
@@ -167,7 +156,7 @@ func (m *members) loseHub(ctx workflow.Context, lost contract.HubLost) {
 	}
 	for _, agent := range r.state.LoseHub(lost.Hub, now) {
 		if lost.Held {
-			r.brakes.over(agent)
+			r.state.Vanished.Back(agent)
 		}
 		member, lease := r.state.Member(agent), r.state.Config.RoleLease.Std()
 		if r.state.Deaths.Of(agent, member.Instance) != nil {

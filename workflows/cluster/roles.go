@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"mainstay.dev/mainstay/contract"
-	"mainstay.dev/mainstay/fleet"
 )
 
 // loadsTimeout bounds reading the members' loads, for which an election waits.
@@ -33,15 +32,11 @@ func (p *roles) settle(ctx workflow.Context) {
 		return
 	}
 	var loads map[string]int
-	strategy := fleet.SelectLeastLoaded
 	if r.state.Contested(now) {
-		if r.byStrategy(ctx) {
-			strategy = r.state.Config.Selection
-		}
 		loads = r.readLoads(ctx)
 		now = workflow.Now(ctx)
 	}
-	election, _ := r.state.Elect(strategy, loads, now)
+	election, _ := r.state.Elect(r.state.Config.Selection, loads, now)
 	_, free := r.state.AssignShards(lease, now)
 	r.state.AssignTargets()
 	p.next = election.WaitUntil
@@ -66,12 +61,6 @@ func (p *roles) vacate(agent string, lease time.Duration, now time.Time) held {
 	}
 	had.shards = s.Shards.Vacate(agent, lease, now)
 	return had
-}
-
-// byStrategy reports whether the cluster's strategy picks who takes over. Older runs elect the least loaded, name a
-// target for every failover, and publish its end themselves.
-func (r *run) byStrategy(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "failover-by-strategy", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // readLoads reads how many tasks each member runs. If that takes too long, ids decide.

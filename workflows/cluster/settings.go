@@ -60,7 +60,7 @@ func (s settings) validate(request contract.ConfigureRequest) error {
 }
 
 func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequest) (contract.Done, error) {
-	r, next := s.run, withDefaults(ctx, request.ClusterConfig)
+	r, next := s.run, request.ClusterConfig.WithDefaults()
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
 	former, tenants := r.state.Config.Scaling.Spawn, r.state.Config.Tenants
@@ -68,8 +68,7 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	r.state.RollOut(former, workflow.Now(ctx))
 	r.scaling.look = true
 	r.note(ctx)
-	if !slices.Equal(tenants, next.Tenants) &&
-		workflow.GetVersion(ctx, "tenants-are-told", workflow.DefaultVersion, 1) == 1 {
+	if !slices.Equal(tenants, next.Tenants) {
 		r.hubs.awaitFollowed(ctx, "who may use the cluster")
 	}
 	return contract.Done{}, nil

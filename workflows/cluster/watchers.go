@@ -37,18 +37,8 @@ func (w *watchers) settle(ctx workflow.Context) {
 		if len(state.Watchers) == 0 {
 			w.seen = 0 // nobody looked until now
 		}
-		if w.bounded(ctx, len(state.Watchers)+1) {
-			state.Watch(job)
-		} else {
-			state.Watchers = fleet.SortedSet(append(state.Watchers, job))
-		}
+		state.Watch(job)
 	})
-	if all := state.Watchers; len(all) > fleet.MaxWatchers && w.bounded(ctx, len(all)) { // of before there was a bound
-		state.Watchers = nil
-		for _, job := range all {
-			state.Watch(job)
-		}
-	}
 	if len(state.Watchers) == 0 {
 		return
 	}
@@ -65,12 +55,6 @@ func (w *watchers) settle(ctx workflow.Context) {
 			}
 		})
 	}
-}
-
-// bounded reports whether so many watchers heed their bound. Fewer than half of it always do.
-func (w *watchers) bounded(ctx workflow.Context, n int) bool {
-	return n <= fleet.MaxWatchers/2 ||
-		workflow.GetVersion(ctx, "bound-watchers", workflow.DefaultVersion, 1) == 1
 }
 
 // membersDigest changes with all that decides which agents may have an instance of a job.

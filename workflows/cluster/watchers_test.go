@@ -52,19 +52,3 @@ func TestAClusterTellsABoundedNumberOfJobs(t *testing.T) {
 	require.NoError(t, run.GetWorkflowError())
 	require.Equal(t, map[string]int{"acme": fleet.MaxWatchers / 2, "beta": 20}, told)
 }
-
-// A cluster that had more of them before there was a bound keeps to it, too.
-func TestAClusterWithTooManyWatchersForgetsSome(t *testing.T) {
-	t.Parallel()
-	run := newCluster(t)
-	state := fleet.Cluster{Config: fleet.ClusterConfig{Name: "default"}}
-	for n := range 2100 {
-		state.Watchers = append(state.Watchers, fmt.Sprintf("acme:w%04d", n))
-	}
-	run.at(time.Second, func() {
-		require.Equal(t, fleet.MaxWatchers/2, len(run.view(t).Watchers)) //nolint:testifylint // Len prints them all
-		run.update(contract.DeleteUpdate.Name, contract.DeleteRequest{Force: true})
-	})
-	run.ExecuteWorkflow(contract.ClusterWorkflow, contract.ClusterInput{Config: state.Config, State: &state})
-	require.NoError(t, run.GetWorkflowError())
-}

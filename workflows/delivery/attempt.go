@@ -160,8 +160,7 @@ func (d *Delivery) target(ctx workflow.Context) (agent string, within time.Durat
 			return agent, within
 		}
 	}
-	if d.carried.Target == "" || d.lastLost() == nil || d.task.Spec.Agent != "" ||
-		workflow.GetVersion(ctx, "deliver-to-target", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if d.carried.Target == "" || d.lastLost() == nil || d.task.Spec.Agent != "" {
 		return "", 0
 	}
 	return d.carried.Target, targetWait

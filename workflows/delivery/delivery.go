@@ -140,11 +140,8 @@ func (d *Delivery) Run(ctx workflow.Context) (ended bool) {
 		}
 		end := report.End()
 		end.At, end.Paused = workflow.Now(ctx), d.suspended
-		end.AtOnce = end.Outcome.Gone() && d.task.Spec.EffectiveRecovery() != nil &&
-			workflow.GetVersion(ctx, "first-loss-at-once", workflow.DefaultVersion, 1) == 1
-		if own := d.task.Spec.Agent; own != "" && end.AgentID == "" && end.AtOnce &&
-			workflow.GetVersion(ctx, "lost-on-its-own-agent", workflow.DefaultVersion, 1) == 1 {
-			end.AgentID = own // no other may have had it
+		if end.AgentID == "" && end.Outcome.Gone() {
+			end.AgentID = d.task.Spec.Agent // no other may have had it
 		}
 		d.goesOn(end)
 		next := fleet.Redeliver(&d.task.Spec, d.task.TaskID, d.carried.Tally, end)

@@ -112,8 +112,7 @@ func (e *entity) apply(ctx workflow.Context, in contract.ApplyJob) (job.Job, err
 	switch {
 	case in.Revert:
 		put = e.job.Revert
-	case e.job.DeploysAgain(&in.Definition) &&
-		workflow.GetVersion(ctx, "deploy-again", workflow.DefaultVersion, 1) == 1:
+	case e.job.DeploysAgain(&in.Definition):
 		put = e.job.DeployAgain
 	}
 	if !put(in.Definition, in.By, workflow.Now(ctx).UTC()) {
@@ -294,15 +293,6 @@ func (e *entity) keepSchedules(ctx workflow.Context) {
 	}
 	// From now on there may be as many as there were and will be.
 	e.job.Schedules = max(in.Had, want)
-	if workflow.GetVersion(ctx, "schedules-give-way", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		_, err := contract.ScheduleJobActivity.Execute(activity(ctx, 0, "keep the job's schedules"), in).Get(ctx)
-		if err != nil {
-			workflow.GetLogger(ctx).Error("The job's schedules are not as its definition has them", "error", err)
-			return
-		}
-		e.job.Schedules = want
-		return
-	}
 	why := e.writeSchedules(ctx, in)
 	if ctx.Err() != nil || why != "" && e.schedule {
 		return

@@ -45,9 +45,8 @@ func (r *run) evaluate(ctx workflow.Context, begin []string) {
 	}
 	r.ended = r.ended[len(answer.Outputs):]
 	for i := range answer.Begin {
-		if decided := r.ledger.Entry(answer.Begin[i].Step).Status.Final(); decided &&
-			workflow.GetVersion(ctx, "decided-while-evaluated", workflow.DefaultVersion, 1) == 1 {
-			continue // a person did, meanwhile
+		if r.ledger.Entry(answer.Begin[i].Step).Status.Final() {
+			continue // a person decided, meanwhile
 		}
 		r.beginStep(ctx, &answer.Begin[i])
 	}
@@ -92,7 +91,7 @@ func (r *run) plainStep(
 	case s.Task != nil:
 		spec := s.Task
 		if s.Dynamic {
-			if spec, ok = r.fill(ctx, s.Task, steps, budget); !ok {
+			if spec, ok = job.Fill(s.Task, r.in.Inputs, steps, budget); !ok {
 				return begun, false
 			}
 		}
@@ -107,25 +106,9 @@ func (r *run) plainStep(
 	return begun, true
 }
 
-const (
-	// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code
-	// runs in the workflow, which may take a second for all that it does at once.
-	plainFilled = 512 << 10
-	// onceFilled is that bound in histories from before plainFilled, for each step.
-	onceFilled = 16 << 20
-)
-
-// fill is a step's task with what its references name. ok is false where an evaluation has to fill it in.
-func (r *run) fill(
-	ctx workflow.Context, task *fleet.TaskSpec, steps []job.Entry, budget *int,
-) (spec *fleet.TaskSpec, ok bool) {
-	spec, ok = job.Fill(task, r.in.Inputs, steps, budget)
-	if !ok && workflow.GetVersion(ctx, "plain-filled", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		once := onceFilled
-		return job.Fill(task, r.in.Inputs, steps, &once)
-	}
-	return spec, ok
-}
+// plainFilled bounds what the steps that begin at once have filled in, in bytes, without an evaluation: this code runs
+// in the workflow, which may take a second for all that it does at once.
+const plainFilled = 512 << 10
 
 func evaluation(ctx workflow.Context, in contract.EvaluateInput) (*contract.Evaluated, error) {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -244,11 +227,6 @@ func (r *run) correct(
 	what, why := fleet.EventStepEscalated, e.Why
 	if !escalated {
 		if e.Status != job.StepPending {
-			return
-		}
-		version := workflow.GetVersion(ctx, "corrections-are-events", workflow.DefaultVersion, 2)
-		// as told before: only the first
-		if version == workflow.DefaultVersion || version == 1 && len(e.Corrections) > 1 {
 			return
 		}
 		what, why = fleet.EventStepCorrected, strings.Join(o.Wrong, "; ")

@@ -36,13 +36,7 @@ func (r *run) full(ctx workflow.Context) bool {
 	if now := workflow.GetInfo(ctx).GetCurrentHistoryLength(); now != r.turnAt {
 		r.turnAt, r.turn = now, 0
 	}
-	return r.turn > turnBytes && bounded(ctx)
-}
-
-// bounded reports whether the run heeds the bounds of turnBytes, and of payloads when it continues as new: one that
-// was past them before there were any goes on without.
-func bounded(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "bounded-bytes", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	return r.turn > turnBytes
 }
 
 // nextTurn waits for the next workflow task.
@@ -56,19 +50,7 @@ func (r *run) nextTurn(ctx workflow.Context) {
 // long reports whether the history is so long that nothing new begins until the run can continue as new.
 func (r *run) long(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetCurrentHistoryLength() > quietEvents ||
-		info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx)
-}
-
-// boundsHistory is false for runs of before there were bounds, which are replayed as they were. Ask for it last.
-func boundsHistory(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "bounded-history", workflow.DefaultVersion, 1) == 1
-}
-
-// past reports whether the history has so many events. It is false for runs of before it was asked for.
-func (r *run) past(ctx workflow.Context, events int) bool {
-	return workflow.GetInfo(ctx).GetCurrentHistoryLength() >= events &&
-		workflow.GetVersion(ctx, "bounded-events", workflow.DefaultVersion, 1) == 1
+	return info.GetCurrentHistoryLength() > quietEvents || info.GetCurrentHistorySize() > quietBytes
 }
 
 // endLargest ends the step that holds most, where the history is nearly full and what the steps hold keeps the run from
@@ -77,8 +59,8 @@ func (r *run) endLargest(ctx workflow.Context) {
 	if r.quiet {
 		return
 	}
-	large := workflow.GetInfo(ctx).GetCurrentHistorySize() >= fullBytes && boundsHistory(ctx)
-	if !large && !r.past(ctx, fullEvents) {
+	info := workflow.GetInfo(ctx)
+	if info.GetCurrentHistorySize() < fullBytes && info.GetCurrentHistoryLength() < fullEvents {
 		return
 	}
 	held := map[string]int{}
@@ -114,7 +96,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 		kept += r.kept(&r.ledger.Steps[i])
 	}
 	info, carried := workflow.GetInfo(ctx), carriedBytes
-	if info.GetCurrentHistorySize() > quietBytes && boundsHistory(ctx) || r.past(ctx, 2*quietEvents) {
+	if info.GetCurrentHistorySize() > quietBytes || info.GetCurrentHistoryLength() >= 2*quietEvents {
 		carried = mostCarried
 	}
 	r.quiet = r.long(ctx) && kept <= carried
@@ -130,7 +112,7 @@ func (r *run) mayContinue(ctx workflow.Context) bool {
 			return false
 		}
 	}
-	if payloads > carried && bounded(ctx) || !contract.Fits(r.next(false)) {
+	if payloads > carried || !contract.Fits(r.next(false)) {
 		r.quiet = false // they begin first
 		return false
 	}
@@ -169,8 +151,7 @@ func (r *run) next(waits bool) contract.RunInput {
 // here waits until the answer to a workflow task has room for it: many may begin at once, as after a pause.
 func (w *work) Yield(ctx workflow.Context) bool {
 	r := w.run
-	for w.launched && !r.quiet && r.full(ctx) &&
-		workflow.GetVersion(ctx, "bounded-attempts", workflow.DefaultVersion, 1) == 1 {
+	for w.launched && !r.quiet && r.full(ctx) {
 		at := r.turnAt
 		if workflow.Sleep(ctx, time.Millisecond) != nil {
 			break

@@ -171,16 +171,14 @@ func (r *run) end(ctx workflow.Context, status job.RunStatus, why string) (*cont
 	_ = workflow.Await(ctx, func() bool { return !r.delivering() })
 	r.collect(workflow.Now(ctx))
 	r.collectArrays(workflow.Now(ctx))
-	for left := 0; len(r.ended) > 0 && len(r.ended) != left &&
-		workflow.GetVersion(ctx, "outputs-at-the-end", workflow.DefaultVersion, 1) == 1; {
+	for left := 0; len(r.ended) > 0 && len(r.ended) != left; {
 		left = len(r.ended)
 		r.evaluate(ctx, nil) // a run that repeats this one takes their outputs over
 	}
 	r.ledger.Close(status, why, workflow.Now(ctx))
 	r.show(ctx)
 	r.leave(ctx)
-	if event := r.ledger.Origin.Event; event != "" && status == job.RunFailed &&
-		workflow.GetVersion(ctx, "tell-event", workflow.DefaultVersion, 1) == 1 {
+	if event := r.ledger.Origin.Event; event != "" && status == job.RunFailed {
 		workflows.TellEvent(ctx, contract.EventOutcome{Event: event, ID: r.id, Cluster: r.in.Plan.Cluster,
 			Died: string(status) + ": " + why})
 	}
@@ -249,11 +247,7 @@ func (r *run) mark() job.RunStatus {
 // showWaiting shows that the run waits for something, which is no person's decision.
 func (r *run) showWaiting(ctx workflow.Context, why string) {
 	r.ledger.Status, r.ledger.Why = job.RunBlocked, why
-	mark := contract.RunWaiting
-	if workflow.GetVersion(ctx, "mark-waiting-runs", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		mark = job.RunBlocked
-	}
-	r.showMark(ctx, mark)
+	r.showMark(ctx, contract.RunWaiting)
 }
 
 // underWay reports whether a task is in a lane, with an agent or in a backoff, or an array is at work. One of a paused

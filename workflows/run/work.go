@@ -127,7 +127,7 @@ func (r *run) launch(ctx workflow.Context) {
 	for _, w := range r.open {
 		limit := max(1, r.in.Plan.Step(w.step).Parallel)
 		if w.delivery != nil || under[w.step] >= limit || all >= job.MaxParallel ||
-			all > 0 && bytes+w.bytes()+w.answer() > room && boundsHistory(ctx) {
+			all > 0 && bytes+w.bytes()+w.answer() > room {
 			continue
 		}
 		if r.full(ctx) {

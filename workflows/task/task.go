@@ -18,7 +18,7 @@ import (
 // Workflow delivers one task. A completed task returns its state. Any other end is the workflow's failure (or
 // cancellation) with the state as its detail, so that the Web UI shows it as such.
 func Workflow(ctx workflow.Context, in contract.TaskInput) (contract.TaskState, error) {
-	c := &carrier{keepsRanOn: in.RanOn}
+	c := &carrier{}
 	if in.Carried != nil {
 		set := workflow.GetTypedSearchAttributes(ctx)
 		marked, _ := set.GetKeyword(contract.AttrStatus)
@@ -80,10 +80,9 @@ func (c *carrier) tellEvent(ctx workflow.Context) {
 // carrier carries its one task.
 type carrier struct {
 	*delivery.Delivery
-	marked     fleet.TaskStatus // the status search attribute as last set
-	ranOn      []string         // the search attribute AttrRanOn as last set
-	keepsRanOn bool
-	told       bool // the event that started the task knows that it died
+	marked fleet.TaskStatus // the status search attribute as last set
+	ranOn  []string         // the search attribute AttrRanOn as last set
+	told   bool             // the event that started the task knows that it died
 }
 
 // end closes the workflow as the task ended. Only a completed task returns normally.
@@ -118,7 +117,7 @@ func (c *carrier) Mark(ctx workflow.Context, status fleet.TaskStatus) {
 		c.marked = status
 		updates = append(updates, update, at)
 	}
-	if agents := c.agents(); c.keepsRanOn && !slices.Equal(agents, c.ranOn) {
+	if agents := c.agents(); !slices.Equal(agents, c.ranOn) {
 		c.ranOn = agents
 		updates = append(updates, contract.AttrRanOn.ValueSet(agents))
 	}

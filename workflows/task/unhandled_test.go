@@ -20,7 +20,9 @@ func (r *taskRun) marks() *[]string {
 		if _, since := attributes.GetTime(contract.AttrStatusAt); since {
 			mark += " since"
 		}
-		marks = append(marks, mark)
+		if mark != "" || len(marks) > 0 && marks[len(marks)-1] != "" {
+			marks = append(marks, mark)
+		}
 		return true
 	})).Return(nil)
 	return &marks
