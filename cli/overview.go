@@ -93,7 +93,7 @@ whether its own lease is fresh. An unhealthy one ends the command with exit code
 	}, func(ctx context.Context, s *app.Client, _ []string) error {
 		health, err := s.Health(ctx)
 		if err == nil {
-			err = a.Print(s.Answer, func() error { return printStatus(a, protocol.ShownURL(s.URL()), health) })
+			err = s.Print(func() error { return printStatus(a, protocol.ShownURL(s.URL()), health) })
 		}
 		if err != nil || health.Status == "healthy" {
 			return err

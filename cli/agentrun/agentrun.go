@@ -35,7 +35,7 @@ func Command(a *app.App) *cobra.Command {
 	var health string
 	var demoRoot string
 	var healthFile string
-	var providers, metadata []string
+	var providers []string
 	var own app.Access
 	var joinTokenFile, configFile string
 	var execEnv []string
@@ -62,9 +62,6 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 				if o.HubURLs[i], err = agent.HubURL(hub); err != nil {
 					return app.UsageError("--hub %w", err)
 				}
-			}
-			if o.Metadata, err = app.Pairs("--metadata", metadata); err != nil {
-				return err
 			}
 			o.Version = a.Version
 			if o.ID == "" {
@@ -184,7 +181,7 @@ programs that embed the package mainstay.dev/mainstay/agent, or speak its protoc
 	app.MayBeEmpty(flags, "health")
 	flags.StringVar(&o.Address, "address", "",
 		"where it can be reached, as host:port, for people and tools (default: where it registers from)")
-	flags.StringArrayVar(&metadata, "metadata", nil,
+	app.PairsFlag(flags, &o.Metadata, "metadata", "",
 		"facts about it that others can find it by, as name=value (repeatable)")
 	flags.StringVar(&joinTokenFile, "join-token-file", "",
 		"file with the join token, where the control plane asks for one (default $"+fleet.EnvJoinTokenFile+

@@ -64,7 +64,7 @@ graceful_shutdown:
 	require.Equal(t, agentconfig.Heartbeat{IntervalSeconds: 20, TimeoutSeconds: 60}, expected)
 	for name, want := range map[string]string{
 		"id": "agent-us-east-1a-001", "address": "10.0.1.5:9090", "zone": "us-east-1a", "group": "prod",
-		"hub": "[http://a:8080,http://b:8080]", "slots": "9", "capability": "[gpu]", "metadata": "[rack=7]",
+		"hub": "[http://a:8080,http://b:8080]", "slots": "9", "capability": "[gpu]", "metadata": "rack=7",
 		"allow-exec": "true", "stop-timeout": "45s", "cluster": "default",
 	} {
 		require.Equal(t, want, c.Flags().Lookup(name).Value.String(), name)

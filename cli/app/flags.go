@@ -33,16 +33,32 @@ func CheckFirst(c *cobra.Command, check func() error) {
 	}
 }
 
-// PriorityFlag reads --priority; empty is the default.
-func PriorityFlag(text string) (fleet.Priority, error) {
+// parsed is a flag that is read with the command line.
+type parsed struct {
+	text, kind string
+	read       func(text string) error
+}
+
+func (p *parsed) String() string { return p.text }
+func (p *parsed) Type() string   { return p.kind }
+
+// Set implements pflag.Value.
+func (p *parsed) Set(text string) error {
+	p.text = text
 	if text == "" {
-		return 0, nil
+		return nil // emptyFlag refuses it
 	}
-	priority, err := fleet.ParsePriority(text)
-	if err != nil {
-		return 0, UsageError("--%w", err)
-	}
-	return priority, nil
+	return p.read(text)
+}
+
+// PriorityFlag adds --priority.
+func PriorityFlag(flags *pflag.FlagSet, priority *fleet.Priority, usage string) {
+	flags.Var(&parsed{kind: "string", read: func(text string) (err error) {
+		if *priority, err = fleet.ParsePriority(text); err != nil {
+			return UsageError("--%w", err)
+		}
+		return nil
+	}}, "priority", usage)
 }
 
 // PriorityArgs are the arguments of a command that changes the priority of something.
@@ -55,46 +71,44 @@ func PriorityArgs(of string, priority *fleet.Priority) cobra.PositionalArgs {
 	}
 }
 
-// PastFlag reads a time, or how long ago it was, such as 2h; -2h means the same. Empty is the zero time.
-func PastFlag(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at.UTC(), nil
-	}
-	ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
-	if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
-		return time.Time{}, UsageError("%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h",
-			flag)
-	}
-	return now.Add(-ago).UTC(), nil
+// PastFlag adds a flag for a time, or how long ago it was, such as 2h; -2h means the same.
+func (a *App) PastFlag(flags *pflag.FlagSet, name, usage string, set func(time.Time)) {
+	flags.Var(&parsed{kind: "string", read: func(text string) error {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			set(at.UTC())
+			return nil
+		}
+		ago, err := fleet.ParseDuration(strings.TrimPrefix(text, "-"))
+		if err != nil || ago < 0 || strings.HasPrefix(text, "+") {
+			return UsageError("--%s must be a time such as 2026-12-24T18:00:00Z, or how long ago, such as 2h", name)
+		}
+		set(a.Now().Add(-ago).UTC())
+		return nil
+	}}, name, usage)
 }
 
-// TimeFlag reads a time, or one counted from now, such as +10m, or -2h. Empty is the zero time.
-func TimeFlag(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
-		span, err := fleet.ParseDuration(text[1:])
-		if err != nil || span < 0 {
-			return time.Time{}, UsageError("%s: write the time from now like +10m, +2h30m or -2h", flag)
+// TimeFlag adds a flag for a time, or one counted from now, such as +10m, or -2h.
+func (a *App) TimeFlag(flags *pflag.FlagSet, name, usage string, set func(time.Time)) {
+	flags.Var(&parsed{kind: "string", read: func(text string) error {
+		if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+			span, err := fleet.ParseDuration(text[1:])
+			if err != nil || span < 0 {
+				return UsageError("--%s: write the time from now like +10m, +2h30m or -2h", name)
+			}
+			if text[0] == '-' {
+				span = -span
+			}
+			set(a.Now().Add(span).UTC())
+			return nil
 		}
-		if text[0] == '-' {
-			span = -span
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return UsageError("--%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted "+
+				"from now, such as +10m", name)
 		}
-		return now.Add(span).UTC(), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{},
-			UsageError(
-				"%s must be a time such as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00, or counted from now, such as +10m",
-				flag,
-			)
-	}
-	return at.UTC(), nil
+		set(at.UTC())
+		return nil
+	}}, name, usage)
 }
 
 // OutputFlag adds -o to a command that prints data.
@@ -118,23 +132,22 @@ func WaitFlag(c *cobra.Command, wait *time.Duration, until string) {
 	MayBeZero(c.Flags(), "wait")
 }
 
-// Pairs reads NAME=VALUE; nil for none. No name may have two values.
-func Pairs(flag string, list []string) (map[string]string, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	m := make(map[string]string, len(list))
-	for _, pair := range list {
-		name, value, found := strings.Cut(pair, "=")
-		if !found || name == "" {
-			return nil, UsageError("%s must be NAME=VALUE", flag)
+// PairsFlag adds a flag for NAME=VALUE, with a shorthand or none, which may be repeated. No name may have two values.
+func PairsFlag(flags *pflag.FlagSet, pairs *map[string]string, name, short, usage string) {
+	flags.VarP(&parsed{kind: "stringArray", read: func(text string) error {
+		key, value, found := strings.Cut(text, "=")
+		if !found || key == "" {
+			return UsageError("--%s must be NAME=VALUE", name)
 		}
-		if other, twice := m[name]; twice && other != value {
-			return nil, UsageError("%s %s is given twice, with different values: keep one of them", flag, name)
+		if other, twice := (*pairs)[key]; twice && other != value {
+			return UsageError("--%s %s is given twice, with different values: keep one of them", name, key)
 		}
-		m[name] = value
-	}
-	return m, nil
+		if *pairs == nil {
+			*pairs = map[string]string{}
+		}
+		(*pairs)[key] = value
+		return nil
+	}}, name, short, usage)
 }
 
 // maxPayloadFile bounds what is read of a payload: one that is too large, with a byte order mark.
@@ -182,6 +195,9 @@ func plainFlagError(c *cobra.Command, err error) error {
 		if near := spelling.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
+	}
+	if usage, is := errors.AsType[*exitError](err); is {
+		return usage
 	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {

@@ -21,16 +21,11 @@ import (
 
 // Submission is a task as a command line says it, for `task submit` and `schedule create`.
 type Submission struct {
-	Request  api.TaskRequest
-	payload  string
-	priority string
-	place    string
-	StartAt  string
-	// ExpiresAt is --expires-at, as it was written.
-	ExpiresAt string
-	dir       string
-	env       []string
-	labels    []string
+	Request api.TaskRequest
+	payload string
+	place   string
+	dir     string
+	env     map[string]string
 }
 
 // TaskFlags are the flags that say what the task is, for `task submit` and `schedule create`.
@@ -39,29 +34,17 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 	flags.StringVar(&r.Type, "type", "", "task type, which an agent must handle (exec when a command is given)")
 	flags.StringVar(&r.Cluster, "cluster", "default", "cluster whose agents may do it")
 	s.PayloadFlags(command)
-	flags.StringVar(&s.priority, "priority", "",
+	PriorityFlag(flags, &r.Priority,
 		"1 (first) to 5 (last), or critical, high, normal, low or background (default normal)")
 	flags.StringVar(&r.Agent, "agent", "", "only this agent of the cluster may do it; it waits while the agent is offline")
 	flags.StringVar((*string)(&r.RetrySafety), "retry-safety", "",
 		"when its agent is lost: idempotent (run again at once), fenced (when the lost agent has certainly stopped) or "+
 			"at_most_once (a person decides) (default idempotent)")
 	flags.DurationVar((*time.Duration)(&r.Timeout), "timeout", 0, "how long one attempt may run (default 24h)")
-	flags.Func("stop-grace",
-		"how long its work has to end once asked to: a command gets SIGTERM, and SIGKILL then (default 30s for a "+
-			"command, 5s for other work)",
-		func(text string) error {
-			grace, err := fleet.ParseDuration(text)
-			r.StopGrace = new(fleet.Duration(grace))
-			return err
-		})
-	flags.Func("disconnect-grace",
-		"how long its agent may be out of touch before it counts as lost (default 30s for at_most_once and unmarked, 0s "+
-			"for idempotent)",
-		func(text string) error {
-			grace, err := fleet.ParseDuration(text)
-			r.DisconnectGrace = new(fleet.Duration(grace))
-			return err
-		})
+	flags.Func("stop-grace", "how long its work has to end once asked to: a command gets SIGTERM, and SIGKILL then "+
+		"(default 30s for a command, 5s for other work)", graceOf(&r.StopGrace))
+	flags.Func("disconnect-grace", "how long its agent may be out of touch before it counts as lost "+
+		"(default 30s for at_most_once and unmarked, 0s for idempotent)", graceOf(&r.DisconnectGrace))
 	flags.DurationVar((*time.Duration)(&r.BeaconTimeout), "beacon-timeout", 0,
 		"end an attempt whose handler gives no sign of life for this long, such as 45s; a command that lives is one, "+
 			"however quiet it is: bound it with --timeout (default: not watched)")
@@ -81,9 +64,18 @@ func (s *Submission) TaskFlags(command *cobra.Command) {
 		"outside service that it calls; agents with access are preferred, rate-limited ones wait")
 	flags.StringVar(&r.ShardKey, "shard-key", "", "in a sharded cluster: what belongs together has the same key")
 	flags.StringVar(&r.Tenant, "tenant", "", "whose work it is; tenants share agents fairly")
-	flags.StringArrayVar(&s.labels, "label", nil, "NAME=VALUE to find it by (repeatable)")
+	PairsFlag(flags, &r.Labels, "label", "", "NAME=VALUE to find it by (repeatable)")
 	Bounded[api.TaskRequest](flags, map[string]string{"timeout": "timeout", "beacon-timeout": "beacon_timeout",
 		"expires-in": "expires_in", "max-attempts": "retry.max_attempts"})
+}
+
+// graceOf reads a duration, of which zero is a value.
+func graceOf(grace **fleet.Duration) func(text string) error {
+	return func(text string) error {
+		read, err := fleet.ParseDuration(text)
+		*grace = new(fleet.Duration(read))
+		return err
+	}
 }
 
 // PayloadFlags are the flags of a task's payload.
@@ -91,26 +83,14 @@ func (s *Submission) PayloadFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&s.payload, "payload", "", "JSON for the handler: the text itself, @FILE, or - for standard input")
 	flags.StringVar(&s.dir, "dir", "", "working directory of the command")
-	flags.StringArrayVar(&s.env, "env", nil, "NAME=VALUE for the command (repeatable)")
+	PairsFlag(flags, &s.env, "env", "", "NAME=VALUE for the command (repeatable)")
 }
 
 // Build checks the command line. dash is how many arguments stand before "--", -1 without one.
-func (s *Submission) Build(stdin io.Reader, now time.Time, args []string, dash int) (*api.TaskRequest, error) {
+func (s *Submission) Build(stdin io.Reader, args []string, dash int) (*api.TaskRequest, error) {
 	r := s.Request
 	var err error
-	if r.Labels, err = Pairs("--label", s.labels); err != nil {
-		return nil, err
-	}
-	if r.Priority, err = PriorityFlag(s.priority); err != nil {
-		return nil, err
-	}
 	if r.Place, err = placeFlag(s.place); err != nil {
-		return nil, err
-	}
-	if r.StartAt, err = TimeFlag("--start-at", s.StartAt, now); err != nil {
-		return nil, err
-	}
-	if r.ExpiresAt, err = TimeFlag("--expires-at", s.ExpiresAt, now); err != nil {
 		return nil, err
 	}
 	if err := s.TakePayload(&r, stdin, args, dash); err != nil {
@@ -190,10 +170,7 @@ func (s *Submission) command(r *api.TaskRequest, args []string) error {
 	if r.Type != agent.ExecType {
 		return UsageError("a command after -- is a task of type %s, not of type %s", agent.ExecType, r.Type)
 	}
-	env, err := Pairs("--env", s.env)
-	if err != nil {
-		return err
-	}
-	r.Payload, err = json.Marshal(agent.ExecPayload{Command: args, Env: env, Dir: s.dir})
+	var err error
+	r.Payload, err = json.Marshal(agent.ExecPayload{Command: args, Env: s.env, Dir: s.dir})
 	return err
 }

@@ -75,7 +75,7 @@ unless the array completed.`,
   mainstay array submit --type render --each frames.jsonl --max-parallel 16
   mainstay array submit --count 1000 -- ./simulate.sh`,
 	}, func(ctx context.Context, c *app.Client, args []string) error {
-		task, err := s.Build(a.Stdin, a.Now(), args, command.ArgsLenAtDash())
+		task, err := s.Build(a.Stdin, args, command.ArgsLenAtDash())
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ unless the array completed.`,
 			return err
 		}
 		if wait == 0 {
-			return a.Print(c.Answer, func() error { return printSubmitted(a, submitted) })
+			return c.Print(func() error { return printSubmitted(a, submitted) })
 		}
 		if a.JSON() {
 			fmt.Fprintf(a.Stderr, "Array %s is submitted.\n", submitted.ID)
@@ -194,7 +194,7 @@ func await(ctx context.Context, a *app.App, c *app.Client, id string, wait time.
 	if err != nil {
 		return app.GoesOn(err, "array "+id, "mainstay array get "+id+" --wait=1h", "mainstay array cancel "+id)
 	}
-	return errors.Join(a.Print(c.Answer, func() error { return printArray(a, one) }), incomplete(one))
+	return errors.Join(c.Print(func() error { return printArray(a, one) }), incomplete(one))
 }
 
 // incomplete is the error of a command that waited for an array which did not complete; nil for one that did.

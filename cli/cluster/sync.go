@@ -26,7 +26,7 @@ Exits with an error when some still differ.`,
 		if check {
 			k, err := s.Clusters.CompareStates(ctx, args[0])
 			if err == nil {
-				err = a.Print(s.Answer, func() error { return printClusterSync(a, k) })
+				err = s.Print(func() error { return printClusterSync(a, k) })
 			}
 			if err != nil || k.Consistent {
 				return err
@@ -35,7 +35,7 @@ Exits with an error when some still differ.`,
 		}
 		r, err := s.Clusters.Sync(ctx, args[0], reason)
 		if err == nil {
-			err = a.Print(s.Answer, func() error { return printSync(a, r) })
+			err = s.Print(func() error { return printSync(a, r) })
 		}
 		if err != nil || r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
 			return err

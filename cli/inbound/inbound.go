@@ -82,7 +82,7 @@ taken again: an event is the same when its source and its id are.`,
 				refused++
 			}
 		}
-		err = a.Print(s.Answer, func() error { return printSent(a, sent) })
+		err = s.Print(func() error { return printSent(a, sent) })
 		if refused > 0 {
 			return errors.Join(err, fmt.Errorf("%d of %d events were not taken", refused, len(sent.Events)))
 		}

@@ -37,7 +37,7 @@ func definition(a *app.App, command *cobra.Command, file string) (d *job.Definit
 func nameOf(d *job.Definition) string { return fleet.Qualify(d.Tenant, d.Job) }
 
 func runCommand(a *app.App) *cobra.Command {
-	var inputs []string
+	var inputs map[string]string
 	command := &cobra.Command{
 		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
 		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit
@@ -71,19 +71,17 @@ sysbatch job have ended.`,
 	return command
 }
 
-func inputFlag(command *cobra.Command, inputs *[]string) {
-	command.Flags().StringArrayVarP(inputs, "input", "i", nil,
-		"an input as NAME=VALUE; a value that is JSON, like 3, true, [1] or '\"3\"', counts as such, "+
-			"unless the job wants text")
+func inputFlag(command *cobra.Command, inputs *map[string]string) {
+	app.PairsFlag(command.Flags(), inputs, "input", "i", "an input as NAME=VALUE; a value that is JSON, like 3, true, [1] "+
+		"or '\"3\"', counts as such, unless the job wants text")
 }
 
-// inputsOf makes the inputs of a run of NAME=VALUE.
-func inputsOf(list []string, schema json.RawMessage) (json.RawMessage, error) {
-	pairs, err := app.Pairs("--input", list)
-	if err != nil || pairs == nil {
-		return nil, err
+// inputsOf makes the inputs of a run of those that were given.
+func inputsOf(given map[string]string, schema json.RawMessage) (json.RawMessage, error) {
+	if given == nil {
+		return nil, nil
 	}
-	inputs, err := flow.GivenInputs(schema, pairs)
+	inputs, err := flow.GivenInputs(schema, given)
 	if err != nil {
 		return nil, app.UsageError("--input: %w", err)
 	}
@@ -301,9 +299,8 @@ func deploymentOf(name string, all *api.JobInstances) string {
 }
 
 func dispatchCommand(a *app.App) *cobra.Command {
-	var inputs []string
+	var inputs map[string]string
 	var r api.DispatchRequest
-	var at string
 	var wait bool
 	command := &cobra.Command{
 		Use: "dispatch NAME", Short: "Start a run of a job", Args: app.Exactly("a job's name"),
@@ -324,9 +321,6 @@ func dispatchCommand(a *app.App) *cobra.Command {
 				return err
 			}
 		}
-		if r.StartAt, err = app.TimeFlag("--start-at", at, a.Now()); err != nil {
-			return err
-		}
 		run, err := s.Jobs.Dispatch(ctx, args[0], r)
 		if err != nil {
 			return err
@@ -345,7 +339,8 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	})
 	inputFlag(command, &inputs)
 	command.Flags().StringVar(&r.IdempotencyKey, "key", "", "one key starts one run, however often it is sent")
-	command.Flags().StringVar(&at, "start-at", "", "when it begins: 2026-12-24T18:00:00Z, or +2h for in two hours")
+	a.TimeFlag(command.Flags(), "start-at", "when it begins: 2026-12-24T18:00:00Z, or +2h for in two hours",
+		func(at time.Time) { r.StartAt = at })
 	command.Flags().BoolVar(&wait, "follow", false, "follow the run until it has ended or needs a person")
 	return command
 }

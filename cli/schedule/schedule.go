@@ -153,9 +153,7 @@ const hasEnded = "It has no next time. Give it a later end with: mainstay schedu
 // scheduling is the command line of `schedule create` and `schedule replace`.
 type scheduling struct {
 	task    app.Submission
-	times   api.ScheduleTimes
-	startAt string
-	endAt   string
+	request api.ScheduleRequest
 	paused  bool
 	note    string
 }
@@ -191,10 +189,10 @@ func schedulingCommand(
 	send func(client.Schedules, context.Context, *api.ScheduleRequest) (*api.Schedule, error),
 ) *cobra.Command {
 	var s scheduling
-	s.flags(command)
+	s.flags(a, command)
 	command.Args = nameAndCommand
 	return app.Show(a, command, func(ctx context.Context, c *client.Client, args []string) (*api.Schedule, error) {
-		request, err := s.build(command, a.Stdin, a.Now(), args)
+		request, err := s.build(command, a.Stdin, args)
 		if err != nil {
 			return nil, err
 		}
@@ -202,24 +200,26 @@ func schedulingCommand(
 	}, func(a *app.App, schedule *api.Schedule) error { return printScheduled(a, schedule, done) })
 }
 
-func (s *scheduling) flags(command *cobra.Command) {
-	flags := command.Flags()
-	flags.StringVar(&s.times.Cron, "cron", "",
+func (s *scheduling) flags(a *app.App, command *cobra.Command) {
+	flags, times := command.Flags(), &s.request.ScheduleTimes
+	flags.StringVar(&times.Cron, "cron", "",
 		`when: five fields (minute, hour, day of month, month, day of week), such as "0 3 * * *", as in crontab`)
-	flags.StringVar(&s.times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.DurationVar((*time.Duration)(&s.times.Interval), "every", 0,
+	flags.StringVar(&times.TimeZone, "time-zone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
+	flags.DurationVar((*time.Duration)(&times.Interval), "every", 0,
 		"when: every so long, such as 30s or 6h, from --start-at on")
-	flags.DurationVar((*time.Duration)(&s.times.Offset), "offset", 0,
+	flags.DurationVar((*time.Duration)(&times.Offset), "offset", 0,
 		"shifts --every, counted from 1970-01-01 UTC, not from --start-at")
-	flags.StringVar((*string)(&s.times.Overlap), "overlap", "",
+	flags.StringVar((*string)(&times.Overlap), "overlap", "",
 		"when the last task has not ended: skip, buffer_one, allow_all or cancel_other (default skip)")
-	flags.DurationVar((*time.Duration)(&s.times.CatchupWindow), "catchup-window", 0,
+	flags.DurationVar((*time.Duration)(&times.CatchupWindow), "catchup-window", 0,
 		"how late a task may be made that was due while Temporal was down (default ten times --every, 1m to 1h)")
-	flags.DurationVar((*time.Duration)(&s.times.Jitter), "jitter", 0, "delay each task by a different time, up to this")
+	flags.DurationVar((*time.Duration)(&times.Jitter), "jitter", 0, "delay each task by a different time, up to this")
 	app.Bounded[api.ScheduleTimes](flags, map[string]string{"every": "interval", "offset": "offset",
 		"catchup-window": "catchup_window", "jitter": "jitter"})
-	flags.StringVar(&s.startAt, "start-at", "", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now")
-	flags.StringVar(&s.endAt, "end-at", "", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now")
+	a.TimeFlag(flags, "start-at", "no task before this time: 2026-12-24T18:00:00Z, or +10m from now",
+		func(at time.Time) { s.request.StartAt = &at })
+	a.TimeFlag(flags, "end-at", "no task after this time: 2026-12-24T18:00:00Z, or +48h from now",
+		func(at time.Time) { s.request.EndAt = &at })
 	flags.BoolVar(&s.paused, "paused", false, "make no task until it is resumed")
 	flags.StringVar(&s.note, "note", "", "a word for people")
 	s.task.TaskFlags(command)
@@ -238,30 +238,16 @@ func nameAndCommand(c *cobra.Command, args []string) error {
 }
 
 // build checks the command line.
-func (s *scheduling) build(
-	c *cobra.Command, stdin io.Reader, now time.Time, args []string,
-) (*api.ScheduleRequest, error) {
-	r := &api.ScheduleRequest{Name: args[0], ScheduleTimes: s.times}
-	for _, at := range []struct {
-		flag, text string
-		into       **time.Time
-	}{{"--start-at", s.startAt, &r.StartAt}, {"--end-at", s.endAt, &r.EndAt}} {
-		if at.text == "" {
-			continue
-		}
-		t, err := app.TimeFlag(at.flag, at.text, now)
-		if err != nil {
-			return nil, err
-		}
-		*at.into = &t
-	}
+func (s *scheduling) build(c *cobra.Command, stdin io.Reader, args []string) (*api.ScheduleRequest, error) {
+	r := &s.request
+	r.Name = args[0]
 	if c.Flags().Changed("paused") {
 		r.Paused = &s.paused
 	}
 	if c.Flags().Changed("note") {
 		r.Note = &s.note
 	}
-	task, err := s.task.Build(stdin, now, args[1:], c.ArgsLenAtDash()-1)
+	task, err := s.task.Build(stdin, args[1:], c.ArgsLenAtDash()-1)
 	if err == nil {
 		err = s.task.CheckPayload(task)
 	}

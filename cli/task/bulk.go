@@ -51,12 +51,9 @@ operation runs in the control plane and goes on by itself.`,
 
 // bulkLine is the command line of a bulk action.
 type bulkLine struct {
-	request       api.BulkRequest
-	labels        []string
-	after, before string
-	priority      string
-	yes           bool
-	wait          time.Duration
+	request api.BulkRequest
+	yes     bool
+	wait    time.Duration
 }
 
 var bulkExamples = map[fleet.BulkAction]string{
@@ -83,11 +80,13 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	}
 	flags.StringVar(&f.Tenant, "tenant", "", "tasks of this tenant")
 	flags.StringVar(&f.Agent, "agent", "", "tasks pinned to this agent")
-	flags.StringArrayVar(&l.labels, "label", nil, "tasks with this label, NAME=VALUE (repeatable)")
-	flags.StringVar(&l.after, "submitted-after", "",
-		"tasks submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	flags.StringVar(&l.before, "submitted-before", "",
-		"tasks submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	app.PairsFlag(flags, &f.Labels, "label", "", "tasks with this label, NAME=VALUE (repeatable)")
+	a.PastFlag(flags, "submitted-after",
+		"tasks submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago",
+		func(at time.Time) { f.SubmittedAfter = &at })
+	a.PastFlag(flags, "submitted-before",
+		"tasks submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago",
+		func(at time.Time) { f.SubmittedBefore = &at })
 	flags.StringArrayVar(&f.IDs, "id", nil, "this task (repeatable); not with other filters")
 	flags.BoolVar(&l.request.All, "all", false, "every task that this is possible for")
 	flags.StringVar(&l.request.Reason, "reason", "", "why; kept in the history of each task")
@@ -95,7 +94,7 @@ func bulkActionCommand(a *app.App, action fleet.BulkAction, short string) *cobra
 	case fleet.BulkReview:
 		flags.StringVar((*string)(&l.request.Decision), "decision", "", "rerun, completed or failed")
 	case fleet.BulkPriority:
-		flags.StringVar(&l.priority, "priority", "",
+		app.PriorityFlag(flags, &l.request.Priority,
 			"1 (first) to 5 (last), or critical, high, normal, low or background")
 	}
 	flags.BoolVar(&l.request.DryRun, "dry-run", false, "only say how many tasks there are, and name some")
@@ -113,33 +112,11 @@ func statusNames(action fleet.BulkAction) string {
 }
 
 // build checks the command line; the rest is the server's.
-func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
-	r := l.request
-	var err error
-	if r.Filter.Labels, err = app.Pairs("--label", l.labels); err != nil {
-		return nil, err
-	}
-	if r.Priority, err = app.PriorityFlag(l.priority); err != nil {
-		return nil, err
-	}
-	for _, at := range []struct {
-		flag, text string
-		into       **time.Time
-	}{
-		{"--submitted-after", l.after, &r.Filter.SubmittedAfter},
-		{"--submitted-before", l.before, &r.Filter.SubmittedBefore},
-	} {
-		if at.text != "" {
-			t, err := app.PastFlag(at.flag, at.text, now)
-			if err != nil {
-				return nil, err
-			}
-			*at.into = &t
-		}
-	}
-	selected := fleet.TaskFilter{Cluster: r.Filter.Cluster, Status: r.Filter.Status, Type: r.Filter.Type,
-		Tenant: r.Filter.Tenant, Agent: r.Filter.Agent, Labels: r.Filter.Labels, Cause: r.Filter.Cause}
-	if !r.All && selected.Empty() && len(r.Filter.IDs) == 0 && l.after == "" && l.before == "" {
+func (l *bulkLine) build() (*api.BulkRequest, error) {
+	r, f := l.request, &l.request.Filter
+	selected := fleet.TaskFilter{Cluster: f.Cluster, Status: f.Status, Type: f.Type, Tenant: f.Tenant, Agent: f.Agent,
+		Labels: f.Labels, Cause: f.Cause}
+	if !r.All && selected.Empty() && len(f.IDs) == 0 && f.SubmittedAfter == nil && f.SubmittedBefore == nil {
 		return nil, app.UsageError("say which tasks with a filter or --id; if every task is meant, say --all")
 	}
 	if r.Reason == "" {
@@ -152,7 +129,7 @@ func (l *bulkLine) build(now time.Time) (*api.BulkRequest, error) {
 }
 
 func runBulk(ctx context.Context, a *app.App, s *app.Client, l *bulkLine) error {
-	request, err := l.build(a.Now())
+	request, err := l.build()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,17 +33,13 @@ func listCommand(r *app.Resource[client.Tasks]) *cobra.Command {
 }
 
 func listFlags(a *app.App, c *cobra.Command, q *client.TaskQuery) {
-	var after, before string
-	app.CheckFirst(c, func() (err error) {
+	app.CheckFirst(c, func() error {
 		for _, label := range q.Labels {
 			if !strings.ContainsAny(label, "=:") {
 				return app.UsageError("--label must be name=value")
 			}
 		}
-		if q.SubmittedAfter, err = app.PastFlag("--submitted-after", after, a.Now()); err == nil {
-			q.SubmittedBefore, err = app.PastFlag("--submitted-before", before, a.Now())
-		}
-		return err
+		return nil
 	})
 	flags := c.Flags()
 	flags.StringVar(&q.Cluster, "cluster", "", "only of this cluster")
@@ -55,10 +52,12 @@ func listFlags(a *app.App, c *cobra.Command, q *client.TaskQuery) {
 	flags.StringVar(&q.IDPrefix, "id", "", "only those whose id begins so")
 	flags.StringVar(&q.Text, "text", "", "only those with this text in their id, type, labels, agents or cause")
 	flags.StringArrayVar(&q.Labels, "label", nil, "only with this label, as name=value; of several, those with all")
-	flags.StringVar(&after, "submitted-after", "",
-		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago")
-	flags.StringVar(&before, "submitted-before", "",
-		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago")
+	a.PastFlag(flags, "submitted-after",
+		"only those submitted at this time or later: 2026-12-24T18:00:00Z, or 2h for two hours ago",
+		func(at time.Time) { q.SubmittedAfter = at })
+	a.PastFlag(flags, "submitted-before",
+		"only those submitted before this time: 2026-12-24T18:00:00Z, or 2h for two hours ago",
+		func(at time.Time) { q.SubmittedBefore = at })
 }
 
 // maxNamesakes is how many tasks an error lists whose ids begin alike.

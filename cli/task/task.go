@@ -143,7 +143,7 @@ it completed, and 6 when it did not.`,
   mainstay task submit --start-at +10m -- ./nightly.sh
   echo '{"n": 1}' | mainstay task submit --type count --payload -`,
 	}, func(ctx context.Context, c *app.Client, args []string) error {
-		request, err := s.Build(a.Stdin, a.Now(), args, command.ArgsLenAtDash())
+		request, err := s.Build(a.Stdin, args, command.ArgsLenAtDash())
 		if err == nil {
 			err = s.CheckPayload(request)
 		}
@@ -169,10 +169,12 @@ it completed, and 6 when it did not.`,
 	flags.StringVar(&s.Request.IdempotencyKey, "idempotency-key", "", "the same key again is the same task")
 	flags.DurationVar(&patience, "patience", 30*time.Second,
 		"how long to go on trying while the control plane does not answer")
-	flags.StringVar(&s.StartAt, "start-at", "",
-		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)")
-	flags.StringVar(&s.ExpiresAt, "expires-at", "",
-		"instead of --expires-in: when it expires, however often it was tried before: a time, or +10m from now")
+	a.TimeFlag(flags, "start-at",
+		"when it may begin: a time such as 2026-12-24T18:00:00Z, or +10m from now (default at once)",
+		func(at time.Time) { s.Request.StartAt = at })
+	a.TimeFlag(flags, "expires-at",
+		"instead of --expires-in: when it expires, however often it was tried before: a time, or +10m from now",
+		func(at time.Time) { s.Request.ExpiresAt = at })
 	s.TaskFlags(command)
 	app.WaitFlag(command, &wait, untilSettled)
 	return command
