@@ -118,7 +118,7 @@ func New(o Options) *Gate {
 		clusterWork:  limit.NewRate(float64(clusterRate*runtime.GOMAXPROCS(0)), clusterBurst*runtime.GOMAXPROCS(0)),
 		visitors:     limit.NewRate(o.Rate, o.Burst),
 		readers:      newReaders(),
-		inFlight:     newInFlight(),
+		inFlight:     newInFlight(maxHeld),
 		slower:       newSlower(),
 		audit:        o.Audit,
 		auditReads:   o.AuditReads,
@@ -201,7 +201,7 @@ func (g *Gate) admit(
 	case client == "":
 		client, most = connlimit.AddressKey(httpapi.ClientOf(r).Address), maxStrangerBytes
 	}
-	ctx, landed, err := g.inFlight.begin(ctx, client, group, r, route, maxHeld, most)
+	ctx, landed, err := g.inFlight.begin(ctx, client, group, r, route, most)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -217,11 +217,11 @@ func (g *Gate) admit(
 		switch {
 		case sent == nil:
 		case agent != "":
-			parts := int(sent.size() / agentPart)
+			parts := int(sent.read.Load() / agentPart)
 			g.agentWork.Spend(agent, parts, g.now())
 			g.clusterWork.Spend(cluster, parts, g.now())
 		case unknown && id.Known():
-			g.spend(route, &id, sent.size())
+			g.spend(route, &id, sent.read.Load())
 		}
 		landed()
 		answered()
@@ -439,7 +439,7 @@ type Unlocked struct {
 
 // NewUnlocked makes the gate. sessions is as in Options.
 func NewUnlocked(sessions Sessions) *Unlocked {
-	return &Unlocked{sessions, newInFlight()}
+	return &Unlocked{sessions, newInFlight(maxHeldLocal)}
 }
 
 // Admit implements httpapi.Gate.
@@ -454,7 +454,7 @@ func (u *Unlocked) Admit(
 		}
 		client, group, most = "agent "+params["id"], cluster, maxAgentBytes
 	}
-	ctx, landed, err := u.inFlight.begin(ctx, client, group, r, route, maxHeldLocal, most)
+	ctx, landed, err := u.inFlight.begin(ctx, client, group, r, route, most)
 	if err != nil {
 		return ctx, nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"mainstay.dev/mainstay/connlimit"
@@ -41,169 +41,114 @@ const (
 
 // inFlight is what is under way.
 type inFlight struct {
-	mu      sync.Mutex
-	clients map[string]*flight
-	bodies  map[string]int64 // bytes beyond smallBody that were read: of each group, and of all agents and all others
-	answers map[string]int64 // bytes of the answers to each group's clients, and of all
+	requests, held           limit.AtOnce            // by client
+	bytes                    map[int64]*limit.AtOnce // of bodies, by client: by how many it may have
+	groupBytes, allBytes     limit.AtOnce            // of bodies, beyond smallBody
+	answers                  limit.AtOnce            // bytes, by client
+	groupAnswers, allAnswers limit.AtOnce
 }
 
-// flight is what one client has under way.
-type flight struct {
-	requests, held int
-	bytes, answers int64
-}
-
-func newInFlight() *inFlight {
-	return &inFlight{clients: map[string]*flight{}, bodies: map[string]int64{}, answers: map[string]int64{}}
+func newInFlight(mostHeld int64) *inFlight {
+	f := &inFlight{requests: limit.AtOnce{Most: 4 * mostHeld}, held: limit.AtOnce{Most: mostHeld},
+		bytes: map[int64]*limit.AtOnce{}, groupBytes: limit.AtOnce{Most: maxGroupBytes},
+		allBytes: limit.AtOnce{Most: maxAllBytes}, answers: limit.AtOnce{Most: maxAnswers},
+		groupAnswers: limit.AtOnce{Most: maxGroupAnswers}, allAnswers: limit.AtOnce{Most: maxAllAnswers}}
+	for _, most := range []int64{maxBytes, maxAgentBytes, maxStrangerBytes} {
+		f.bytes[most] = &limit.AtOnce{Most: most}
+	}
+	return f
 }
 
 // begin counts a request of a client until end is called; or it returns the problem to answer with. A body counts as it
 // is read: one that is announced and does not come takes nothing. group is the tenant of a token, or the cluster of an
 // agent. In the context that it returns, what the answer takes is counted too.
 func (f *inFlight) begin(
-	ctx context.Context, client, group string, r *http.Request, route httpapi.Route, mostHeld int, mostBytes int64,
+	ctx context.Context, client, group string, r *http.Request, route httpapi.Route, mostBytes int64,
 ) (_ context.Context, end func(), err error) {
-	held := route.Held || r.URL.Query().Has("wait")
-	body := &body{ReadCloser: r.Body, flights: f, mostBytes: mostBytes, all: "tokens", group: "tenant " + group}
+	kind, shared := "tokens", "tenant "+group
 	if route.Policy.IsSession() {
-		body.all, body.group = "agents", "cluster "+group
+		kind, shared = "agents", "cluster "+group
 	}
 	if route.Policy.IsJoin() {
 		// All agents of a cluster may come at once, and must not keep others out.
-		client, body.group = "joins of "+client, "joins"
+		client, shared = "joins of "+client, "joins"
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := f.clients[client]
-	if c == nil {
-		c = &flight{}
+	requests := &limit.Hold{Shares: []limit.Share{{Of: &f.requests, Key: client}}}
+	held := &limit.Hold{Shares: []limit.Share{{Of: &f.held, Key: client}}}
+	body := &body{ReadCloser: r.Body, own: limit.Hold{Shares: []limit.Share{{Of: f.bytes[mostBytes], Key: client}}},
+		shared: limit.Hold{Shares: []limit.Share{{Of: &f.groupBytes, Key: shared}, {Of: &f.allBytes, Key: kind}}}}
+	answer := &limit.Hold{Shares: []limit.Share{{Of: &f.answers, Key: client}, {Of: &f.allAnswers}}}
+	if group != "" {
+		answer.Shares = append(answer.Shares, limit.Share{Of: &f.groupAnswers, Key: shared})
+	}
+	end = func() {
+		body.release()
+		for _, h := range []*limit.Hold{requests, held, answer} {
+			h.Release()
+		}
 	}
 	switch {
-	case c.requests >= 4*mostHeld && !route.Policy.IsJoin(): // who reads slowly keeps answers in memory
-		return ctx, nil, httpapi.RetryAfter(time.Second,
-			"too many requests at the same time: read the answers to those before")
-	case held && c.held >= mostHeld:
-		return ctx, nil, httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
-			strconv.Itoa(mostHeld)+" of one token; watch events instead of waiting for each task")
+	case !route.Policy.IsJoin() && !requests.Grow(1): // who reads slowly keeps answers in memory
+		err = httpapi.RetryAfter(time.Second, "too many requests at the same time: read the answers to those before")
+	case (route.Held || r.URL.Query().Has("wait")) && !held.Grow(1):
+		err = httpapi.RetryAfter(time.Second, "too many requests that wait or stream at the same time: at most "+
+			strconv.FormatInt(f.held.Most, 10)+" of one token; watch events instead of waiting for each task")
+	default:
+		err = body.count(min(r.ContentLength, route.MaxBody))
+		body.release() // it need not come
 	}
-	body.client = c
-	if err := body.refuse(min(r.ContentLength, route.MaxBody)); err != nil { // it need not come
+	if err != nil {
+		end()
 		return ctx, nil, err
 	}
 	if r.ContentLength != 0 && r.Body != nil {
 		r.Body = body
 	}
-	f.clients[client] = c
-	c.requests++
-	if held {
-		c.held++
-	}
-	var answer int64
 	reserve := func(bytes int64) error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		more := bytes - answer
-		if more <= 0 {
-			return nil
-		}
-		beyond := func(others, most int64) bool { return others > 0 && others+more > most }
-		full := beyond(c.answers, maxAnswers) || beyond(f.answers[all], maxAllAnswers) ||
-			group != "" && beyond(f.answers[body.group], maxGroupAnswers)
-		if full && !mutates(r.Method) { // what was changed is told
+		if !answer.Grow(bytes) && !mutates(r.Method) { // what was changed is told
 			return httpapi.RetryAfter(time.Second, "too many large answers at the same time: read those before")
 		}
-		answer, c.answers = bytes, c.answers+more
-		f.countAnswer(body.group, more)
 		return nil
 	}
-	return httpapi.WithReserve(ctx, reserve), sync.OnceFunc(func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		c.requests--
-		c.answers -= answer
-		f.countAnswer(body.group, -answer)
-		body.count(-body.read)
-		if held {
-			c.held--
-		}
-		if c.requests == 0 {
-			delete(f.clients, client)
-		}
-	}), nil
-}
-
-// all is the group of all clients.
-const all = ""
-
-func (f *inFlight) countAnswer(group string, more int64) {
-	for _, key := range []string{group, all} {
-		if f.answers[key] += more; f.answers[key] == 0 {
-			delete(f.answers, key)
-		}
-	}
+	return httpapi.WithReserve(ctx, reserve), end, nil
 }
 
 // body is that of a request. What was read of it counts until the request has ended.
 type body struct {
 	io.ReadCloser
-	flights    *inFlight
-	client     *flight
-	all, group string // the bodies with which it shares
-	mostBytes  int64  // of its client
-	read       int64
+	own    limit.Hold // among those of its client
+	shared limit.Hold // among those of its group and of all, beyond smallBody
+	read   atomic.Int64
 }
 
 // Read implements io.Reader. It fails with the problem to answer with.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.flights.mu.Lock()
-	defer b.flights.mu.Unlock()
-	if refused := b.refuse(int64(n)); refused != nil {
+	if refused := b.count(b.read.Load() + int64(n)); refused != nil {
 		return 0, refused
 	}
-	b.count(int64(n))
+	b.read.Add(int64(n))
 	return n, err
 }
 
-// size is how many bytes of the body were read.
-func (b *body) size() int64 {
-	b.flights.mu.Lock()
-	defer b.flights.mu.Unlock()
-	return b.read
-}
-
-// beyond is how many of so many bytes of a body count among those of others.
-func beyond(bytes int64) int64 { return max(0, bytes-smallBody) }
-
-func (b *body) count(more int64) {
-	shared := beyond(b.read+more) - beyond(b.read)
-	b.read += more
-	b.client.bytes += more
-	for _, key := range []string{b.all, b.group} {
-		if b.flights.bodies[key] += shared; b.flights.bodies[key] == 0 {
-			delete(b.flights.bodies, key)
-		}
-	}
-}
-
-// refuse is the problem where so many bytes more of the body are too many. The only one of a client, of a group, and of
-// all is never too large.
-func (b *body) refuse(more int64) error {
-	own := beyond(b.read)
-	shared := beyond(b.read+more) - own
-	full := func(key string, most int64) bool {
-		others := b.flights.bodies[key] - own
-		return shared > 0 && others > 0 && others+own+shared > most
-	}
-	switch others := b.client.bytes - b.read; {
-	case more > 0 && others > 0 && others+b.read+more > b.mostBytes:
+// count counts the body as so large, or returns the problem where that is too much.
+func (b *body) count(size int64) error {
+	if !b.own.Grow(size) {
 		return httpapi.RetryAfter(time.Second, "too many bytes of request bodies at the same time: at most "+
-			strconv.FormatInt(b.mostBytes>>10, 10)+" KiB of one client; send the next after the answer to this one")
-	case full(b.group, maxGroupBytes), full(b.all, maxAllBytes):
+			strconv.FormatInt(b.own.Shares[0].Of.Most>>10, 10)+" KiB of one client; send the next after the answer to this one")
+	}
+	if !b.shared.Grow(size - smallBody) {
 		return httpapi.RetryAfter(time.Second,
 			"the server has too many bytes of request bodies at the same time, of one tenant or cluster or of all: try again")
 	}
 	return nil
+}
+
+// release forgets what was counted.
+func (b *body) release() {
+	b.read.Store(0)
+	b.own.Release()
+	b.shared.Release()
 }
 
 const (

@@ -72,10 +72,6 @@ func TestWaitsAndStreamsAreBounded(t *testing.T) {
 	c.answer()
 	require.Empty(t, wait(one))
 	require.Equal(t, protocol.CodeRateLimited, wait(one))
-	for len(c.done) > 0 {
-		c.answer()
-	}
-	require.Empty(t, c.gate.(*Gate).inFlight.clients, "nothing is kept")
 }
 
 // zeros is a body without end.
@@ -133,8 +129,6 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 			c.answer()
 		}
 		require.Empty(t, sends(3, batch, batch, batch))
-		c.answer()
-		require.Empty(t, c.gate.(*Gate).inFlight.bodies, "nothing is kept")
 	})
 	t.Run("of an agent", func(t *testing.T) {
 		t.Parallel()

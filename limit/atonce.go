@@ -80,7 +80,7 @@ type Share struct {
 	Key string
 }
 
-// Hold is what one holder has of one or more limits together. The zero value holds nothing.
+// Hold is what one holder has of one or more limits together. A new one has nothing.
 type Hold struct {
 	Shares []Share
 
@@ -88,29 +88,37 @@ type Hold struct {
 	size int64
 }
 
-// Resize holds more or less, without a wait. It reports false, and changes nothing, where one of the limits has no room
-// for more. A holder that is alone may hold any size.
-func (h *Hold) Resize(size int64) bool {
+// Grow holds as much as size, without a wait. It reports false, and changes nothing, where one of the limits has no
+// room for it. A holder that is alone may hold any size.
+func (h *Hold) Grow(size int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, s := range h.Shares {
 		if more := s.more(h.size, size); more > 0 && !s.Of.tryAcquire(s.Key, more) {
-			h.shrink(h.Shares[:i], size, h.size)
+			giveBack(h.Shares[:i], h.size, size)
 			return false
 		}
 	}
-	h.shrink(h.Shares, h.size, size)
-	h.size = size
+	h.size = max(h.size, size)
 	return true
 }
 
-func (h *Hold) shrink(shares []Share, from, to int64) {
+// Release gives all of it back.
+func (h *Hold) Release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	giveBack(h.Shares, 0, h.size)
+	h.size = 0
+}
+
+// giveBack gives back what is beyond left.
+func giveBack(shares []Share, left, size int64) {
 	for _, s := range shares {
-		if less := s.more(to, from); less > 0 {
+		if less := s.more(left, size); less > 0 {
 			s.Of.release(s.Key, less)
 		}
 	}
 }
 
-// more is how much more a holder of one size takes than one of another: at most all that there is.
+// more is how much more a holder of one size has than one of another: at most all that there is.
 func (s Share) more(than, size int64) int64 { return min(size, s.Of.most()) - min(than, s.Of.most()) }
