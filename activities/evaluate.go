@@ -136,7 +136,7 @@ func (e *evaluation) readFacts() error {
 	steps := map[string]stepFacts{}
 	for i := range e.in.Steps {
 		s := &e.in.Steps[i]
-		f := stepFacts{Status: s.Status, Output: s.Output, Failed: s.FailedElements()}
+		f := stepFacts{Status: s.Status, Output: s.Output, Failed: job.FailedElements(s)}
 		if s.Status == job.StepFailed || s.Status == job.StepPartial {
 			f.Error = s.Why
 		}
@@ -157,7 +157,7 @@ func (e *evaluation) readFacts() error {
 // output evaluates what the run keeps of a step, and lets later steps see it.
 func (e *evaluation) output(ctx context.Context, ended *contract.EndedStep) (contract.StepOutput, error) {
 	step, entry := e.in.Plan.Step(ended.Step), e.entry(ended.Step)
-	failed, problem := entry.FailedElements(), error(nil)
+	failed, problem := job.FailedElements(entry), error(nil)
 	if ended.Array != "" && len(step.Output) > 0 {
 		var results map[int]json.RawMessage
 		var why string
@@ -254,7 +254,7 @@ func (e *evaluation) calls(
 	for i := range calls {
 		bytes += len(calls[i].Arguments)
 	}
-	if answer.Error = entry.LastTurn(step); answer.Error == "" && bytes > mesh.MaxTalkBytes {
+	if answer.Error = job.IsLastTurn(entry, step); answer.Error == "" && bytes > mesh.MaxTalkBytes {
 		answer.Error = fmt.Sprintf("its model calls tools with more than %d KiB: have it hand on where large data is",
 			mesh.MaxTalkBytes>>10)
 	} else if answer.Error == "" && e.elements+len(calls) > job.MaxInlineAll {

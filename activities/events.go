@@ -78,7 +78,7 @@ func (d *Dispatcher) DispatchEvent(
 		return answer, mesh.ErrTenant
 	}
 	if in.Data == nil {
-		in.Data = e.Data()
+		in.Data = mesh.DataOf(e)
 	}
 	take := func(what, cluster string, started *mesh.Dispatch, err error) {
 		if started != nil {
@@ -186,11 +186,11 @@ func (d *Dispatcher) run(
 	ctx context.Context, in *contract.DispatchEvent, name string, plan job.Plan, tenant, key string,
 	inputs json.RawMessage,
 ) (*mesh.Dispatch, error) {
-	plan.Labels, plan.Steps = in.Event.Label(plan.Labels), slices.Clone(plan.Steps)
+	plan.Labels, plan.Steps = mesh.LabelOf(&in.Event, plan.Labels), slices.Clone(plan.Steps)
 	for i := range plan.Steps {
 		if s := &plan.Steps[i]; s.Task != nil {
 			task := *s.Task
-			task.Labels = in.Event.Label(task.Labels)
+			task.Labels = mesh.LabelOf(&in.Event, task.Labels)
 			s.Task = &task
 		}
 	}

@@ -103,7 +103,7 @@ func (a *Control) startInstance(
 			d = in.Others[n].Definition
 		}
 	}
-	spec := d.TaskOf(i)
+	spec := job.TaskOf(d, i)
 	place, err := a.openPlace(ctx, view, spec, i.TaskID)
 	if err != nil {
 		return err

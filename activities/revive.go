@@ -143,7 +143,7 @@ func (a *Control) reviveRun(ctx context.Context, in *contract.Revive, d *mesh.Di
 		return run.Cluster, err
 	}
 	id := contract.RetryRunID(first.Plan.Job, run.ID, "")
-	err = runs.Start(ctx, id, "", &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: &run.Ledger,
+	err = runs.Start(ctx, id, "", &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.RunLedger),
 		Origin: job.Origin{By: in.By, RetryOf: run.ID, Event: in.Event}}, weight)
 	next := mesh.Dispatch{Kind: d.Kind, ID: id, Job: d.Job, Key: mesh.DispatchKey(in.EventID, id), Outcome: d.Outcome,
 		RetryOf: d.ID}

@@ -73,7 +73,7 @@ func (a *Control) openPlace(
 	if !place.Opens() {
 		return place, nil
 	}
-	for _, needs := range spec.LaneNeeds(place.OwnType()) {
+	for _, needs := range fleet.LaneNeedsOf(&spec, place.OwnType()) {
 		if err := a.clusters().OpenLane(ctx, view, needs, spec.Tenant); err != nil {
 			if place.OwnType() && store.KindOf(err) == store.Refused {
 				view.TypeLanes = fleet.TypeLanes{} // there is no lane more for a type

@@ -27,7 +27,7 @@ type run struct {
 	// work outlives the caller's context, so that a stop is graceful: it is the parent of handlers, deliveries and
 	// polls.
 	work    context.Context
-	endWork context.CancelCauseFunc
+	EndWork context.CancelCauseFunc
 	// background are polls and attempts.
 	background sync.WaitGroup
 	// wake reports to the loop that pollAt has changed.
@@ -84,7 +84,7 @@ func newRun(ctx context.Context, a *Agent) *run {
 		look:    newHubLook(),
 	}
 	outlive := context.WithoutCancel(ctx)
-	r.work, r.endWork = context.WithCancelCause(outlive)
+	r.work, r.EndWork = context.WithCancelCause(outlive)
 	r.loopCtx, r.end = context.WithCancelCause(outlive)
 	if d := a.options.GiveUpAfter; d > 0 {
 		r.giveUp = time.AfterFunc(d, func() { r.end(ErrGaveUp) })
@@ -178,7 +178,7 @@ func (r *run) finish(reason error) error {
 		r.agent.log.Error("No hub has answered for too long: stopping all work", "after", r.agent.options.GiveUpAfter)
 		r.agent.emit(Event{Kind: EventGaveUp})
 	}
-	r.endWork(reason)
+	r.EndWork(reason)
 	stuck := r.awaitHandlers(reason)
 	r.mu.Lock()
 	for _, t := range []*time.Timer{r.stopTimer, r.leaseTimer, r.giveUp} {

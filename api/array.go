@@ -19,12 +19,6 @@ type ArrayRequest struct {
 	Tolerate    *int              `json:"tolerate,omitempty" minimum:"0" doc:"How many elements may fail. When one more has, what is left is cancelled. Left out: all elements are tried, and any failure fails the array."`
 }
 
-// Definition is what the array is made of.
-func (r *ArrayRequest) Definition() array.Definition {
-	return array.Definition{Spec: r.TaskSpec, Items: r.Items, Count: r.Count, Parallel: r.MaxParallel,
-		Tolerate: r.Tolerate}
-}
-
 // Array is an array as clients see it.
 type Array struct {
 	ArrayEntry

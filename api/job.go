@@ -10,7 +10,7 @@ import (
 
 // Job is a job as clients see it.
 type Job struct {
-	job.Job
+	job.State
 	Type       job.Type        `json:"type" enum:"batch,service,system,sysbatch"`
 	Cluster    string          `json:"cluster"`
 	Tenant     string          `json:"tenant,omitempty"`

@@ -10,7 +10,7 @@ import (
 // Run is a run of a job as clients see it.
 type Run struct {
 	ID string `json:"id"`
-	job.Ledger
+	job.RunLedger
 	Cluster       string `json:"cluster"`
 	Tenant        string `json:"tenant,omitempty"`
 	WorkflowID    string `json:"workflow_id" doc:"Where the run is in Temporal."`

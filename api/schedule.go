@@ -19,19 +19,6 @@ type ScheduleTimes struct {
 	EndAt         *time.Time     `json:"end_at,omitempty" doc:"No task after this time."`
 }
 
-// Plan is the times as fleet checks and counts them.
-func (t *ScheduleTimes) Plan() *fleet.SchedulePlan {
-	plan := &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval, Offset: t.Offset,
-		Overlap: t.Overlap, CatchupWindow: t.CatchupWindow, Jitter: t.Jitter}
-	if t.StartAt != nil {
-		plan.StartAt = *t.StartAt
-	}
-	if t.EndAt != nil {
-		plan.EndAt = *t.EndAt
-	}
-	return plan
-}
-
 // ScheduleRequest is a schedule as a client creates or replaces it.
 type ScheduleRequest struct {
 	Name string `json:"name,omitempty" maxLength:"110" pattern:"^([a-z0-9][a-z0-9._-]*:)?[a-z0-9][a-z0-9._-]*$" doc:"The schedule's name, up to 46 characters; the tenant of its task and a colon may stand before it. The ids of its tasks begin with it. Needed to create one; may be left out to replace one."`

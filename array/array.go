@@ -172,8 +172,8 @@ type ElementCounts struct {
 	Cancelled  int `json:"cancelled"`
 }
 
-// of is the count of a status.
-func (c *ElementCounts) of(s Status) *int {
+// countOf is the count of a status.
+func countOf(c *ElementCounts, s Status) *int {
 	switch s {
 	case Running:
 		return &c.Running
@@ -191,8 +191,8 @@ func (c *ElementCounts) of(s Status) *int {
 	return &c.Queued
 }
 
-// open is how many have not ended and do not wait for a person.
-func (c *ElementCounts) open() int { return c.Queued + c.Running }
+// openOf is how many have not ended and do not wait for a person.
+func openOf(c *ElementCounts) int { return c.Queued + c.Running }
 
 // marks are the statuses of all elements, a letter each.
 type marks []byte
@@ -284,8 +284,8 @@ func New(total int) *State {
 
 // mark sets the status of an element.
 func (s *State) mark(n int, status Status) {
-	*s.Counts.of(s.Marks.status(n))--
-	*s.Counts.of(status)++
+	*countOf(&s.Counts, s.Marks.status(n))--
+	*countOf(&s.Counts, status)++
 	s.Marks[n] = letters[slices.Index(statuses, status)]
 	if status == Queued {
 		s.Low = min(s.Low, n)

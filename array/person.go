@@ -32,7 +32,7 @@ func (s ArrayStatus) Final() bool {
 }
 
 // Open reports whether elements are under way or to be delivered.
-func (s *State) Open() bool { return s.Counts.open() > 0 }
+func (s *State) Open() bool { return openOf(&s.Counts) > 0 }
 
 // Held reports whether elements wait for a person.
 func (s *State) Held() bool { return s.Counts.Review+s.Counts.DeadLetter > 0 }

@@ -67,7 +67,7 @@ func (s *State) accept(d *Definition, array string, b Bundle, results []fleet.El
 			s.end(r.Number, Completed, "", "")
 			continue
 		}
-		s.settle(d, array, r.Number, r.End(), now)
+		s.settle(d, array, r.Number, fleet.EndOfElement(r), now)
 	}
 	for _, n := range b.Elements {
 		switch {

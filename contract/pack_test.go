@@ -323,7 +323,7 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 		for i := range examined.Cases {
 			decisions := fleet.BoundHealing(fleet.DecideHealing(&examined.Cases[i], now.Add(time.Hour)), left)
 			left -= fleet.Recorded(decisions)
-			cycle.Add(decisions)
+			fleet.AddToCycle(&cycle.HealingCycleRecord, decisions)
 		}
 		require.True(t, Fits(cycle))
 		require.Positive(t, cycle.LeftOut)

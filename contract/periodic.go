@@ -179,7 +179,7 @@ func (p *TaskPlace) Input(id string, spec fleet.TaskSpec) TaskInput {
 	if n := len(spec.Routes); n > fleet.DefaultMaxAttempts && spec.Retry.MaxAttempts == 0 {
 		spec.Retry.MaxAttempts = n // each is tried
 	}
-	spec.PreferOpen()
+	fleet.PreferOpen(&spec)
 	p.Defaults.Apply(&spec)
 	return TaskInput{TaskID: id, Spec: spec, Lane: p.Lane, DeadLetterRetention: p.DeadLetterRetention}
 }

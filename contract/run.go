@@ -69,8 +69,8 @@ func lanesOfStep(p *job.Plan, s *job.PlannedStep) (lanes []string) {
 		case fleet.ValidateID("agent", t.Agent) == nil:
 			lanes = append(lanes, fleet.AgentLane(t.Agent))
 		default:
-			for _, needs := range t.LaneNeeds(false) {
-				if lane := needs.Lane(); len(fleet.CapabilitiesOfLane(lane)) > 0 {
+			for _, needs := range fleet.LaneNeedsOf(t, false) {
+				if lane := fleet.LaneFor(&needs); len(fleet.CapabilitiesOfLane(lane)) > 0 {
 					lanes = append(lanes, lane)
 				}
 			}

@@ -29,11 +29,11 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrTenant.ValueSet(spec.Tenant))
 	}
 	terms := LabelList(spec.Labels)
-	for _, needs := range spec.LaneNeeds(false) {
-		if lane := needs.Lane(); fleet.IsOpened(lane) {
+	for _, needs := range fleet.LaneNeedsOf(spec, false) {
+		if lane := fleet.LaneFor(&needs); fleet.IsOpened(lane) {
 			terms = append(terms, LaneTerm(lane))
 			if needs.Type = spec.Type; fleet.IsFitLane(lane) { // which of the two it waits in may change
-				terms = append(terms, LaneTerm(needs.Lane()))
+				terms = append(terms, LaneTerm(fleet.LaneFor(&needs)))
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func StartOf(id string, spec *fleet.TaskSpec, weight float64) TaskStart {
 		attributes = append(attributes, AttrLabels.ValueSet(terms))
 	}
 	memo := map[string]any{}
-	if needs := spec.Needs(); len(needs) > 0 {
+	if needs := fleet.CapabilitiesOf(spec); len(needs) > 0 {
 		memo[MemoCapabilities] = needs
 	}
 	if !spec.Place.IsZero() {

@@ -232,7 +232,7 @@ func (m *meshDemo) send(ctx context.Context, ticket, text string) (*api.Run, err
 			continue
 		}
 		m.tell(fmt.Sprintf("%s: call %d is answered by %s", ticket, a.Number, a.Route.Provider), "")
-		if c := assess.Correction(a.Number); c != nil {
+		if c := job.CorrectionOf(assess, a.Number); c != nil {
 			m.tell(ticket+": the step's check does not accept that", strings.Join(c.Errors, "; "))
 		}
 	}

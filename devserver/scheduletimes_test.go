@@ -42,7 +42,7 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		api.ScheduleTimes{Cron: "0 3 * * 7", TimeZone: "Europe/Berlin", StartAt: new(now.AddDate(5, 0, 0))})
 	for _, s := range schedules {
 		what := strings.Join([]string{s.Cron, s.TimeZone, s.Interval.String()}, " ")
-		require.NoError(t, s.Plan().Validate(now), what)
+		require.NoError(t, api.PlanOf(&s).Validate(now), what)
 		spec := store.ScheduleSpec(&s, now)
 		require.Less(t, proto.Size(spec), 16<<10, what)
 		clean := proto.CloneOf(spec)
@@ -50,7 +50,7 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 		require.True(t, proto.Equal(spec, clean), "%s: Temporal gives it back as it was", what)
 		read := store.TimesOf(spec)
 		if s.Interval != 0 {
-			s.Offset = fleet.Duration(s.Plan().Phase())
+			s.Offset = fleet.Duration(api.PlanOf(&s).Phase())
 		}
 		if s.StartAt != nil {
 			s.StartAt = new(s.Plan().Begin())

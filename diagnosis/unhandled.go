@@ -24,7 +24,7 @@ const typesNamed = 8
 
 // runs reports whether a member can run the task at all.
 func (t *UnhandledTask) runs(m *fleet.Member) bool {
-	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety) && t.Place.FitsOn(m.Resources)
+	return t.handledBy(m) && m.EndsTree(t.Type, t.Safety) && fleet.FitsOn(&t.Place, m.Resources)
 }
 
 func (t *UnhandledTask) handledBy(m *fleet.Member) bool {
@@ -64,13 +64,13 @@ func OfUnhandled(c *fleet.Cluster, tasks []UnhandledTask) []Problem {
 		}
 	}
 	for i := range problems {
-		problems[i].name()
+		named(&problems[i])
 	}
 	return problems
 }
 
-// name puts before what is wrong which tasks it is about.
-func (p *Problem) name() {
+// named puts before what is wrong which tasks it is about.
+func named(p *Problem) {
 	p.What = fleet.Count(p.Count, "task") + " of type " + p.TaskType + " in cluster " + p.Cluster + ": " + p.What
 }
 
@@ -92,7 +92,7 @@ func unhandled(c *fleet.Cluster, t *UnhandledTask) (Problem, bool) {
 		return Problem{}, false
 	}
 	handling := only(takers, t.handledBy)
-	fitting := only(handling, func(m *fleet.Member) bool { return t.Place.FitsOn(m.Resources) })
+	fitting := only(handling, func(m *fleet.Member) bool { return fleet.FitsOn(&t.Place, m.Resources) })
 	p := Problem{
 		Severity: SeverityWarning,
 		Kind:     KindUnhandled,

@@ -103,7 +103,7 @@ func whyOne(c *fleet.Cluster, m *fleet.Member, who string, w Waiting) string {
 		return fmt.Sprintf("%s does not handle tasks of type %s", who, w.Spec.Type)
 	case !m.EndsTree(w.Spec.Type, w.Spec.Safety()):
 		return fmt.Sprintf("%s is not one that %s: %s", who, treeEndWords(w.Spec.Safety()), treeEndDo)
-	case !w.Spec.Place.FitsOn(m.Resources):
+	case !fleet.FitsOn(&w.Spec.Place, m.Resources):
 		return fmt.Sprintf("%s lacks %s", who, w.lackingOf(m, false))
 	case m.Status == fleet.AgentSuspect:
 		return fmt.Sprintf("%s is not answering%s; the task waits for it", who, sinceWords(m))
@@ -135,7 +135,7 @@ func whyAnyone(c *fleet.Cluster, serving []*fleet.Member, w Waiting) string {
 		return fmt.Sprintf("no online agent of cluster %s that could take it %s: %s", name,
 			treeEndWords(w.Spec.Safety()), treeEndDo)
 	}
-	fitting := only(able, func(m *fleet.Member) bool { return w.Spec.Place.FitsOn(m.Resources) })
+	fitting := only(able, func(m *fleet.Member) bool { return fleet.FitsOn(&w.Spec.Place, m.Resources) })
 	if len(fitting) == 0 {
 		return fmt.Sprintf("no online agent of cluster %s that could take it has what it asks for: it lacks %s", name,
 			w.lacking(able, false))

@@ -92,7 +92,7 @@ func (l *LaneFacts) unhandled(p Problem) (Problem, bool) {
 	u, there := unhandled(l.In, &task)
 	u.Lane, u.Count, u.Since = p.Lane, p.Count, p.Since
 	u.Do = "Start an agent that handles it, or cancel them: they wait until they expire."
-	u.name()
+	named(&u)
 	return u, there
 }
 

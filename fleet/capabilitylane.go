@@ -43,7 +43,7 @@ type LaneUse struct {
 // always one for the next tenant.
 func (l *CapabilityLanes) OpenLane(needs LaneNeeds, tenant string, now time.Time) bool {
 	needs.Capabilities = SortedSet(needs.Capabilities)
-	lane := needs.Lane()
+	lane := LaneFor(&needs)
 	next := now.Add(LaneIdle).Truncate(laneLooks).Add(laneLooks)
 	i, known := searchLaneUse(l.LaneUses, lane)
 	if known {

@@ -23,8 +23,8 @@ type ElementResult struct {
 	Milliseconds int64           `json:"ms,omitempty" minimum:"0" doc:"How long the handler ran."`
 }
 
-// End is what Redeliver wants to know of an element that did not complete.
-func (r *ElementResult) End() AttemptEnd {
+// EndOfElement is what Redeliver wants to know of an element that did not complete.
+func EndOfElement(r *ElementResult) AttemptEnd {
 	end := AttemptEnd{Outcome: r.Outcome, Begun: true, Final: r.NonRetryable, Reason: r.Error, ErrorType: r.ErrorType}
 	if !r.Stuck {
 		end.LeaseRemaining = new(Duration) // its handler has returned

@@ -92,12 +92,12 @@ type FailoverRecord struct {
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 }
 
-// Moved tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
-func (r *FailoverRecord) Moved() string { return movedOf(r.TasksTransferred, r.Tasks) }
+// MovedBy tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
+func MovedBy(r *FailoverRecord) string { return movedOf(r.TasksTransferred, r.Tasks) }
 
-// Take records how the listed tasks stand, and that unlisted others were under way besides. It returns how many of the
+// TakeTransfers records how the listed tasks stand, and that unlisted others were under way besides. It returns how many of the
 // listed ones the failed agent has again.
-func (r *FailoverRecord) Take(listed []Transfer, unlisted int) (back int) {
+func TakeTransfers(r *FailoverRecord, listed []Transfer, unlisted int) (back int) {
 	r.Transfers, r.Tasks, r.TasksTransferred = listed, len(listed)+unlisted, 0
 	for i := range listed {
 		switch listed[i].To {
@@ -114,8 +114,8 @@ func (r *FailoverRecord) Take(listed []Transfer, unlisted int) (back int) {
 	return back
 }
 
-// End is the event of its end.
-func (r *FailoverRecord) End() Event {
+// EndOfFailover is the event of its end.
+func EndOfFailover(r *FailoverRecord) Event {
 	return Event{Type: EventFailoverEnded, EventData: EventData{
 		Cluster: r.Cluster, AgentID: r.FailedAgentID, Epoch: r.Epoch, TargetAgentID: r.TargetAgentID, ID: r.ID,
 		Count: r.TasksTransferred, Of: r.Tasks, Outcome: string(r.Status), Reason: r.Error,

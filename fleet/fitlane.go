@@ -16,9 +16,9 @@ type LaneNeeds struct {
 	Type string `json:"type,omitempty"`
 }
 
-// LaneNeeds are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
+// LaneNeedsOf are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
 // task with routes, what it needs for each provider.
-func (s *TaskSpec) LaneNeeds(ownType bool) []LaneNeeds {
+func LaneNeedsOf(s *TaskSpec, ownType bool) []LaneNeeds {
 	taskType := ""
 	if ownType {
 		taskType = s.Type
@@ -35,9 +35,9 @@ func (s *TaskSpec) LaneNeeds(ownType bool) []LaneNeeds {
 	return all
 }
 
-// Lane is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take
+// LaneFor is the lane of tasks with these needs. Tasks that ask for resources wait in a lane of their class: hubs take
 // from it only while an agent has what the class needs, so what fits nowhere keeps nothing else waiting.
-func (n *LaneNeeds) Lane() string {
+func LaneFor(n *LaneNeeds) string {
 	switch {
 	case !n.Place.IsZero():
 		sum := sha256.Sum256(n.text())
@@ -111,14 +111,14 @@ func (n *LaneNeeds) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// MetBy reports whether an agent could ever run the lane's tasks.
-func (n *LaneNeeds) MetBy(p *AgentProfile) bool {
-	return n.Place.FitsOn(p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities) &&
+// MeetsNeeds reports whether an agent could ever run the lane's tasks.
+func MeetsNeeds(n *LaneNeeds, p *AgentProfile) bool {
+	return FitsOn(&n.Place, p.Resources) && HasAll(SortedSet(p.Capabilities), n.Capabilities) &&
 		(n.Type == "" || p.Handles(n.Type))
 }
 
 // FitsOn reports whether an agent that has nothing else to do has all of it.
-func (d *Demand) FitsOn(inventory *Inventory) bool {
+func FitsOn(d *Demand, inventory *Inventory) bool {
 	if d.IsZero() {
 		return true
 	}

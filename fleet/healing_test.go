@@ -235,11 +235,11 @@ func TestRecordsOfOneCycleAreBounded(t *testing.T) {
 	var record HealingCycleRecord
 	waiting := BoundHealing(all, 1)
 	for range 4 {
-		record.Add(waiting)
+		AddToCycle(&record, waiting)
 	}
 	require.Len(t, record.Decisions, mostListed)
 	require.Equal(t, 4*291-mostListed, record.LeftOut)
-	record.Add(waiting)
+	AddToCycle(&record, waiting)
 	require.Len(t, record.Decisions, mostListed+1, "what does not wait is always there")
 }
 

@@ -91,8 +91,8 @@ func BoundHealing(decisions []HealingDecision, most int) []HealingDecision {
 	return decisions
 }
 
-// Add adds a cluster's decisions to the record.
-func (r *HealingCycleRecord) Add(decisions []HealingDecision) {
+// AddToCycle adds a cluster's decisions to the record.
+func AddToCycle(r *HealingCycleRecord, decisions []HealingDecision) {
 	for i := range decisions {
 		if decisions[i].Verdict == HealWait && len(r.Decisions) >= mostListed {
 			r.LeftOut++
@@ -398,7 +398,7 @@ func (c *HealingCase) findAlone(of *Cluster) {
 		ill, able, fit := map[string]bool{}, false, false
 		for j := range of.Members {
 			m := &of.Members[j]
-			if fit || m.Status != AgentOnline || !needs[i].MetBy(&m.AgentProfile) {
+			if fit || m.Status != AgentOnline || !MeetsNeeds(&needs[i], &m.AgentProfile) {
 				continue
 			}
 			ill[m.AgentID], fit = true, m.Health.Fit()

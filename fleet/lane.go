@@ -111,7 +111,7 @@ func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
 }
 
 func (c *Cluster) serves(m *Member, lane string) bool {
-	if fit := c.FitOf(lane); fit != nil && !fit.MetBy(&m.AgentProfile) {
+	if fit := c.FitOf(lane); fit != nil && !MeetsNeeds(fit, &m.AgentProfile) {
 		return false
 	}
 	if agent, pinned := AgentOfLane(lane); pinned {
@@ -127,7 +127,7 @@ func (c *Cluster) serves(m *Member, lane string) bool {
 	case ActivePassive:
 		return c.RoleOf(m.AgentID) == RoleLeader
 	}
-	return lane != DefaultLane || m.Types().Covers(c.ServingTypes)
+	return lane != DefaultLane || TypesOf(&m.AgentProfile).Covers(c.ServingTypes)
 }
 
 // LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs.
@@ -139,8 +139,8 @@ func LaneOf(spec *TaskSpec, shards int, ownType bool) string {
 	case shards > 0:
 		return ShardLane(ShardOf(spec.ShardKey, shards))
 	}
-	needs := spec.LaneNeeds(ownType)
-	return needs[0].Lane()
+	needs := LaneNeedsOf(spec, ownType)
+	return LaneFor(&needs[0])
 }
 
 // Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.

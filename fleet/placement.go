@@ -50,7 +50,7 @@ func (c *Candidate) limited(spec *TaskSpec, now time.Time) bool {
 
 // Fits reports whether the candidate can run the task at all, busy or rate limited too.
 func (c *Candidate) Fits(spec *TaskSpec) bool {
-	return c.handles(spec) && spec.Place.FitsOn(c.Inventory)
+	return c.handles(spec) && FitsOn(&spec.Place, c.Inventory)
 }
 
 // handles reports whether the candidate could run the task if it had the resources that this asks for.

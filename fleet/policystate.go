@@ -53,16 +53,16 @@ func (s *PolicyState) Clone() *PolicyState {
 	return &c
 }
 
-// Shown is the state with what counts at a time.
-func (s *PolicyState) Shown(r *Recovery, now time.Time) *PolicyState {
+// ShowPolicy is the state with what counts at a time.
+func ShowPolicy(s *PolicyState, r *Recovery, now time.Time) *PolicyState {
 	c := s.Clone()
 	c.ActiveRestarts = len(r.Restart.Active(c.Restarts, now))
 	c.ActiveReschedules = len(r.Reschedule.Active(c.Reschedules, now))
 	return c
 }
 
-// Placement is where the next attempt goes: to one agent, if there is a name, within a time, if that is above 0.
-func (s *PolicyState) Placement(r *Recovery, now time.Time) (agent string, within time.Duration) {
+// PlacementOf is where the next attempt goes: to one agent, if there is a name, within a time, if that is above 0.
+func PlacementOf(s *PolicyState, r *Recovery, now time.Time) (agent string, within time.Duration) {
 	switch {
 	case s == nil || s.NextAction != ActionRestart && s.NextAction != ActionAwaitAgent:
 		return "", 0
@@ -178,11 +178,11 @@ func (r *recovering) ended() Redelivery {
 // restart has the same agent begin it again, or what follows when restarts are used up.
 func (r *recovering) restart() Redelivery {
 	s := r.policy
-	if at, ok := r.Restart.Next(s.Restarts, r.end.At); ok {
+	if at, ok := NextRecovery(r.Restart, s.Restarts, r.end.At); ok {
 		s.Restarts = keepNewest(append(s.Restarts, at))
 		return r.wait(ActionRestart, at, "attempt failed, and begins again on its agent: "+r.end.Reason)
 	}
-	s.Exhausted = "restarts: " + r.Restart.allowed("attempt")
+	s.Exhausted = "restarts: " + recoveriesAllowed(r.Restart, "attempt")
 	if r.Mode == ClusterRecover {
 		return r.reschedule(r.end.Reason, true)
 	}
@@ -192,7 +192,7 @@ func (r *recovering) restart() Redelivery {
 // reschedule has another agent begin it; exclude keeps it off the last one.
 func (r *recovering) reschedule(why string, exclude bool) Redelivery {
 	s := r.policy
-	at, ok := r.Reschedule.Next(s.Reschedules, r.end.At)
+	at, ok := NextRecovery(r.Reschedule, s.Reschedules, r.end.At)
 	if ok && r.end.Outcome.Gone() && len(s.Reschedules) == 0 {
 		at = r.end.At // the agent was at fault, as far as is known
 	}
@@ -200,7 +200,7 @@ func (r *recovering) reschedule(why string, exclude bool) Redelivery {
 		if s.Exhausted != "" {
 			s.Exhausted += "; "
 		}
-		s.Exhausted += "reschedules: " + r.Reschedule.allowed("attempt")
+		s.Exhausted += "reschedules: " + recoveriesAllowed(r.Reschedule, "attempt")
 		return r.exhausted()
 	}
 	s.Reschedules = keepNewest(append(s.Reschedules, at))

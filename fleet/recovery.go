@@ -177,25 +177,25 @@ func (p *RecoveryPolicy) Active(history []time.Time, now time.Time) []time.Time 
 	return nil
 }
 
-// Next is when the next may begin, by a history of when earlier ones were to begin. It reports false when they are used
+// NextRecovery is when the next may begin, by a history of when earlier ones were to begin. It reports false when they are used
 // up and none follows.
-func (p *RecoveryPolicy) Next(history []time.Time, now time.Time) (time.Time, bool) {
+func NextRecovery(p *RecoveryPolicy, history []time.Time, now time.Time) (time.Time, bool) {
 	active, limit := p.Active(history, now), *p.Attempts
 	switch {
 	case p.Unlimited || len(active) < limit:
-		return now.Add(p.wait(len(active))), true
+		return now.Add(recoveryWait(p, len(active))), true
 	case limit == 0 || p.Mode != ExhaustedDelay:
 		return time.Time{}, false
 	}
-	at, free := now.Add(p.wait(limit-1)), active[len(active)-limit].Add(p.Interval.Std())
+	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit].Add(p.Interval.Std())
 	if free.After(at) {
 		at = free
 	}
 	return at, true
 }
 
-// wait is the wait after n that count.
-func (p *RecoveryPolicy) wait(n int) time.Duration {
+// recoveryWait is the wait after n that count.
+func recoveryWait(p *RecoveryPolicy, n int) time.Duration {
 	wait, limit := p.Delay.Std(), p.MaxDelay.Std()
 	switch p.DelayFunction {
 	case DelayExponential:
@@ -209,6 +209,6 @@ func (p *RecoveryPolicy) wait(n int) time.Duration {
 }
 
 // String says how many are allowed.
-func (p *RecoveryPolicy) allowed(what string) string {
+func recoveriesAllowed(p *RecoveryPolicy, what string) string {
 	return fmt.Sprintf("%s in %s", Count(*p.Attempts, what), p.Interval)
 }

@@ -121,7 +121,7 @@ func TestRecoveryWaits(t *testing.T) {
 			var history []time.Time
 			now := recoveryStart
 			for i, want := range c.begins {
-				at, ok := c.policy.Next(history, now)
+				at, ok := NextRecovery(&c.policy, history, now)
 				if want < 0 {
 					require.False(t, ok, i)
 					return
@@ -266,7 +266,7 @@ func TestRecoverReturned(t *testing.T) {
 		next := Redeliver(spec, "t", before, back)
 		require.Equal(t, ActionRestart, next.Tally.Policy.NextAction)
 		require.LessOrEqual(t, next.Wait, time.Second)
-		agent, within := next.Tally.Policy.Placement(spec.EffectiveRecovery(), recoveryStart)
+		agent, within := PlacementOf(next.Tally.Policy, spec.EffectiveRecovery(), recoveryStart)
 		require.Equal(t, "a-1", agent)
 		require.Equal(t, time.Second, within)
 		before.Policy.NextAt = at(-5 * time.Second)
@@ -282,7 +282,7 @@ func TestRecoverReturned(t *testing.T) {
 		local := &TaskSpec{Recovery: &Recovery{Mode: LocalRestart}}
 		before := Tally{Policy: &PolicyState{NextAction: ActionRestart, Agent: "a-1", NextAt: at(-time.Hour)}}
 		next := Redeliver(local, "t", before, back)
-		agent, within := next.Tally.Policy.Placement(local.EffectiveRecovery(), recoveryStart)
+		agent, within := PlacementOf(next.Tally.Policy, local.EffectiveRecovery(), recoveryStart)
 		require.Equal(t, "a-1", agent)
 		require.Zero(t, within)
 	})

@@ -37,15 +37,15 @@ const toolCapability = "mcp."
 func ToolCapability(server string) string { return toolCapability + server }
 
 // PreferOpen names as provider of a task that calls a server of tools that server, unless it has another.
-func (s *TaskSpec) PreferOpen() {
+func PreferOpen(s *TaskSpec) {
 	i := slices.IndexFunc(s.RequiredCapabilities, func(c string) bool { return strings.HasPrefix(c, toolCapability) })
 	if i >= 0 && s.Provider == "" {
 		s.Provider = s.RequiredCapabilities[i]
 	}
 }
 
-// Needs are the capabilities that the task's agent must have; with routes, for the first of them.
-func (s *TaskSpec) Needs() []string {
+// CapabilitiesOf are the capabilities that the task's agent must have; with routes, for the first of them.
+func CapabilitiesOf(s *TaskSpec) []string {
 	if len(s.Routes) > 0 {
 		return s.ForRoute(s.Routes[0]).RequiredCapabilities
 	}

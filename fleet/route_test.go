@@ -16,8 +16,8 @@ func TestLanesOfRoutes(t *testing.T) {
 		{Provider: "a", Model: "small"}, {Provider: "b", Model: "m"}, {Provider: "a", Model: "large"}}}
 	require.NoError(t, spec.Validate())
 	var lanes []string
-	for _, needs := range spec.LaneNeeds(false) {
-		lanes = append(lanes, needs.Lane())
+	for _, needs := range fleet.LaneNeedsOf(&spec, false) {
+		lanes = append(lanes, fleet.LaneFor(&needs))
 	}
 	require.Equal(t, []string{"cap/eu+model.a", "cap/eu+model.b"}, lanes)
 	require.Equal(t, lanes[0], fleet.LaneOf(&spec, 0, false))
@@ -37,9 +37,9 @@ func TestLanesOfRoutes(t *testing.T) {
 	}
 
 	tool := fleet.TaskSpec{RequiredCapabilities: []string{"eu", fleet.ToolCapability("desk")}}
-	tool.PreferOpen()
+	fleet.PreferOpen(&tool)
 	require.Equal(t, "mcp.desk", tool.Provider, "agents with an open session are preferred")
 	tool.Provider = "other"
-	tool.PreferOpen()
+	fleet.PreferOpen(&tool)
 	require.Equal(t, "other", tool.Provider)
 }

@@ -344,7 +344,7 @@ func (c *Cluster) spawnsFor(fit *Fit) bool {
 		if _, spawned := m.SpawnedBy(); !spawned {
 			continue
 		}
-		if tried = true; fit.Place.FitsOn(m.Resources) && (fit.Type == "" || m.Handles(fit.Type)) {
+		if tried = true; FitsOn(&fit.Place, m.Resources) && (fit.Type == "" || m.Handles(fit.Type)) {
 			return true
 		}
 	}
@@ -583,8 +583,8 @@ type ScaledAgent struct {
 	CompletedAt *time.Time   `json:"completed_at,omitempty"` // when it came online, was stopped, or was given up
 }
 
-// Settle sets the status of an action by its agents'.
-func (r *ScalingRecord) Settle() {
+// SettleScaling sets the status of an action by its agents'.
+func SettleScaling(r *ScalingRecord) {
 	good, why := 0, ""
 	for i := range r.Agents {
 		switch a := &r.Agents[i]; a.Status {

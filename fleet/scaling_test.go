@@ -432,7 +432,7 @@ func TestScalingBackoff(t *testing.T) {
 		3: {40 * time.Second, 5 * time.Second},
 		6: {5 * time.Minute, 5 * time.Second}, 1000: {5 * time.Minute, 5 * time.Second},
 	} {
-		require.Equal(t, want, [2]time.Duration{exponential.Wait(failures), constant.Wait(failures)}, failures)
+		require.Equal(t, want, [2]time.Duration{SpawnWait(exponential, failures), SpawnWait(constant, failures)}, failures)
 	}
 }
 

@@ -103,8 +103,8 @@ type SpawnBackoff struct {
 	MaxDelay Duration        `json:"max_delay,omitempty" least:"1s" most:"24h" doc:"The longest. Default 5m."`         // default 5 min
 }
 
-// Wait is how long to wait after the nth failure.
-func (b SpawnBackoff) Wait(failures int) time.Duration {
+// SpawnWait is how long to wait after the nth failure.
+func SpawnWait(b SpawnBackoff, failures int) time.Duration {
 	if b.Strategy == BackoffConstant {
 		failures = 1
 	}

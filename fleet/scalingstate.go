@@ -166,7 +166,7 @@ func (c *Cluster) EndScaling(r ScalingResult, now time.Time) bool {
 	b := *blocked
 	b.Reason = r.Failed
 	b.Failures++
-	b.NextAt = now.Add(c.Config.Scaling.Spawn.Backoff.Wait(b.Failures))
+	b.NextAt = now.Add(SpawnWait(c.Config.Scaling.Spawn.Backoff, b.Failures))
 	return true
 }
 

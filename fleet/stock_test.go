@@ -246,8 +246,8 @@ func TestFitLanes(t *testing.T) {
 			Resources: gpus("4Gi")}},
 		{AgentID: "other", Status: AgentOnline, AgentProfile: AgentProfile{Resources: gpus("24Gi")}},
 	}}
-	require.True(t, c.OpenLane(spec.LaneNeeds(false)[0], "", now))
-	require.True(t, c.OpenLane(spec.LaneNeeds(false)[0], "", now), "again")
+	require.True(t, c.OpenLane(LaneNeedsOf(&spec, false)[0], "", now))
+	require.True(t, c.OpenLane(LaneNeedsOf(&spec, false)[0], "", now), "again")
 	require.Len(t, c.Fits, 1)
 	require.Empty(t, c.CapabilitySets)
 	require.True(t, c.LaneOpen(lane))
@@ -259,7 +259,7 @@ func TestFitLanes(t *testing.T) {
 	require.NoError(t, err)
 	var again Cluster
 	require.NoError(t, json.Unmarshal(text, &again))
-	require.Equal(t, lane, again.Fits[0].LaneNeeds.Lane(), "the class survives the state")
+	require.Equal(t, lane, LaneFor(&again.Fits[0].LaneNeeds), "the class survives the state")
 
 	for range 2 { // at two looks in a row nobody uses it
 		now = c.NextLaneLook()

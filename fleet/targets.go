@@ -243,7 +243,7 @@ func (c *Cluster) Rebalance(roleLease time.Duration, now time.Time, dryRun bool)
 		}
 	}
 	answer.Agents = shares(before, after)
-	answer.Why = answer.words()
+	answer.Why = rebalanceWords(&answer)
 	return answer
 }
 
@@ -414,7 +414,7 @@ func (c ownersPlan) assigned(agentID string) []string {
 	return ids
 }
 
-func (r *Rebalance) words() string {
+func rebalanceWords(r *Rebalance) string {
 	what := "targets"
 	if r.Mode == Sharded {
 		what = "shards"

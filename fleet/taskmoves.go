@@ -26,7 +26,7 @@ type TaskHolder struct {
 // SpreadTasks adds the moves of tasks that make the shares of the agents' slots in use as even as whole tasks allow:
 // each from the fullest agent whose tasks may move to the emptiest that can run one, the task that began last. Tasks
 // that are on their way count as those of the agent that gets them.
-func (r *Rebalance) SpreadTasks(holders []*TaskHolder) {
+func SpreadTasks(r *Rebalance, holders []*TaskHolder) {
 	if r.Mode != ActiveActive {
 		r.Why += "; tasks stay where roles have them"
 		return
@@ -47,7 +47,7 @@ func (r *Rebalance) SpreadTasks(holders []*TaskHolder) {
 		before[id] = h.count
 	}
 	moved := 0
-	for moved < maxTaskMoves && r.moveTask(holders) {
+	for moved < maxTaskMoves && moveTask(r, holders) {
 		moved++
 	}
 	for i := range r.Agents {
@@ -63,9 +63,9 @@ func (r *Rebalance) SpreadTasks(holders []*TaskHolder) {
 	}
 }
 
-// KeepMade leaves out the moves of tasks that hubs did not make: the counts and the words go by the others. unmoved
+// KeepMadeMoves leaves out the moves of tasks that hubs did not make: the counts and the words go by the others. unmoved
 // says of agents why none of theirs moved.
-func (r *Rebalance) KeepMade(made map[HeldAttempt]bool, unmoved map[string]string) {
+func KeepMadeMoves(r *Rebalance, made map[HeldAttempt]bool, unmoved map[string]string) {
 	planned, moved := 0, 0
 	r.Moves = slices.DeleteFunc(r.Moves, func(m RebalanceMove) bool {
 		if m.Task == "" {
@@ -97,7 +97,7 @@ func (r *Rebalance) KeepMade(made map[HeldAttempt]bool, unmoved map[string]strin
 }
 
 // moveTask finds the next move and makes it in the holders; false: there is none.
-func (r *Rebalance) moveTask(holders []*TaskHolder) bool {
+func moveTask(r *Rebalance, holders []*TaskHolder) bool {
 	// fuller compares the shares of their slots that agents use, with some tasks more, without rounding.
 	fuller := func(a, b *TaskHolder, more int) int { return cmp.Compare((a.count+more)*b.Slots, b.count*a.Slots) }
 	slices.SortFunc(holders, func(a, b *TaskHolder) int {

@@ -50,7 +50,7 @@ func TestSpreadTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := Rebalance{Mode: ActiveActive}
-			r.SpreadTasks(c.holders)
+			SpreadTasks(&r, c.holders)
 			var moves []string
 			for _, m := range r.Moves {
 				moves = append(moves, m.Task+" "+m.From+"→"+m.To)
@@ -59,7 +59,7 @@ func TestSpreadTasks(t *testing.T) {
 		})
 	}
 	r := Rebalance{Mode: Sharded, Why: "x"}
-	r.SpreadTasks([]*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)})
+	SpreadTasks(&r, []*TaskHolder{holder("a", 4, 4), holder("b", 4, 0)})
 	require.Empty(t, r.Moves)
 	require.Equal(t, "x; tasks stay where roles have them", r.Why)
 }
@@ -69,13 +69,13 @@ func TestOnlyMovesThatWereMadeAreTold(t *testing.T) {
 	t.Parallel()
 	r := Rebalance{Mode: ActiveActive, Why: "even", Moves: []RebalanceMove{{Target: "t", To: "c"}},
 		Agents: []AgentShare{{AgentID: "a"}, {AgentID: "b"}, {AgentID: "c"}}}
-	r.SpreadTasks([]*TaskHolder{holder("a", 4, 3), holder("b", 4, 3), holder("c", 4, 0)})
+	SpreadTasks(&r, []*TaskHolder{holder("a", 4, 3), holder("b", 4, 3), holder("c", 4, 0)})
 	require.Equal(t, "even", r.Why, "nothing was made yet")
 	require.Len(t, r.Moves, 3)
 	require.Equal(t, []int{2, 2, 2}, []int{r.Agents[0].Tasks, r.Agents[1].Tasks, r.Agents[2].Tasks})
 	kept := r.Moves[1]
 	other := map[string]string{"a": "b", "b": "a"}[kept.From]
-	r.KeepMade(map[HeldAttempt]bool{{TaskID: kept.Task, Attempt: 1}: true}, map[string]string{other: "it did not answer"})
+	KeepMadeMoves(&r, map[HeldAttempt]bool{{TaskID: kept.Task, Attempt: 1}: true}, map[string]string{other: "it did not answer"})
 	require.Equal(t, []RebalanceMove{{Target: "t", To: "c"}, kept}, r.Moves)
 	require.Equal(t, "even; 1 of 2 tasks move; none from agent "+other+": it did not answer", r.Why)
 	for _, g := range r.Agents {
@@ -98,7 +98,7 @@ func TestSpreadTasksProperties(t *testing.T) {
 			holders = append(holders, h)
 		}
 		r := Rebalance{Mode: ActiveActive}
-		r.SpreadTasks(holders)
+		SpreadTasks(&r, holders)
 		seen := map[string]bool{}
 		for _, m := range r.Moves {
 			require.False(t, seen[m.Task], "no task moves twice")
@@ -108,6 +108,6 @@ func TestSpreadTasksProperties(t *testing.T) {
 			require.LessOrEqual(t, h.count, h.Slots)
 			require.LessOrEqual(t, float64(h.count)/float64(h.Slots), fullest)
 		}
-		require.False(t, r.moveTask(holders), "asked again, nothing moves")
+		require.False(t, moveTask(&r, holders), "asked again, nothing moves")
 	})
 }

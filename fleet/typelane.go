@@ -15,8 +15,8 @@ type TypeSet struct {
 	List []string `json:"list,omitempty"` // sorted
 }
 
-// Types are those that the agent handles. One without a list handles any.
-func (p *AgentProfile) Types() TypeSet {
+// TypesOf are those that the agent handles. One without a list handles any.
+func TypesOf(p *AgentProfile) TypeSet {
 	if slices.IsSorted(p.TaskTypes) {
 		return TypeSet{len(p.TaskTypes) == 0, p.TaskTypes}
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) SettleTypes(now time.Time) {
 		if m := &c.Members[i]; m.Serving() && !slices.ContainsFunc(kinds, func(k TypeSet) bool {
 			return slices.Equal(k.List, m.TaskTypes)
 		}) {
-			kinds = append(kinds, m.Types())
+			kinds = append(kinds, TypesOf(&m.AgentProfile))
 		}
 	}
 	if len(kinds) == 0 {

@@ -234,7 +234,7 @@ func (c *checker) triggers() {
 			continue
 		}
 		var wrong *fleet.FieldError
-		if err := s.Plan().Validate(time.Now()); errors.As(err, &wrong) {
+		if err := job.SchedulePlan(s).Validate(time.Now()); errors.As(err, &wrong) {
 			c.report(at+".schedule."+wrong.Field, "%s", wrong.Err)
 		}
 		inputs, err := CheckInputs(ctx, c.definition.Inputs, s.Inputs)

@@ -117,7 +117,7 @@ func (c *checker) instanceTask(task *fleet.TaskSpec) {
 	if len(c.problems) > 0 {
 		return
 	}
-	spec := c.definition.TaskOf(&job.Instance{Name: "0"})
+	spec := job.TaskOf(c.definition, &job.Instance{Name: "0"})
 	spec.Timeout, spec.ExpiresIn, spec.Agent = task.Timeout, fleet.Duration(time.Hour), ""
 	c.task(at, &spec, "")
 }

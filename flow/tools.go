@@ -28,8 +28,8 @@ func (c *checker) tools(id string, s *job.Step) {
 		c.check(s.Turns == 0, at+".max_turns", "belongs to a step with tools: add these, or remove this")
 		return
 	}
-	c.check(s.Task.Type == mesh.ModelTask, at+".tools",
-		"belongs to a step whose task has the type %s: write that, or remove them", mesh.ModelTask)
+	c.check(s.Task.Type == fleet.ModelTask, at+".tools",
+		"belongs to a step whose task has the type %s: write that, or remove them", fleet.ModelTask)
 	c.check(s.ForEach == nil, at+".tools", "belongs to a step without for_each: remove one of them")
 	c.check(len(s.Tools) <= job.MaxTools, at+".tools", "has %d tools, and at most %d are allowed: leave out those that "+
 		"the model needs least", len(s.Tools), job.MaxTools)

@@ -230,7 +230,7 @@ func (h *Hub) holdPortLocked(x *host, port int, rest portRest) {
 func (s *session) meetsNeeds(f *fleet.Fit) bool {
 	meets, known := s.meets[f.Lane]
 	if !known {
-		meets = f.MetBy(&s.registration.AgentProfile)
+		meets = fleet.MeetsNeeds(&f.LaneNeeds, &s.registration.AgentProfile)
 		if s.meets == nil || len(s.meets) > 2*fleet.MaxCapabilitySets { // most are of lanes that are closed
 			s.meets = map[string]bool{}
 		}

@@ -29,14 +29,14 @@ func offers(host string, memory ...string) func(*protocol.Register) {
 func (b *bench) asks(d fleet.Demand) (lane string, ask func(*contract.RunTaskInput)) {
 	b.t.Helper()
 	spec := fleet.TaskSpec{Place: d}
-	needs := spec.LaneNeeds(false)[0]
+	needs := fleet.LaneNeedsOf(&spec, false)[0]
 	b.temporal.mu.Lock()
 	defer b.temporal.mu.Unlock()
 	directive := b.temporal.direct["c"]
 	directive.Version++
-	directive.Fits = append(directive.Fits, fleet.Fit{Lane: needs.Lane(), LaneNeeds: needs})
+	directive.Fits = append(directive.Fits, fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs})
 	b.temporal.direct["c"] = directive
-	return "lane/c/" + needs.Lane(), func(in *contract.RunTaskInput) { in.Spec.Place = d }
+	return "lane/c/" + fleet.LaneFor(&needs), func(in *contract.RunTaskInput) { in.Spec.Place = d }
 }
 
 func memory(size string) fleet.Demand {
@@ -215,7 +215,7 @@ func crowdOfHosts(t testing.TB, agents int, demands ...fleet.Demand) (h *Hub, la
 	for _, demand := range demands {
 		require.NoError(t, demand.Validate())
 		needs := fleet.LaneNeeds{Place: demand}
-		d.Fits = append(d.Fits, fleet.Fit{Lane: needs.Lane(), LaneNeeds: needs})
+		d.Fits = append(d.Fits, fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs})
 	}
 	h.directives["c"] = d
 	for _, s := range h.sessions {

@@ -23,7 +23,7 @@ func lanesOf(s *session, d contract.Directive, open bool) []string {
 		lanes = append(lanes, fleet.AgentLane(s.agent))
 	}
 	if d.Mode == fleet.ActiveActive || s.leads(d) {
-		if d.Mode != fleet.ActiveActive || s.registration.Types().Covers(d.ServingTypes) {
+		if d.Mode != fleet.ActiveActive || fleet.TypesOf(&s.registration.AgentProfile).Covers(d.ServingTypes) {
 			lanes = append(lanes, fleet.DefaultLane)
 		}
 		for _, set := range d.CapabilitySets {

@@ -17,7 +17,7 @@ func TestLanesOf(t *testing.T) {
 	owners := []fleet.ShardOwner{{Owner: "a", Epoch: 6}, {Owner: "b", Epoch: 6}, {Owner: "a", Epoch: 5}, {}}
 	fit := func(taskType string) fleet.Fit {
 		needs := fleet.LaneNeeds{Type: taskType}
-		return fleet.Fit{Lane: needs.Lane(), LaneNeeds: needs}
+		return fleet.Fit{Lane: fleet.LaneFor(&needs), LaneNeeds: needs}
 	}
 	for name, c := range map[string]struct {
 		directive contract.Directive

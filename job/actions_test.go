@@ -27,7 +27,7 @@ func TestWhatAPersonCanDo(t *testing.T) {
 		}, []job.RunAction{job.ResumeRun, job.CancelRun}, []job.StepAction{retry, skip, complete}},
 		"held": {func(_ *job.Ledger, e *job.Entry) {
 			e.Begun = true
-			e.Fail(job.FailHold, "out of paper", time.Time{})
+			job.FailEntry(e, job.FailHold, "out of paper", time.Time{})
 		}, []job.RunAction{job.PauseRun, job.CancelRun}, []job.StepAction{retry, skip, complete, fail}},
 		"waits for approval": {func(_ *job.Ledger, e *job.Entry) {
 			e.Begun, e.Approval, e.Status, e.TaskID = true, true, job.StepBlocked, ""

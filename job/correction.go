@@ -33,7 +33,7 @@ func (l *Ledger) Correct(
 	}
 	e.Corrections = append(e.Corrections, c)
 	if !noVerdict && len(e.Corrections)-e.Forgiven <= s.Check.Correct.Attempts {
-		e.again()
+		runAgain(e)
 		e.IdempotencyKey = IdempotencyKey(e.TaskID, fmt.Sprint("c", len(e.Corrections)+1))
 		return false
 	}
@@ -42,10 +42,10 @@ func (l *Ledger) Correct(
 		why = "its result is not valid: " + why
 	}
 	if s.Check.Exhausted == ExhaustedFail {
-		e.Fail(s.OnFailure, why, now)
+		FailEntry(e, s.OnFailure, why, now)
 		return false
 	}
-	e.Fail(FailHold, why, now)
+	FailEntry(e, FailHold, why, now)
 	return true
 }
 
@@ -69,8 +69,8 @@ func (l *Ledger) brief(wrong []string) (kept []string) {
 	return kept
 }
 
-// again has the step's task run again.
-func (e *Entry) again() {
+// runAgain has the step's task run again.
+func runAgain(e *Entry) {
 	e.Work = Work{Status: StepPending, TaskID: e.TaskID, Attempts: e.Attempts}
 	if e.Counts != nil { // else they are calls of tools, which are not made again
 		e.Elements = nil
@@ -128,8 +128,8 @@ func ReadVerdict(result json.RawMessage) (wrong []string, problem string) {
 	return wrong, ""
 }
 
-// Correction is the result that an attempt brought and the check did not accept; nil for none.
-func (e *Entry) Correction(attempt int) *Correction {
+// CorrectionOf is the result that an attempt brought and the check did not accept; nil for none.
+func CorrectionOf(e *Entry, attempt int) *Correction {
 	for i := range e.Corrections {
 		if e.Corrections[i].Attempt == attempt {
 			return &e.Corrections[i]
@@ -142,7 +142,7 @@ func (e *Entry) Correction(attempt int) *Correction {
 // note. A payload that is no object becomes the field "payload" of one.
 //
 //workflowcheck:ignore
-func (e *Entry) WithFeedback(payload json.RawMessage) json.RawMessage {
+func WithFeedback(e *Entry, payload json.RawMessage) json.RawMessage {
 	if len(e.Corrections) == 0 {
 		return payload
 	}

@@ -63,7 +63,7 @@ func TestCorrectionsFitIntoAMessage(t *testing.T) {
 	for e.Forgiven = len(e.Corrections); len(e.Corrections) < 300; {
 		ledger.Correct(&plan.Steps[0], wrong, false, json.RawMessage(`"`+strings.Repeat("x", 10_000)+`"`), time.Now())
 	}
-	payload := e.WithFeedback(json.RawMessage(`{}`))
+	payload := job.WithFeedback(e, json.RawMessage(`{}`))
 	require.Less(t, len(payload), 200_000)
 	var told struct{ Feedback []job.Correction }
 	require.NoError(t, json.Unmarshal(payload, &told))

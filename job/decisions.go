@@ -66,7 +66,7 @@ func (l *Ledger) Refuse(step string, action StepAction) string {
 		return "the run is being cancelled"
 	}
 	asks := e.Status == StepBlocked && e.Approval
-	failed := e.Status == StepFailed || e.Held()
+	failed := e.Status == StepFailed || IsHeld(e)
 	possible, needs := false, ""
 	switch action {
 	case ApproveStep, RejectStep:
@@ -74,10 +74,10 @@ func (l *Ledger) Refuse(step string, action StepAction) string {
 	case RetryStep:
 		possible, needs = failed, "that has failed"
 	case SkipStep, CompleteStep:
-		possible, needs = failed || !e.Status.Final() && !e.underWay(), "that has failed or has not begun"
+		possible, needs = failed || !e.Status.Final() && !underWay(e), "that has failed or has not begun"
 	case FailStep:
-		possible, needs = e.Held() ||
-			!e.Status.Final() && !e.underWay(), "that has failed and is held, or has not begun"
+		possible, needs = IsHeld(e) ||
+			!e.Status.Final() && !underWay(e), "that has failed and is held, or has not begun"
 	default:
 		return "the action must be retry, skip, complete, fail, approve or reject"
 	}
@@ -97,22 +97,22 @@ func (l *Ledger) Act(p *Plan, step string, action StepAction, reason string, out
 	}
 	switch action {
 	case ApproveStep:
-		e.End(StepCompleted, "approved "+said, now)
+		EndWork(&e.Work, StepCompleted, "approved "+said, now)
 	case RejectStep:
-		e.Fail(p.Step(step).OnFailure, "rejected "+said, now)
+		FailEntry(e, p.Step(step).OnFailure, "rejected "+said, now)
 	case RetryStep:
-		e.again()
+		runAgain(e)
 		e.Turns = 0
 		if e.Forgiven = len(e.Corrections); e.Forgiven > 0 {
 			e.Note, e.DeadlineAt = reason, nil
 		}
 	case SkipStep:
-		e.End(StepSkipped, "skipped "+said, now)
+		EndWork(&e.Work, StepSkipped, "skipped "+said, now)
 	case CompleteStep:
-		e.End(StepCompleted, "completed "+said, now)
+		EndWork(&e.Work, StepCompleted, "completed "+said, now)
 		e.Output = output
 	case FailStep:
-		e.End(StepFailed, "failed "+said, now)
+		EndWork(&e.Work, StepFailed, "failed "+said, now)
 	}
 	if action != FailStep && action != RejectStep {
 		for i := range l.Steps {

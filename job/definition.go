@@ -99,7 +99,7 @@ const requiredSoon, requiredLate, requiredShare = 2 * time.Second, time.Minute, 
 
 // LookAgain is how long a job or a run waits before it looks again for required services, after having done so for a
 // time.
-func (r *Requires) LookAgain(after time.Duration) time.Duration {
+func LookAgain(r *Requires, after time.Duration) time.Duration {
 	return min(max(after/requiredShare, requiredSoon), requiredLate)
 }
 
@@ -122,8 +122,8 @@ type ScheduleTrigger struct {
 	Inputs   json.RawMessage `json:"inputs,omitempty" doc:"The inputs of its runs."`
 }
 
-// Plan is the times as fleet checks and counts them.
-func (t *ScheduleTrigger) Plan() *fleet.SchedulePlan {
+// SchedulePlan is the times as fleet checks and counts them.
+func SchedulePlan(t *ScheduleTrigger) *fleet.SchedulePlan {
 	return &fleet.SchedulePlan{Cron: t.Cron, TimeZone: t.TimeZone, Interval: t.Interval}
 }
 
@@ -147,9 +147,9 @@ func (d *Definition) Schedules() (schedules []*ScheduleTrigger) {
 }
 
 // NextTimes are when the schedules start runs next, n at most, in order. What two of them start at a time is two runs.
-func (d *Definition) NextTimes(now time.Time, n int) (times []time.Time) {
+func NextTimes(d *Definition, now time.Time, n int) (times []time.Time) {
 	for _, s := range d.Schedules() {
-		times = append(times, s.Plan().Next(now, n)...)
+		times = append(times, SchedulePlan(s).Next(now, n)...)
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times[:min(len(times), n)]

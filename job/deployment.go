@@ -118,7 +118,7 @@ func (r *Deployment) Active() bool {
 	return r.Status == DeploymentRunning || r.Status == DeploymentWaiting
 }
 
-func (r *Deployment) end(status DeploymentStatus, reason string, now time.Time) {
+func endDeployment(r *Deployment, status DeploymentStatus, reason string, now time.Time) {
 	r.Status, r.Reason, r.EndedAt = status, reason, now
 }
 
@@ -205,7 +205,7 @@ func (j *Job) MayPromote() string {
 }
 
 // PromoteCanaries lets all other instances follow the canaries. MayPromote must have allowed it.
-func (j *Job) PromoteCanaries(by string, now time.Time) { j.rolling().promote(by, now) }
+func (j *Job) PromoteCanaries(by string, now time.Time) { promoteDeployment(j.rolling(), by, now) }
 
 // MayFail is why a person cannot end the deployment now; empty: that is possible.
 func (j *Job) MayFail() string {

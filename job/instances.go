@@ -109,7 +109,7 @@ func (d *Definition) OnEachAgent() bool { return d.Type == System || d.Type == S
 func (d *Definition) KeepsRunning() bool { return d.Type == Service || d.Type == System }
 
 // TaskOf is the task of an instance.
-func (d *Definition) TaskOf(i *Instance) fleet.TaskSpec {
+func TaskOf(d *Definition, i *Instance) fleet.TaskSpec {
 	task, place := *d.Instances.Task, Place{}
 	if d.Instances.Place != nil {
 		place = *d.Instances.Place
@@ -150,13 +150,13 @@ func AgentsFor(c *fleet.Cluster, d *Definition) (a Agents) {
 	if !c.Config.IsFor(d.Tenant) {
 		return a
 	}
-	task := d.TaskOf(&Instance{})
+	task := TaskOf(d, &Instance{})
 	for i := range c.Members {
 		m := &c.Members[i]
 		switch p := d.Instances.Place; {
 		case p != nil && (p.Agent != "" && p.Agent != m.AgentID || p.Zone != "" && p.Zone != m.Zone),
 			!m.Handles(task.Type), !fleet.HasAll(m.Capabilities, task.RequiredCapabilities),
-			!m.EndsTree(task.Type, task.Safety()), !task.Place.FitsOn(m.Resources):
+			!m.EndsTree(task.Type, task.Safety()), !fleet.FitsOn(&task.Place, m.Resources):
 		case m.Serving() && c.Cordons.Of(m.AgentID) == nil:
 			a.Eligible = append(a.Eligible, m.AgentID)
 		default:
@@ -463,7 +463,7 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 	if count != was && d.Type == Service {
 		j.Count = count
 	}
-	if !again && before.HasInstances() && before.uncounted().Equal(d.uncounted()) {
+	if !again && before.HasInstances() && uncounted(before).Equal(uncounted(d)) {
 		switch {
 		case before.Update == nil && d.Update != nil:
 			j.Stable = Span{First: j.Template, Last: j.Version} // nothing has watched it: it counts as healthy
@@ -478,16 +478,16 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 }
 
 // uncounted is the definition without what no instance notices: how many there are, and how they are replaced.
-func (d *Definition) uncounted() *Definition {
+func uncounted(d *Definition) *Definition {
 	c, instances := *d, *d.Instances
 	instances.Count, c.Instances, c.Update = nil, &instances, nil
 	return &c
 }
 
 // sameWork reports whether two definitions differ in nothing but what no instance notices.
-func (d *Definition) sameWork(other *Definition) bool {
+func sameWork(d *Definition, other *Definition) bool {
 	if d.HasInstances() && other.HasInstances() {
-		return d.uncounted().Equal(other.uncounted())
+		return uncounted(d).Equal(uncounted(other))
 	}
 	return d.Equal(other)
 }
@@ -503,7 +503,7 @@ func CutInstanceID(id string) (job, instance string, ok bool) {
 }
 
 // StatusOf is the status of an instance, by that of its task as far as that is known.
-func (i *Instance) StatusOf(task fleet.TaskStatus) StepStatus {
+func StatusOf(i *Instance, task fleet.TaskStatus) StepStatus {
 	switch {
 	case i.Ended == fleet.TaskCompleted:
 		return StepCompleted

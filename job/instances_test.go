@@ -125,7 +125,7 @@ func TestASystemJobHasOneOnEachAgent(t *testing.T) {
 	require.Equal(t, "+a +b", k.plan(&Agents{Eligible: []string{"a", "b"}}))
 	require.Equal(t, "+c", k.plan(&Agents{Eligible: []string{"a", "b", "c"}}))
 	require.Equal(t, "j~~c.", k.FindInstance("c").TaskID[:5], "the id of its task has the agent")
-	require.Equal(t, "c", k.Definition().TaskOf(k.FindInstance("c")).Agent)
+	require.Equal(t, "c", TaskOf(k.Definition(), k.FindInstance("c")).Agent)
 	require.Empty(t, k.plan(&Agents{Eligible: []string{"a", "c"}, Away: []string{"b"}}), "one that is away keeps its own")
 	require.Equal(t, "-b", k.plan(&Agents{Eligible: []string{"a", "c"}}))
 	k.end("a", fleet.TaskCompleted)
@@ -224,7 +224,7 @@ func TestAgentsForInstances(t *testing.T) {
 	require.Equal(t, Agents{}, AgentsFor(c, &d), "none of them offers anything")
 	c.Members[0].Resources = &fleet.Inventory{Amounts: fleet.Amounts{CPU: "4"}}
 	require.Equal(t, Agents{Eligible: []string{c.Members[0].AgentID}}, AgentsFor(c, &d))
-	require.Equal(t, "2", d.TaskOf(&Instance{}).Place.Resources.CPU)
+	require.Equal(t, "2", TaskOf(&d, &Instance{}).Place.Resources.CPU)
 	d.Instances.Place.Demand = fleet.Demand{}
 	d.Instances.Place.Agent = "able"
 	require.Equal(t, Agents{Eligible: []string{"able"}}, AgentsFor(c, &d))

@@ -16,8 +16,11 @@ const (
 	versionsBytes = 1 << 20
 )
 
-// Job is a definition with its versions.
-type Job struct {
+// Job is a definition with its versions, which decides about its runs and instances.
+type Job State
+
+// State is a definition with its versions.
+type State struct {
 	Name      string    `json:"name"`
 	Version   int       `json:"version" doc:"Of the definition in force; each that differs counts one more."`
 	Versions  []Version `json:"versions" doc:"The newest 6, or fewer if these have more than 1 MiB. The one in force is the last."`
@@ -79,7 +82,7 @@ func (j *Job) Apply(d Definition, by string, now time.Time) (changed bool) {
 func (j *Job) DeploysAgain(d *Definition) bool {
 	present := j.Definition()
 	return j.held() && present.Update != nil && d.Update != nil && *d.Update != *present.Update &&
-		present.uncounted().Equal(d.uncounted())
+		uncounted(present).Equal(uncounted(d))
 }
 
 // DeployAgain is Apply for a definition that DeploysAgain.
@@ -138,7 +141,7 @@ func (j *Job) RevertsTo() (v *Version, why string) {
 	applied := cmp.Or(present.Reverts, present.Version)
 	for n := range slices.Backward(j.Versions) {
 		v := &j.Versions[n]
-		if v.Version < applied && v.Definition != nil && j.wasWell(v) && !v.Definition.sameWork(present.Definition) {
+		if v.Version < applied && v.Definition != nil && j.wasWell(v) && !sameWork(v.Definition, present.Definition) {
 			return v, ""
 		}
 	}

@@ -58,7 +58,7 @@ type StepPolicy struct {
 }
 
 // SetPolicy notes what is in force for the attempts of a step's task.
-func (e *Entry) SetPolicy(task *fleet.TaskSpec, s *PlannedStep) {
+func SetPolicy(e *Entry, task *fleet.TaskSpec, s *PlannedStep) {
 	e.Policy = &StepPolicy{Timeout: fleet.Duration(task.AttemptTimeout()), BeaconTimeout: task.BeaconTimeout,
 		Retry: task.EffectiveRetry(), Recovery: task.EffectiveRecovery(), OnFailure: s.OnFailure}
 }
@@ -68,24 +68,24 @@ func (l *Ledger) Show(now time.Time) {
 	for i := range l.Steps {
 		e := &l.Steps[i]
 		if e.Policy != nil && e.Counts == nil {
-			e.show(e.Policy, now)
+			showWork(&e.Work, e.Policy, now)
 		}
 		for n := range e.Elements {
 			if e.Policy != nil {
-				e.Elements[n].show(e.Policy, now)
+				showWork(&e.Elements[n], e.Policy, now)
 			}
 		}
 	}
 }
 
-func (w *Work) show(p *StepPolicy, now time.Time) {
+func showWork(w *Work, p *StepPolicy, now time.Time) {
 	for i := range w.Attempts {
 		if a := &w.Attempts[i]; a.StartedAt != nil && a.DeadlineAt == nil {
 			a.DeadlineAt = new(a.StartedAt.Add(p.Timeout.Std()))
 		}
 	}
 	if p.Recovery != nil {
-		w.PolicyState = w.PolicyState.Shown(p.Recovery, now)
+		w.PolicyState = fleet.ShowPolicy(w.PolicyState, p.Recovery, now)
 		w.RecoveryStatus = fleet.RecoveryStatus(w.Status.Task(), w.PolicyState)
 		w.RecoveryRequiresReview = w.Status == StepBlocked
 	}
@@ -100,7 +100,10 @@ type Counts struct {
 }
 
 // Ledger is what a run has done and what comes next.
-type Ledger struct {
+type Ledger RunLedger
+
+// RunLedger is what a run has done and what comes next.
+type RunLedger struct {
 	Job        string          `json:"job"`
 	JobVersion int             `json:"job_version,omitempty"`
 	Status     RunStatus       `json:"status" enum:"running,pausing,paused,blocked,completed,partial,failed,cancelled"`
@@ -190,7 +193,10 @@ func (l *Ledger) OverBudget(p *Plan) bool { return l.budgets(p) > l.Budgets }
 func (l *Ledger) RenewBudget(p *Plan) { l.Budgets = max(l.Budgets, l.budgets(p)) }
 
 // Entry returns the entry of a step, nil for none.
-func (l *Ledger) Entry(step string) *Entry {
+func (l *Ledger) Entry(step string) *Entry { return (*RunLedger)(l).Entry(step) }
+
+// Entry returns the entry of a step, nil for none.
+func (l *RunLedger) Entry(step string) *Entry {
 	for i := range l.Steps {
 		if l.Steps[i].Step == step {
 			return &l.Steps[i]
@@ -219,7 +225,7 @@ func (l *Ledger) Advance(p *Plan, now time.Time) (begin []string) {
 		case through+open >= need:
 			e.Status = StepPending
 		default:
-			e.End(StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed", now)
+			EndWork(&e.Work, StepFailed, "it comes after "+l.failed(p.Steps[i].After)+", which failed", now)
 			failing = failing || !p.Steps[i].Optional
 		}
 	}
@@ -320,7 +326,7 @@ func (l *Ledger) End(p *Plan, now time.Time) (status RunStatus, why string, ende
 		case e.Status == StepPartial:
 			partial = append(partial, s.ID)
 		case e.Status.Final():
-		case l.failing(p) && !e.underWay():
+		case l.failing(p) && !underWay(e):
 			// It will not begin.
 		default:
 			return "", "", false
@@ -348,39 +354,39 @@ func (l *Ledger) optionalOpen(p *Plan) bool {
 func (l *Ledger) Close(status RunStatus, why string, now time.Time) {
 	for i := range l.Steps {
 		if e := &l.Steps[i]; !e.Status.Final() {
-			e.End(StepSkipped, runEnded+string(status), now)
+			EndWork(&e.Work, StepSkipped, runEnded+string(status), now)
 		}
 	}
 	l.Status, l.Why, l.EndedAt = status, why, &now
 }
 
 // underWay reports whether tasks of the step have begun and have not ended.
-func (e *Entry) underWay() bool { return e.Begun && e.TaskID != "" && !e.Status.Final() && !e.Held() }
+func underWay(e *Entry) bool { return e.Begun && e.TaskID != "" && !e.Status.Final() && !IsHeld(e) }
 
-// End ends a piece of work.
-func (w *Work) End(status StepStatus, why string, now time.Time) {
+// EndWork ends a piece of work.
+func EndWork(w *Work, status StepStatus, why string, now time.Time) {
 	w.Status, w.Why, w.NextAt, w.EndedAt = status, why, nil, &now
 }
 
-// Fail ends a step whose work has failed, as its policy says.
-func (e *Entry) Fail(policy OnFailure, why string, now time.Time) {
+// FailEntry ends a step whose work has failed, as its policy says.
+func FailEntry(e *Entry, policy OnFailure, why string, now time.Time) {
 	switch policy {
 	case FailPartial:
-		e.End(StepPartial, "it failed, which counts as partial: "+why, now)
+		EndWork(&e.Work, StepPartial, "it failed, which counts as partial: "+why, now)
 	case FailSkip:
-		e.End(StepSkipped, "it failed, which counts as skipped: "+why, now)
+		EndWork(&e.Work, StepSkipped, "it failed, which counts as skipped: "+why, now)
 	case FailHold:
-		e.End(StepBlocked, held+why, now)
+		EndWork(&e.Work, StepBlocked, held+why, now)
 		e.EndedAt = nil
 	default:
-		e.End(StepFailed, why, now)
+		EndWork(&e.Work, StepFailed, why, now)
 	}
 }
 
 const held = "it failed, and a person decides how to go on: "
 
-// Held reports whether the step has failed and waits for a person.
-func (e *Entry) Held() bool { return e.Status == StepBlocked && strings.HasPrefix(e.Why, held) }
+// IsHeld reports whether the step has failed and waits for a person.
+func IsHeld(e *Entry) bool { return e.Status == StepBlocked && strings.HasPrefix(e.Why, held) }
 
 // Standing is the run's status while it has not ended; open says whether tasks are under way.
 func (l *Ledger) Standing(open bool) (RunStatus, string) {
@@ -401,7 +407,7 @@ func (l *Ledger) Standing(open bool) (RunStatus, string) {
 }
 
 // EndElements counts the elements of a step, and ends the step when all of them have ended.
-func (e *Entry) EndElements(s *PlannedStep, now time.Time) {
+func EndElements(e *Entry, s *PlannedStep, now time.Time) {
 	c := Counts{Total: len(e.Elements)}
 	why := ""
 	for i := range e.Elements {
@@ -417,26 +423,26 @@ func (e *Entry) EndElements(s *PlannedStep, now time.Time) {
 			c.Running++
 		}
 	}
-	e.EndCounted(s, c, why, now)
+	EndCounted(e, s, c, why, now)
 }
 
 // EndCounted ends the step when all of its elements have ended. why is the reason of a failure among them.
-func (e *Entry) EndCounted(s *PlannedStep, c Counts, why string, now time.Time) {
+func EndCounted(e *Entry, s *PlannedStep, c Counts, why string, now time.Time) {
 	e.Counts = &c
 	switch {
 	case c.Done+c.Failed < c.Total:
 	case c.Failed == 0:
-		e.End(StepCompleted, "", now)
+		EndWork(&e.Work, StepCompleted, "", now)
 	case c.Failed <= s.Tolerate.Of(c.Total):
-		e.End(StepPartial, fmt.Sprintf("%d of %d elements failed, no more than are tolerated; %s", c.Failed, c.Total,
+		EndWork(&e.Work, StepPartial, fmt.Sprintf("%d of %d elements failed, no more than are tolerated; %s", c.Failed, c.Total,
 			why), now)
 	default:
-		e.Fail(s.OnFailure, fmt.Sprintf("%d of %d elements failed; %s", c.Failed, c.Total, why), now)
+		FailEntry(e, s.OnFailure, fmt.Sprintf("%d of %d elements failed; %s", c.Failed, c.Total, why), now)
 	}
 }
 
 // FailedElements are the indices of the elements that failed.
-func (e *Entry) FailedElements() []int {
+func FailedElements(e *Entry) []int {
 	failed := []int{}
 	for i := range e.Elements {
 		if e.Elements[i].Status == StepFailed {

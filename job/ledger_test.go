@@ -45,7 +45,7 @@ func complete(l *Ledger, step string) {
 	e := l.Entry(step)
 	e.Begun = true
 	e.Output = json.RawMessage(fmt.Sprintf("%q", step))
-	e.End(StepCompleted, "", noon)
+	EndWork(&e.Work, StepCompleted, "", noon)
 }
 
 // Whatever has ended, Advance applied twice changes nothing more, and answers the same.
@@ -145,7 +145,7 @@ func TestExplain(t *testing.T) {
 			"it begins when it is its turn"},
 		"one is blocked": {func(l *Ledger) { l.Steps[0].Status, l.Steps[0].Why = StepBlocked, "its agent was lost" },
 			"it comes after a, which is blocked: its agent was lost", "it comes after b", "it begins when it is its turn"},
-		"one failed": {func(l *Ledger) { l.Steps[0].End(StepFailed, "exit 1", now) },
+		"one failed": {func(l *Ledger) { EndWork(&l.Steps[0].Work, StepFailed, "exit 1", now) },
 			"it comes after a, which failed", "it comes after b, which failed", "the run fails, and begins no other step"},
 		"it is paused": {func(l *Ledger) { l.Paused = &RunPause{} }, "it comes after a", "it comes after b",
 			"the run is paused"},
@@ -211,7 +211,7 @@ func TestTakeOver(t *testing.T) {
 	first := NewLedger(p, "first", nil, Origin{}, noon)
 	complete(first, "a")
 	first.Entry("b").Begun = true
-	first.Entry("b").Fail(FailRun, "disk full", noon)
+	FailEntry(first.Entry("b"), FailRun, "disk full", noon)
 	first.Close(RunFailed, "step b failed", noon)
 	require.Equal(t, StepSkipped, first.Entry("c").Status)
 
@@ -273,16 +273,16 @@ func TestElementsTolerated(t *testing.T) {
 		s := &PlannedStep{Step: Step{Tolerate: Tolerate{Count: 2}, OnFailure: FailRun}}
 		e := &Entry{Begun: true, Elements: make([]Work, 5)}
 		for i := range e.Elements {
-			e.EndElements(s, noon)
+			EndElements(e, s, noon)
 			require.False(t, e.Status.Final(), "an element is open")
 			e.Elements[i].Status = StepCompleted
 			if i < failed {
-				e.Elements[i].End(StepFailed, "disk full", noon)
+				EndWork(&e.Elements[i], StepFailed, "disk full", noon)
 			}
 		}
-		e.EndElements(s, noon)
+		EndElements(e, s, noon)
 		require.Equal(t, want, e.Status, "%d failed", failed)
 		require.Equal(t, Counts{Total: 5, Done: 5 - failed, Failed: failed}, *e.Counts)
-		require.Len(t, e.FailedElements(), failed)
+		require.Len(t, FailedElements(e), failed)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // version that instances could have until now.
 func (j *Job) deploy(before, d *Definition, template int, by string, revert bool, now time.Time) {
 	if n := len(j.Deployments); n > 0 && j.Deployments[n-1].Active() {
-		j.Deployments[n-1].end(DeploymentCancelled, fmt.Sprintf("version %d takes its place", j.Version), now)
+		endDeployment(&j.Deployments[n-1], DeploymentCancelled, fmt.Sprintf("version %d takes its place", j.Version), now)
 	}
 	j.Same = Span{}
 	if before.HasInstances() && before.Update == nil { // nothing has watched it: it counts as healthy
@@ -23,7 +23,7 @@ func (j *Job) deploy(before, d *Definition, template int, by string, revert bool
 	if d.Update == nil {
 		return
 	}
-	if v := j.Find(j.Stable.Last); v != nil && v.Definition.uncounted().Equal(d.uncounted()) {
+	if v := j.Find(j.Stable.Last); v != nil && uncounted(v.Definition).Equal(uncounted(d)) {
 		j.Same = j.Stable
 	}
 	for n := range j.Instances {
@@ -92,14 +92,14 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 	case r == nil:
 		return false
 	case j.Stopped != nil:
-		r.end(DeploymentCancelled, "the job was stopped", now)
+		endDeployment(r, DeploymentCancelled, "the job was stopped", now)
 		return false
 	case j.waits():
 		return false
 	}
 	u := j.Definition().Updating()
 	if j.Definition().Type == Service && len(wanted) == 0 && j.canaries(u) > 0 { // nobody can promote what does not run
-		r.end(DeploymentCancelled, "the service has 0 instances, so there are no canaries to promote", now)
+		endDeployment(r, DeploymentCancelled, "the service has 0 instances, so there are no canaries to promote", now)
 		return false
 	}
 	pairs := j.pairs(wanted)
@@ -133,7 +133,7 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 		p := pairs[name]
 		return p.new == nil || !p.new.Proven || p.old != nil && p.old.Stopping == ""
 	}) && j.canaries(u) == 0 {
-		r.end(DeploymentSuccessful, "", now)
+		endDeployment(r, DeploymentSuccessful, "", now)
 		j.Stable = Span{First: j.Template, Last: j.Version}
 		for n := range j.Instances {
 			if i := &j.Instances[n]; j.Same.has(i.Version) {
@@ -196,7 +196,7 @@ func (j *Job) pairs(wanted []string) map[string]*pair {
 func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
 	for n := range j.Instances {
 		i := &j.Instances[n]
-		if p := pairs[i.Name]; p == nil || p.new != i || i.Proven || !i.steady() ||
+		if p := pairs[i.Name]; p == nil || p.new != i || i.Proven || !isSteady(i) ||
 			now.Before(i.HealthAt.Add(u.HealthyAfter.Std())) {
 			continue
 		}
@@ -204,8 +204,8 @@ func (j *Job) prove(pairs map[string]*pair, u *Update, now time.Time) {
 	}
 }
 
-// steady reports whether its last check passed too: it may pass although some fail.
-func (i *Instance) steady() bool { return i.Health == fleet.InstancePassing && i.Turns%2 == 0 }
+// isSteady reports whether its last check passed too: it may pass although some fail.
+func isSteady(i *Instance) bool { return i.Health == fleet.InstancePassing && i.Turns%2 == 0 }
 
 // expect sets by when each new instance of the deployment is to be healthy.
 func (j *Job) expect(wanted []string, now time.Time) {
@@ -236,7 +236,7 @@ func (j *Job) stuck(r *Deployment, u *Update, now time.Time) (why, task string) 
 		if i.Stopping != "" || i.Due.IsZero() || now.Before(i.Due) {
 			continue
 		}
-		state := i.state()
+		state := stateOf(i)
 		switch {
 		case !i.Open():
 			state = "has ended: " + cmp.Or(i.Why, string(i.Ended))
@@ -251,8 +251,8 @@ func (j *Job) stuck(r *Deployment, u *Update, now time.Time) (why, task string) 
 	return "", ""
 }
 
-// state says how an instance stands whose task has not ended.
-func (i *Instance) state() string {
+// stateOf says how an instance stands whose task has not ended.
+func stateOf(i *Instance) string {
 	switch {
 	case i.Health == "" && i.Last != "":
 		return "fails again and again, last because of this: " + i.Last
@@ -268,7 +268,7 @@ func (i *Instance) state() string {
 func (j *Job) awaitPromotion(r *Deployment, u *Update, healthy bool, now time.Time) {
 	switch {
 	case healthy && u.Promote == PromoteAuto:
-		r.promote("", now)
+		promoteDeployment(r, "", now)
 	case healthy:
 		r.Status = DeploymentWaiting
 	case r.Status == DeploymentWaiting:
@@ -276,7 +276,7 @@ func (j *Job) awaitPromotion(r *Deployment, u *Update, healthy bool, now time.Ti
 	}
 }
 
-func (r *Deployment) promote(by string, now time.Time) {
+func promoteDeployment(r *Deployment, by string, now time.Time) {
 	r.Promoted = &Decision{Action: "promote", By: by, At: now}
 	r.Status, r.ProgressAt = DeploymentRunning, now
 }
@@ -350,7 +350,7 @@ func (j *Job) replace(pairs map[string]*pair, wanted, phase []string, limit int,
 func (j *Job) fail(why string, now time.Time) bool {
 	r := j.rolling()
 	j.count(r)
-	r.end(DeploymentFailed, why, now)
+	endDeployment(r, DeploymentFailed, why, now)
 	v := j.Find(r.Before)
 	if v == nil || r.Revert || !j.Definition().Updating().Revert {
 		return false
@@ -375,7 +375,7 @@ func (j *Job) nextRoll() (at time.Time) {
 			continue
 		}
 		at = earlier(at, i.Due)
-		if i.Open() && i.steady() {
+		if i.Open() && isSteady(i) {
 			at = earlier(at, i.HealthAt.Add(u.HealthyAfter.Std()))
 		}
 	}

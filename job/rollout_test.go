@@ -758,7 +758,7 @@ func TestHealthyAfterIsWithoutABreak(t *testing.T) {
 		require.Equal(t, 2, i.Version)
 		require.True(t, r.TakeHealth(HealthReport{Task: i.TaskID, Attempt: 1, Health: fleet.InstancePassing, Turns: turns,
 			Hub: "h"}, r.now))
-		require.Equal(t, turns%2 == 0, i.steady())
+		require.Equal(t, turns%2 == 0, isSteady(i))
 		next := r.NextStart()
 		require.True(t, next.IsZero() || next.After(r.now), "nothing is looked at again and again: %s", next)
 	}

@@ -77,7 +77,7 @@ func (j *Job) lacking(t *Trouble, names []string, now time.Time) {
 	}
 	var reasons []string
 	for _, name := range names {
-		state, since := best[name].trouble(now)
+		state, since := troubleOf(best[name], now)
 		if state == "" {
 			continue
 		}
@@ -92,8 +92,8 @@ func (j *Job) lacking(t *Trouble, names []string, now time.Time) {
 	t.Why = fleet.Reasons(reasons...)
 }
 
-// trouble says how an instance stands that should be healthy by now; empty: it is, or it may still become so.
-func (i *Instance) trouble(now time.Time) (state string, since time.Time) {
+// troubleOf says how an instance stands that should be healthy by now; empty: it is, or it may still become so.
+func troubleOf(i *Instance, now time.Time) (state string, since time.Time) {
 	switch {
 	case i == nil, i.Open() && i.Health == fleet.InstancePassing, now.Before(i.Due):
 		return "", since
@@ -102,7 +102,7 @@ func (i *Instance) trouble(now time.Time) (state string, since time.Time) {
 	case !i.Open():
 		return "has ended: " + cmp.Or(i.Why, string(i.Ended)), since
 	}
-	state = i.state()
+	state = stateOf(i)
 	if i.Attempt > 1 || i.Ends > 0 { // since when it goes on like that is not known
 		again := max(0, i.Attempt-1) + i.Ends
 		return state + ", and was started again " + fleet.Plural(again, "once", strconv.Itoa(again)+" times"), since

@@ -10,13 +10,13 @@ import (
 // A step with tools has an element for each call of a tool. Its own task is delivered again for each turn, when those
 // of the turn have ended.
 
-// Call adds an element for a call of a tool. refused says why it is not made; empty: its task is to begin.
-func (e *Entry) Call(run, tool, refused string, now time.Time) (element int) {
+// CallOf adds an element for a call of a tool. refused says why it is not made; empty: its task is to begin.
+func CallOf(e *Entry, run, tool, refused string, now time.Time) (element int) {
 	element = len(e.Elements)
 	e.Elements = append(e.Elements, Work{Status: StepReady, Tool: tool})
 	w := &e.Elements[element]
 	if refused != "" {
-		w.End(StepFailed, refused, now)
+		EndWork(w, StepFailed, refused, now)
 	} else {
 		w.TaskID = TaskID(run, ElementKey(e.Step, element))
 	}
@@ -24,10 +24,10 @@ func (e *Entry) Call(run, tool, refused string, now time.Time) (element int) {
 	return element
 }
 
-// Turn is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why the
+// TurnOf is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why the
 // step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false while
 // a call has not ended.
-func (e *Entry) Turn(calls int) (failures []string, problem string, done bool) {
+func TurnOf(e *Entry, calls int) (failures []string, problem string, done bool) {
 	failures = make([]string, calls)
 	first := len(e.Elements) - calls
 	for i := range e.Elements[first:] {
@@ -47,14 +47,14 @@ func (e *Entry) Turn(calls int) (failures []string, problem string, done bool) {
 }
 
 // NextTurn has the step's model asked again.
-func (e *Entry) NextTurn() {
+func NextTurn(e *Entry) {
 	begun := e.StartedAt
-	e.again()
+	runAgain(e)
 	e.Turns, e.StartedAt = e.Turns+1, begun
 }
 
-// LastTurn is why the calls that the model asks for now are not made; empty if they are.
-func (e *Entry) LastTurn(s *PlannedStep) string {
+// IsLastTurn is why the calls that the model asks for now are not made; empty if they are.
+func IsLastTurn(e *Entry, s *PlannedStep) string {
 	if e.Turns+1 < s.Turns {
 		return ""
 	}

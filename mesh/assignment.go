@@ -28,7 +28,7 @@ var ofEnvelope = strings.Fields("event_id event_type correlation_id causation_id
 	"execution_id step_id")
 
 // commands are types of events whose data is a task of a certain type, which the data may leave out.
-var commands = map[string]string{"InvokeModel": ModelTask, "InvokeTool": fleet.ToolTask}
+var commands = map[string]string{"InvokeModel": fleet.ModelTask, "InvokeTool": fleet.ToolTask}
 
 // ReadAssignment is the task in an event's data, with its full id. Without an id of its own it has that of the event.
 // What is no field of a task is refused: a task must not lose what its sender asked for.
@@ -50,7 +50,7 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 				e.Attr("type"), implied)
 		}
 	}
-	_, own := fleet.CutTenant(e.InboundID())
+	_, own := fleet.CutTenant(InboundID(e))
 	tenant, name := fleet.CutTenant(cmp.Or(a.ID, "e-"+own))
 	spec = a.TaskSpec
 	spec.Tenant = cmp.Or(spec.Tenant, e.Tenant())
@@ -59,7 +59,7 @@ func ReadAssignment(e *Envelope, data json.RawMessage) (id string, spec fleet.Ta
 			return "", spec, err
 		}
 	}
-	spec.StartAt, spec.ExpiresAt, spec.Labels = spec.StartAt.UTC(), spec.ExpiresAt.UTC(), e.Label(spec.Labels)
+	spec.StartAt, spec.ExpiresAt, spec.Labels = spec.StartAt.UTC(), spec.ExpiresAt.UTC(), LabelOf(e, spec.Labels)
 	return fleet.Qualify(spec.Tenant, name), spec, cmp.Or(spec.Validate(), fleet.ValidateTaskID(name))
 }
 

@@ -51,21 +51,21 @@ func (e *Envelope) Attr(name string) string { return e.Attributes[name] }
 func (e *Envelope) Tenant() string { return e.Attr(AttrTenant) }
 
 // InboundID is the id of what becomes of the event. Events with one source and id have the same.
-func (e *Envelope) InboundID() string {
+func InboundID(e *Envelope) string {
 	sum := sha256.Sum256([]byte(e.Attr("source") + "\x00" + e.Attr("id")))
 	return fleet.Qualify(e.Tenant(), hex.EncodeToString(sum[:16]))
 }
 
-// Data is the event's data as JSON; nil: it has none, or other data than JSON.
-func (e *Envelope) Data() json.RawMessage {
-	data, isJSON := e.data()
+// DataOf is the event's data as JSON; nil: it has none, or other data than JSON.
+func DataOf(e *Envelope) json.RawMessage {
+	data, isJSON := plainData(e)
 	if !isJSON || len(data) == 0 {
 		return nil
 	}
 	return data
 }
 
-func (e *Envelope) data() (data []byte, isJSON bool) {
+func plainData(e *Envelope) (data []byte, isJSON bool) {
 	if len(e.Headers) > 0 {
 		return e.Body, json.Valid(e.Body)
 	}
@@ -80,15 +80,15 @@ func (e *Envelope) data() (data []byte, isJSON bool) {
 	return event.Data, true
 }
 
-// Digest tells events with one id apart. How an event was sent, and in which trace, does not count.
-func (e *Envelope) Digest() (string, error) {
+// DigestOf tells events with one id apart. How an event was sent, and in which trace, does not count.
+func DigestOf(e *Envelope) (string, error) {
 	attributes := map[string]string{}
 	for name, value := range e.Attributes {
 		if name != AttrTraceParent && name != AttrTraceState && name != "datacontenttype" {
 			attributes[name] = value
 		}
 	}
-	data, isJSON := e.data()
+	data, isJSON := plainData(e)
 	var value any = data
 	if isJSON && len(data) > 0 {
 		decoder := json.NewDecoder(bytes.NewReader(data))
@@ -104,9 +104,9 @@ func (e *Envelope) Digest() (string, error) {
 
 // Complete takes tenant, correlation and causation from the data where the attributes lack them: some senders have them
 // there, by other names.
-func (e *Envelope) Complete() {
+func Complete(e *Envelope) {
 	var data map[string]json.RawMessage
-	if json.Unmarshal(e.Data(), &data) != nil {
+	if json.Unmarshal(DataOf(e), &data) != nil {
 		return
 	}
 	for attribute, name := range map[string]string{AttrTenant: "tenantId", AttrCorrelation: "correlationId",
@@ -139,11 +139,11 @@ func (e *Envelope) Validate() error {
 	return nil
 }
 
-// Label adds to labels those of what the event starts, as far as there is room.
-func (e *Envelope) Label(labels map[string]string) map[string]string {
+// LabelOf adds to labels those of what the event starts, as far as there is room.
+func LabelOf(e *Envelope, labels map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, labels)
-	for _, own := range [][2]string{{LabelEvent, e.InboundID()}, {fleet.LabelCorrelation, e.Attr(AttrCorrelation)}} {
+	for _, own := range [][2]string{{LabelEvent, InboundID(e)}, {fleet.LabelCorrelation, e.Attr(AttrCorrelation)}} {
 		if own[1] != "" && len(all) < fleet.MaxLabels {
 			all[own[0]] = own[1]
 		}

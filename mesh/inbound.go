@@ -91,20 +91,20 @@ const (
 // NextTry is how long to wait after the nth try failed; again is false where the event goes into quarantine.
 func NextTry(n int) (wait time.Duration, again bool) { return firstTry << (n - 1), n < tries }
 
-// Failed notes a try that failed.
-func (i *InboundEvent) Failed(why string, now time.Time) {
+// FailEvent notes a try that failed.
+func FailEvent(i *InboundEvent, why string, now time.Time) {
 	i.Tries = append(i.Tries, Try{At: now, Why: why})
 	i.Tries = i.Tries[max(0, len(i.Tries)-kept):]
 }
 
-// Decide notes what a person decided.
-func (i *InboundEvent) Decide(d EventDecision) {
+// DecideEvent notes what a person decided.
+func DecideEvent(i *InboundEvent, d EventDecision) {
 	i.Decisions = append(i.Decisions, d)
 	i.Decisions = i.Decisions[max(0, len(i.Decisions)-kept):]
 }
 
-// Add adds what the event has started. What was known before stays as it was.
-func (i *InboundEvent) Add(dispatches []Dispatch) {
+// AddDispatches adds what the event has started. What was known before stays as it was.
+func AddDispatches(i *InboundEvent, dispatches []Dispatch) {
 	for _, d := range dispatches {
 		if !slices.ContainsFunc(i.Dispatches, func(known Dispatch) bool { return known.ID == d.ID }) {
 			i.Dispatches = append(i.Dispatches, d)
@@ -112,9 +112,9 @@ func (i *InboundEvent) Add(dispatches []Dispatch) {
 	}
 }
 
-// Settle notes why something that the event started has died; empty: it lives after all. It reports whether the event
+// SettleDispatch notes why something that the event started has died; empty: it lives after all. It reports whether the event
 // has started it.
-func (i *InboundEvent) Settle(id, died string) bool {
+func SettleDispatch(i *InboundEvent, id, died string) bool {
 	at := slices.IndexFunc(i.Dispatches, func(d Dispatch) bool { return d.ID == id })
 	if at >= 0 {
 		i.Dispatches[at].Died = died
@@ -122,8 +122,8 @@ func (i *InboundEvent) Settle(id, died string) bool {
 	return at >= 0
 }
 
-// Dead are the things that the event started and that have died.
-func (i *InboundEvent) Dead() (dead []Dispatch) {
+// DeadDispatches are the things that the event started and that have died.
+func DeadDispatches(i *InboundEvent) (dead []Dispatch) {
 	for _, d := range i.Dispatches {
 		if d.Died != "" {
 			dead = append(dead, d)
@@ -132,12 +132,12 @@ func (i *InboundEvent) Dead() (dead []Dispatch) {
 	return dead
 }
 
-// Revive takes in what lives again: the same task, or the run that repeats one.
-func (i *InboundEvent) Revive(dispatches []Dispatch) {
+// ReviveDispatches takes in what lives again: the same task, or the run that repeats one.
+func ReviveDispatches(i *InboundEvent, dispatches []Dispatch) {
 	for _, d := range dispatches {
-		i.Settle(cmp.Or(d.RetryOf, d.ID), "")
+		SettleDispatch(i, cmp.Or(d.RetryOf, d.ID), "")
 	}
-	i.Add(dispatches)
+	AddDispatches(i, dispatches)
 }
 
 // DispatchKey is the idempotency key with which an event starts something.

@@ -21,7 +21,7 @@ func structured(attributes map[string]string, body string) *mesh.Envelope {
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	digest := func(e *mesh.Envelope) string {
-		text, err := e.Digest()
+		text, err := mesh.DigestOf(e)
 		require.NoError(t, err)
 		return text
 	}
@@ -55,21 +55,21 @@ func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	e := structured(map[string]string{"id": "1", "source": "/s", "type": "t"},
 		`{"data":{"tenantId":"acme","correlationId":"c-1"}}`)
-	e.Complete()
+	mesh.Complete(e)
 	require.Equal(t, "acme", e.Tenant())
 	require.Equal(t, "c-1", e.Attr(mesh.AttrCorrelation))
 	require.NoError(t, e.Validate())
 	sum := sha256.Sum256([]byte("/s\x001"))
-	require.Equal(t, "acme:"+hex.EncodeToString(sum[:16]), e.InboundID())
-	require.Equal(t, map[string]string{"x": "y", "event": e.InboundID(), "correlation_id": "c-1"},
-		e.Label(map[string]string{"x": "y"}))
+	require.Equal(t, "acme:"+hex.EncodeToString(sum[:16]), mesh.InboundID(e))
+	require.Equal(t, map[string]string{"x": "y", "event": mesh.InboundID(e), "correlation_id": "c-1"},
+		mesh.LabelOf(e, map[string]string{"x": "y"}))
 	e.Attributes["tenant"] = "Not A Tenant"
 	require.Error(t, e.Validate())
 	require.ErrorIs(t, mesh.AssertTenant("acme", "beta"), mesh.ErrTenant)
 	require.NoError(t, mesh.AssertTenant("acme", "acme"))
 
 	binary := &mesh.Envelope{Headers: map[string]string{"Ce-Id": "1"}, Body: []byte("\x00\x01")}
-	require.Nil(t, binary.Data(), "other data than JSON")
+	require.Nil(t, mesh.DataOf(binary), "other data than JSON")
 }
 
 func TestAssignments(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAssignments(t *testing.T) {
 	for name, c := range map[string]struct{ data, id, problem string }{
 		"its id":                   {`{"id":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
 		"the other name":           {`{"taskId":"x","type":"exec","cluster":"c"}`, "acme:x", ""},
-		"without an id":            {`{"type":"exec","cluster":"c"}`, "acme:e-" + e.InboundID()[len("acme:"):], ""},
+		"without an id":            {`{"type":"exec","cluster":"c"}`, "acme:e-" + mesh.InboundID(e)[len("acme:"):], ""},
 		"the names of senders":     {`{"taskId":"x","type":"exec","cluster":"c","tenantId":"acme","eventId":"1","correlationId":"k"}`, "acme:x", ""},
 		"another tenant's":         {`{"type":"exec","cluster":"c","tenant":"beta"}`, "", "tenant_mismatch"},
 		"another sender's":         {`{"type":"exec","cluster":"c","tenantId":"beta"}`, "", "tenant_mismatch"},
@@ -98,7 +98,7 @@ func TestAssignments(t *testing.T) {
 			require.Equal(t, c.id, id)
 			require.True(t, fleet.IsTaskID(id))
 			require.Equal(t, "acme", spec.Tenant)
-			require.Equal(t, e.InboundID(), spec.Labels["event"])
+			require.Equal(t, mesh.InboundID(e), spec.Labels["event"])
 		})
 	}
 }
@@ -179,12 +179,12 @@ func TestTries(t *testing.T) {
 	}
 	require.Equal(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, waits)
 	record := mesh.InboundEvent{}
-	record.Add([]mesh.Dispatch{{ID: "a", Outcome: "started"}})
-	record.Add([]mesh.Dispatch{{ID: "a", Outcome: "already_exists"}, {ID: "b"}})
+	mesh.AddDispatches(&record, []mesh.Dispatch{{ID: "a", Outcome: "started"}})
+	mesh.AddDispatches(&record, []mesh.Dispatch{{ID: "a", Outcome: "already_exists"}, {ID: "b"}})
 	require.Len(t, record.Dispatches, 2)
 	require.Equal(t, "started", record.Dispatches[0].Outcome, "what was known stays")
 	for range 30 {
-		record.Failed("disk full", time.Time{})
+		mesh.FailEvent(&record, "disk full", time.Time{})
 	}
 	require.Len(t, record.Tries, 20)
 }

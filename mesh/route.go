@@ -8,9 +8,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// ModelTask is the type of tasks that call models.
-const ModelTask = fleet.ModelTask
-
 // The types of failures of a call to a model.
 const (
 	ErrorRateLimited = "rate_limited"

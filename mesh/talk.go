@@ -40,8 +40,8 @@ func ReadAnswer(result json.RawMessage) (answer Answer) {
 	return answer
 }
 
-// Message is the answer as a message.
-func (a Answer) Message() Message {
+// MessageOf is the answer as a message.
+func MessageOf(a Answer) Message {
 	return Message{Role: "assistant", Content: a.Text, ToolCalls: a.ToolCalls}
 }
 

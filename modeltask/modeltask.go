@@ -31,7 +31,7 @@ import (
 )
 
 // Type is the type of tasks that call models.
-const Type = mesh.ModelTask
+const Type = fleet.ModelTask
 
 // maxAnswer bounds what is read of an answer, in bytes.
 const maxAnswer = 4 << 20

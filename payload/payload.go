@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/mesh"
 )
@@ -86,7 +85,7 @@ func ReadExec(value json.RawMessage) (Exec, error) { return read[Exec](fleet.Exe
 func ReadCall(value json.RawMessage) (Call, error) { return read[Call](fleet.ToolTask, value) }
 
 // ReadModel reads the payload of a task of type model.
-func ReadModel(value json.RawMessage) (Model, error) { return read[Model](mesh.ModelTask, value) }
+func ReadModel(value json.RawMessage) (Model, error) { return read[Model](fleet.ModelTask, value) }
 
 func read[T any](taskType string, value json.RawMessage) (payload T, err error) {
 	written, err := Check(taskType, field, value)
@@ -150,24 +149,25 @@ func Task(spec *fleet.TaskSpec) error {
 func Routes(taskType string, routes []fleet.Route, value json.RawMessage) string {
 	var own struct{ Route json.RawMessage }
 	err := json.Unmarshal(value, &own) // of an expression, which may give a route
-	if taskType != mesh.ModelTask || len(routes) > 0 || err != nil || own.Route != nil {
+	if taskType != fleet.ModelTask || len(routes) > 0 || err != nil || own.Route != nil {
 		return ""
 	}
 	return "is missing: name the providers and models to ask, like [{provider: openai, model: gpt-5}]"
 }
 
-// Array checks the payloads of an array's elements, and writes them as Task does.
-func Array(d *array.Definition) error {
-	if shapes[d.Spec.Type] == nil {
+// Elements checks the payloads of an array's elements, and writes them as Task does. Without items all have the payload
+// of the task.
+func Elements(spec *fleet.TaskSpec, items []json.RawMessage) error {
+	if shapes[spec.Type] == nil {
 		return nil
 	}
 	var err error
-	if len(d.Items) == 0 {
-		d.Spec.Payload, err = Check(d.Spec.Type, field, d.Spec.Payload)
+	if len(items) == 0 {
+		spec.Payload, err = Check(spec.Type, field, spec.Payload)
 		return err
 	}
-	for i := range d.Items {
-		if d.Items[i], err = Check(d.Spec.Type, fmt.Sprintf("items[%d]", i), d.Items[i]); err != nil {
+	for i := range items {
+		if items[i], err = Check(spec.Type, fmt.Sprintf("items[%d]", i), items[i]); err != nil {
 			return err
 		}
 	}
@@ -175,19 +175,19 @@ func Array(d *array.Definition) error {
 }
 
 // shapes are the payloads by the type of task.
-var shapes = map[string]*shape{fleet.ExecType: execShape(), fleet.ToolTask: callShape(), mesh.ModelTask: modelShape()}
+var shapes = map[string]*shape{fleet.ExecType: execShape(), fleet.ToolTask: callShape(), fleet.ModelTask: modelShape()}
 
 // Form is the Go type of a type's payload; nil: it is not defined here.
 func Form(taskType string) reflect.Type { return forms[taskType] }
 
 var forms = map[string]reflect.Type{fleet.ExecType: reflect.TypeFor[Exec](), fleet.ToolTask: reflect.TypeFor[Call](),
-	mesh.ModelTask: reflect.TypeFor[Model]()}
+	fleet.ModelTask: reflect.TypeFor[Model]()}
 
 // examples are what a payload looks like, for those who have none.
 var examples = map[string]string{
-	fleet.ExecType: "{command: [make, test]}",
-	fleet.ToolTask: "{server: tracker, tool: search, arguments: {query: open}}",
-	mesh.ModelTask: "{messages: [{role: user, content: hello}]}",
+	fleet.ExecType:  "{command: [make, test]}",
+	fleet.ToolTask:  "{server: tracker, tool: search, arguments: {query: open}}",
+	fleet.ModelTask: "{messages: [{role: user, content: hello}]}",
 }
 
 // payload reads a whole payload.

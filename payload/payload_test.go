@@ -9,7 +9,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/payload"
 )
@@ -195,19 +194,18 @@ func TestTemplatesAreCheckedAsFarAsTheyAreKnown(t *testing.T) {
 func TestTasksOfOtherTypesPass(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, payload.Task(&fleet.TaskSpec{Type: "echo", Payload: json.RawMessage(`[`)}))
-	require.NoError(t, payload.Array(&array.Definition{Spec: fleet.TaskSpec{Type: "echo"}}))
+	require.NoError(t, payload.Elements(&fleet.TaskSpec{Type: "echo"}, nil))
 }
 
 func TestElementsOfArraysAreChecked(t *testing.T) {
 	t.Parallel()
 	exec := fleet.TaskSpec{Type: "exec"}
-	require.ErrorContains(t, payload.Array(&array.Definition{Spec: exec, Count: 2}), "payload: is missing")
-	require.ErrorContains(t, payload.Array(&array.Definition{Spec: exec,
-		Items: []json.RawMessage{[]byte(`{"command":["a"]}`), []byte(`1`)}}), "items[1]: must be like")
+	require.ErrorContains(t, payload.Elements(&exec, nil), "payload: is missing")
+	require.ErrorContains(t, payload.Elements(&exec,
+		[]json.RawMessage{[]byte(`{"command":["a"]}`), []byte(`1`)}), "items[1]: must be like")
 	exec.Payload = json.RawMessage(`{"command":["a",1]}`)
-	definition := array.Definition{Spec: exec, Count: 2}
-	require.NoError(t, payload.Array(&definition))
-	require.JSONEq(t, `{"command":["a","1"]}`, string(definition.Spec.Payload))
+	require.NoError(t, payload.Elements(&exec, nil))
+	require.JSONEq(t, `{"command":["a","1"]}`, string(exec.Payload))
 }
 
 func TestAModelNeedsARoute(t *testing.T) {

@@ -150,7 +150,7 @@ func UpdateCluster[In, Out any](
 func (s Clusters) OpenLane(
 	ctx context.Context, view *contract.ClusterView, needs fleet.LaneNeeds, tenant string,
 ) error {
-	if view.LaneOpen(needs.Lane()) {
+	if view.LaneOpen(fleet.LaneFor(&needs)) {
 		return nil
 	}
 	request := contract.OpenLaneRequest{LaneNeeds: needs, Tenant: tenant}

@@ -50,7 +50,7 @@ func partialInbound(info *workflowpb.WorkflowExecutionInfo, why string) (mesh.In
 
 // StartInbound starts the workflow of an event. One with the same source and id is an error of the kind Exists.
 func (s Store) StartInbound(ctx context.Context, e *mesh.Envelope, digest string) (mesh.InboundEvent, error) {
-	id := e.InboundID()
+	id := mesh.InboundID(e)
 	start := contract.StartOfInbound(id, e, digest)
 	_, err := s.Client.ExecuteWorkflow(ctx, start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
 	return mesh.InboundEvent{ID: id, Tenant: e.Tenant(), EventID: e.Attr("id"), Source: e.Attr("source"),

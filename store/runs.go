@@ -100,7 +100,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 			run.Why = "no worker answered for the run; only what Temporal itself knows is shown"
 			return false, nil
 		}
-		run.Ledger = ledger.Ledger
+		run.RunLedger = job.RunLedger(ledger.Ledger)
 		s.takeDeliveries(ctx, run)
 		return true, nil
 	}
@@ -112,7 +112,7 @@ func (s Runs) Complete(ctx context.Context, run *api.Run) (known bool, err error
 		run.Why = end.Why()
 		return false, nil
 	}
-	run.Ledger = ledger.Ledger
+	run.RunLedger = job.RunLedger(ledger.Ledger)
 	return true, nil
 }
 

@@ -37,7 +37,7 @@ const (
 // year at least; RenewSchedules tells it the rest in time. The comments of the first calendars keep the text for people
 // and for TimesOf.
 func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec {
-	plan, spec := t.Plan(), &schedulepb.ScheduleSpec{}
+	plan, spec := api.PlanOf(t), &schedulepb.ScheduleSpec{}
 	if t.Cron == "" {
 		spec.Interval = []*schedulepb.IntervalSpec{{Interval: durationpb.New(t.Interval.Std()),
 			Phase: durationpb.New(plan.Phase())}}

@@ -37,7 +37,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 		return Task{}, err
 	}
 	known, err := s.Runs().Complete(ctx, &run)
-	work := workOf(&run.Ledger, stepID, element)
+	work := workOf((*job.Ledger)(&run.RunLedger), stepID, element)
 	spec := plannedSpec(&input.Plan, stepID, element, work)
 	if spec != nil && dynamic(spec) {
 		t.WorkflowID, t.RunID = workflowID, run.WorkflowRunID
@@ -50,7 +50,7 @@ func (s Tasks) describeStep(ctx context.Context, id, workflowID, key string) (Ta
 	if spec == nil {
 		return Task{}, errNoTask
 	}
-	t.Type, t.Agent, t.RequiredCapabilities = spec.Type, spec.Agent, spec.Needs()
+	t.Type, t.Agent, t.RequiredCapabilities = spec.Type, spec.Agent, fleet.CapabilitiesOf(spec)
 	t.Labels, t.Safety, t.Recovery = spec.Labels, spec.RetrySafety, spec.EffectiveRecovery()
 	t.Place = spec.Place
 	t.setPriority(spec.Priority)

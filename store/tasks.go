@@ -363,7 +363,7 @@ func (t *Task) ShowRecovery(now time.Time) {
 	if t.Recovery == nil {
 		return
 	}
-	t.PolicyState = t.PolicyState.Shown(t.Recovery, now)
+	t.PolicyState = fleet.ShowPolicy(t.PolicyState, t.Recovery, now)
 	t.RecoveryStatus = fleet.RecoveryStatus(t.Status, t.PolicyState)
 	t.RecoveryRequiresReview = t.Status == fleet.TaskReview
 }
@@ -559,7 +559,7 @@ func (s Tasks) Start(ctx context.Context, in *Submission) (Task, error) {
 		Labels:     in.Spec.Labels,
 		RerunOf:    in.RerunOf,
 
-		RequiredCapabilities: in.Spec.Needs(),
+		RequiredCapabilities: fleet.CapabilitiesOf(&in.Spec),
 		Place:                in.Spec.Place,
 	}}
 	if !in.Spec.StartAt.IsZero() {

@@ -42,7 +42,7 @@ func Failover(ctx workflow.Context, in contract.FailoverInput) (fleet.FailoverRe
 	record.CompletedAt = &completed
 	publish(ctx, record)
 	syncAfter(ctx, in, &record)
-	announce(ctx, in.Cluster, record.End())
+	announce(ctx, in.Cluster, fleet.EndOfFailover(&record))
 	if record.Status == fleet.FailoverNoTarget && len(in.Attempts) > 0 {
 		followLeft(ctx, in, &record)
 	}
@@ -55,7 +55,7 @@ func followLeft(ctx workflow.Context, in contract.FailoverInput, record *fleet.F
 	in.WasLeader, in.Shards = false, nil
 	moved, err := awaitTransfers(ctx, in)
 	if moved.Transfers != nil {
-		record.Take(moved.Transfers, in.Unlisted)
+		fleet.TakeTransfers(record, moved.Transfers, in.Unlisted)
 	}
 	record.ResumedAt = moved.ResumedAt
 	record.Error = "no other agent could take over at first; by now all tasks have gone on, ended, or wait for a person"
@@ -95,7 +95,7 @@ func failOver(
 		return fleet.FailoverNotInCluster, "the agent is no member of the cluster"
 	}
 	if in.Target == "" && !in.AnyTarget {
-		record.Take(left(&in), in.Unlisted)
+		fleet.TakeTransfers(record, left(&in), in.Unlisted)
 		return fleet.FailoverNoTarget, noTarget
 	}
 	if in.Trigger == fleet.TriggerManual {
@@ -109,7 +109,7 @@ func failOver(
 	moved, err := awaitTransfers(ctx, in)
 	record.Promoted, record.LeaderEpoch, record.Shards = moved.Promoted, moved.Epoch, moved.Shards
 	record.ResumedAt = moved.ResumedAt
-	back := record.Take(moved.Transfers, in.Unlisted)
+	back := fleet.TakeTransfers(record, moved.Transfers, in.Unlisted)
 	if err != nil {
 		return fleet.FailoverFailed, "not all work was seen to move in time: " + err.Error()
 	}

@@ -50,7 +50,7 @@ func HealingCycle(ctx workflow.Context, in contract.HealingCycleInput) (contract
 		if !in.DryRun {
 			startActions(ctx, record.ID, c.Policy, decisions)
 		}
-		record.Add(decisions)
+		fleet.AddToCycle(&record.HealingCycleRecord, decisions)
 	}
 	if examined.Every != 0 {
 		tune(ctx, examined.Every)
@@ -337,7 +337,7 @@ func (a *healingAction) failOver(ctx workflow.Context) (string, error) {
 	if IsType(err, contract.Refused) {
 		return "", err
 	}
-	outcome := moved.Moved() + " moved"
+	outcome := fleet.MovedBy(&moved) + " moved"
 	if moved.TargetAgentID != "" {
 		outcome += ", " + moved.TargetAgentID + " took over"
 	}

@@ -69,7 +69,7 @@ func Inbound(ctx workflow.Context, in contract.InboundInput) (mesh.InboundEvent,
 		}
 		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 	}
-	if dead := i.record.Dead(); len(dead) > 0 && i.record.Status == mesh.Discarded {
+	if dead := mesh.DeadDispatches(&i.record); len(dead) > 0 && i.record.Status == mesh.Discarded {
 		if answer := i.revive(ctx, dead); answer.Problem != "" {
 			i.record.Why += "; not all that died is given up: " + answer.Problem
 		}
@@ -111,11 +111,11 @@ func (i *inbound) forget(ctx workflow.Context, before string) {
 // settle takes what is told of the things that the event started. What died brings the event into quarantine.
 func (i *inbound) settle(ctx workflow.Context) {
 	for told, ok := i.outcomes.Next(); ok; told, ok = i.outcomes.Next() {
-		switch known := i.record.Settle(told.ID, told.Died); {
+		switch known := mesh.SettleDispatch(&i.record, told.ID, told.Died); {
 		case !known || i.record.Status == mesh.Discarded:
 		case told.Died != "":
 			i.quarantine(ctx, fleet.Shorten(told.ID+" died: "+told.Died, maxDeath), told.Cluster)
-		case i.whole && len(i.record.Dead()) == 0:
+		case i.whole && len(mesh.DeadDispatches(&i.record)) == 0:
 			i.record.Status, i.record.Why = mesh.Dispatched, ""
 		}
 	}
@@ -125,7 +125,7 @@ func (i *inbound) settle(ctx workflow.Context) {
 func (i *inbound) quarantine(ctx workflow.Context, why, cluster string) {
 	now := workflow.Now(ctx).UTC()
 	i.record.Why = why
-	i.record.Failed(why, now)
+	mesh.FailEvent(&i.record, why, now)
 	i.record.Status, i.record.QuarantinedAt = mesh.Quarantined, &now
 	if cluster != "" {
 		announce(ctx, cluster, fleet.Event{Type: fleet.EventQuarantined, EventData: fleet.EventData{
@@ -163,7 +163,7 @@ func (i *inbound) dispatch(ctx workflow.Context) {
 			return
 		}
 		i.record.Why = answer.Problem
-		i.record.Failed(answer.Problem, workflow.Now(ctx).UTC())
+		mesh.FailEvent(&i.record, answer.Problem, workflow.Now(ctx).UTC())
 		_ = workflow.Sleep(ctx, wait)
 	}
 }
@@ -172,11 +172,11 @@ func (i *inbound) dispatch(ctx workflow.Context) {
 func (i *inbound) try(ctx workflow.Context) (answer contract.EventDispatched) {
 	if !i.whole {
 		answer = i.start(ctx)
-		i.record.Add(answer.Dispatches)
+		mesh.AddDispatches(&i.record, answer.Dispatches)
 	}
-	if dead := i.record.Dead(); len(dead) > 0 {
+	if dead := mesh.DeadDispatches(&i.record); len(dead) > 0 {
 		revived := i.revive(ctx, dead)
-		i.record.Revive(revived.Dispatches)
+		mesh.ReviveDispatches(&i.record, revived.Dispatches)
 		if answer.Problem == "" {
 			answer.Problem, answer.Cluster = revived.Problem, revived.Cluster
 		}
@@ -263,7 +263,7 @@ func (i *inbound) mayAct() error {
 }
 
 func (i *inbound) decide(ctx workflow.Context, action string, in contract.RunRequest) {
-	i.record.Decide(mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()})
+	mesh.DecideEvent(&i.record, mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()})
 }
 
 func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (mesh.InboundEvent, error) {

@@ -68,7 +68,7 @@ func Scaling(ctx workflow.Context, in contract.ScalingInput) (fleet.ScalingRecor
 	}
 	completed := workflow.Now(ctx)
 	s.record.CompletedAt = &completed
-	s.record.Settle()
+	fleet.SettleScaling(&s.record)
 	own, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	s.tellCluster(own)

@@ -43,7 +43,7 @@ func failoverFlags(c *cobra.Command, q *client.FailoverQuery) {
 func printFailovers(a *app.App, records []fleet.FailoverRecord) error {
 	header := []string{"FAILOVER", "STATUS", "TRIGGER", "TARGET", "MOVED", "NOTICED", "RUNNING AGAIN", "CLOSED"}
 	return app.PrintTable(a, records, "There are no such failovers.", header, func(r *fleet.FailoverRecord) []any {
-		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, r.Moved(), r.NoticedAt, after(r, r.ResumedAt),
+		return []any{r.ID, r.Status, r.Trigger, r.TargetAgentID, fleet.MovedBy(r), r.NoticedAt, after(r, r.ResumedAt),
 			after(r, r.CompletedAt)}
 	})
 }
@@ -64,7 +64,7 @@ func printFailover(a *app.App, r *fleet.FailoverRecord) error {
 		{"Agent", fmt.Sprintf("%s, epoch %d, in cluster %s", r.FailedAgentID, r.Epoch, r.Cluster)},
 		{"Status", r.Status}, {"Error", r.Error}, {"Trigger", triggerText(r.Trigger)}, {"Reason", r.Reason},
 		{"Evidence", evidenceText(r)}, {"Target", r.TargetAgentID},
-		{"Moved", r.Moved()}, {"Noticed", r.NoticedAt},
+		{"Moved", fleet.MovedBy(r)}, {"Noticed", r.NoticedAt},
 		{"Running again", after(r, r.ResumedAt)}, {"Closed", after(r, r.CompletedAt)},
 	})
 	if err != nil {

@@ -168,7 +168,7 @@ func nextOf(run *api.Run) string {
 		actions := "retry|skip|complete|fail"
 		if e.Approval {
 			actions = "approve|reject"
-		} else if !e.Held() {
+		} else if !job.IsHeld(e) {
 			fmt.Fprintf(&b, "Look at its task:  mainstay task get %s\n", blockedTask(e))
 			continue
 		}

@@ -88,8 +88,8 @@ unless the array completed.`,
 		if tolerate >= 0 {
 			r.Tolerate = &tolerate
 		}
-		definition := r.Definition()
-		if err := cmp.Or(definition.Validate(), payload.Array(&definition)); err != nil {
+		definition := api.DefinitionOf(&r)
+		if err := cmp.Or(definition.Validate(), payload.Elements(&definition.Spec, definition.Items)); err != nil {
 			return app.WithExit(app.ExitUsage, err)
 		}
 		submitted, err := c.Arrays.Submit(ctx, &r)

@@ -152,7 +152,7 @@ func deploymentCommand(a *app.App) *cobra.Command {
 					}
 					return []any{r.Version, r.Status, counts, r.StartedAt, r.By, why}
 				})
-			r := j.Deployment()
+			r := (*job.Job)(&j.State).Deployment()
 			if err == nil && r != nil && r.TaskID != "" {
 				err = a.Sayf("\nSee what failed:  mainstay task get %[1]s, mainstay task logs %[1]s\n", r.TaskID)
 			}

@@ -251,7 +251,7 @@ func printJob(a *app.App, j *api.Job, all *api.JobInstances) error {
 			state += ": " + p.Reason
 		}
 	}
-	if why := j.Waiting(); why != "" && j.Stopped == nil && j.Paused == nil {
+	if why := (*job.Job)(&j.State).Waiting(); why != "" && j.Stopped == nil && j.Paused == nil {
 		state = why
 	}
 	for i := range min(3, len(j.NextTimes)) {
@@ -390,7 +390,7 @@ differs from it and, of a job with update, was healthy.`,
 		}
 	}, client.Jobs.Revert, func(_ string, j *api.Job) string {
 		earlier := "an earlier one"
-		if v := j.Find(j.Version); v != nil && v.Reverts > 0 {
+		if v := (*job.Job)(&j.State).Find(j.Version); v != nil && v.Reverts > 0 {
 			earlier = fmt.Sprintf("version %d", v.Reverts)
 		}
 		return fmt.Sprintf("Job %s is at version %d, with the definition of %s.%s", j.Name, j.Version, earlier, halted(j))

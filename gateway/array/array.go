@@ -122,8 +122,8 @@ func (h *Handlers) submit(ctx context.Context, in *rest.Body[api.ArrayRequest]) 
 	if r.Tenant, err = rest.OwnTenant(ctx, r.Tenant); err != nil {
 		return nil, err
 	}
-	definition := r.Definition()
-	if err := cmp.Or(definition.Validate(), payload.Array(&definition)); err != nil {
+	definition := api.DefinitionOf(r)
+	if err := cmp.Or(definition.Validate(), payload.Elements(&definition.Spec, definition.Items)); err != nil {
 		return nil, rest.Invalid("body", err)
 	}
 	digest, err := definition.Digest()

@@ -81,7 +81,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answ
 		}
 	}
 	planned := len(answer.Moves)
-	answer.SpreadTasks(holders)
+	fleet.SpreadTasks(answer, holders)
 	if answer.DryRun || len(answer.Moves) == planned {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (h *Handlers) spreadTasks(ctx context.Context, cluster, reason string, answ
 			made[a] = true
 		}
 	}
-	if answer.KeepMade(made, unmoved); len(answer.Moves) > 0 {
+	if fleet.KeepMadeMoves(answer, made, unmoved); len(answer.Moves) > 0 {
 		return nil // what was made is told
 	}
 	return cmp.Or(errs...)

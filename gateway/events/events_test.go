@@ -1011,7 +1011,7 @@ func TestRunsAndStepsAreTold(t *testing.T) {
 		f.sees("hub-1", done)
 		f.mu.Lock()
 		ended := time.Now()
-		ledger.Steps[0].End(job.StepCompleted, "", ended)
+		job.EndWork(&ledger.Steps[0].Work, job.StepCompleted, "", ended)
 		f.mu.Unlock()
 		pass(3 * time.Second)
 		require.Equal(t, []string{"step.completed runs/r-1"}, l.told(), "the run goes on")
@@ -1031,7 +1031,7 @@ func TestRunsAndStepsAreTold(t *testing.T) {
 		f.mu.Lock()
 		f.tasks = nil
 		f.mu.Unlock()
-		ledger.Steps[1].End(job.StepFailed, "given up", time.Now())
+		job.EndWork(&ledger.Steps[1].Work, job.StepFailed, "given up", time.Now())
 		ledger.Steps[1].Elements = []job.Work{{Status: job.StepFailed, Why: "no agent took its task in time",
 			EndedAt: ledger.Steps[1].EndedAt}, {Status: job.StepCompleted, EndedAt: ledger.Steps[1].EndedAt}}
 		ledger.Close(job.RunFailed, "step b failed: given up", time.Now())

@@ -166,11 +166,11 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 
 // take makes an event durable, or answers what became of it when it came before.
 func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound, err error) {
-	digest, err := e.Digest()
+	digest, err := mesh.DigestOf(e)
 	if err != nil {
 		return one, rest.Invalid("body.data", err)
 	}
-	access.Touch(ctx, "event", e.InboundID())
+	access.Touch(ctx, "event", mesh.InboundID(e))
 	if id := e.Attr(mesh.AttrCorrelation); id != "" { // of a batch the last
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("mainstay.correlation_id", id))
 	}
@@ -188,7 +188,7 @@ func (h *Handlers) take(ctx context.Context, e *mesh.Envelope) (one api.Inbound,
 	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
 	defer cancel()
 	first := ""
-	if one.InboundEvent, first, err = h.Store.FirstInbound(ctx, e.InboundID()); err != nil {
+	if one.InboundEvent, first, err = h.Store.FirstInbound(ctx, mesh.InboundID(e)); err != nil {
 		return one, h.Answer(err, "describe an event", protocol.CodeUnknownEvent)
 	}
 	if first != digest {

@@ -235,8 +235,8 @@ func envelope(
 			return e, errors.New("has an attribute that is neither text, a number, a time, true nor false")
 		}
 	}
-	e.Complete()
-	if data := e.Data(); data != nil { // in base64 the envelope does not tell
+	mesh.Complete(&e)
+	if data := mesh.DataOf(&e); data != nil { // in base64 the envelope does not tell
 		err = fleet.CheckJSONDepth(data, fleet.MaxJSONValueDepth)
 	}
 	return e, err

@@ -46,14 +46,14 @@ func TestHeadersAreDecodedAsTheBindingSays(t *testing.T) {
 	twin := `{"specversion":"1.0","id":"a b","source":"/s/x","type":"t","subject":"Euro €","own":"x\"y","data":{"n":1}}`
 	structured, _, err := read(t.Context(), http.Header{"Content-Type": {"application/cloudevents+json"}}, []byte(twin))
 	require.NoError(t, err)
-	want, err := structured[0].Digest()
+	want, err := mesh.DigestOf(&structured[0])
 	require.NoError(t, err)
 	for _, subject := range []string{"Euro%20%E2%82%AC", "Euro €", `"Euro €"`, `"Euro %e2%82%aC"`, `"\E\uro %E2%82%AC"`} {
 		events, err := binary(subject)
 		require.NoError(t, err, subject)
 		require.Equal(t, "Euro €", events[0].Attr("subject"))
-		require.Equal(t, structured[0].InboundID(), events[0].InboundID())
-		digest, err := events[0].Digest()
+		require.Equal(t, mesh.InboundID(&structured[0]), mesh.InboundID(&events[0]))
+		digest, err := mesh.DigestOf(&events[0])
 		require.NoError(t, err)
 		require.Equal(t, want, digest, subject)
 		require.Equal(t, subject, events[0].Headers["Ce-Subject"], "as it was received")
@@ -94,7 +94,7 @@ func TestDataOfAnEventMayHaveAnyNumber(t *testing.T) {
 		events, _, err = read(t.Context(), http.Header{"Content-Type": {"application/json"}, "Ce-Specversion": {"1.0"},
 			"Ce-Id": {"1"}, "Ce-Source": {"/s"}, "Ce-Type": {"t"}}, []byte(data))
 		require.NoError(t, err, data)
-		require.Equal(t, data, string(events[0].Data()))
+		require.Equal(t, data, string(mesh.DataOf(&events[0])))
 	}
 }
 

@@ -78,7 +78,7 @@ func (h *Handlers) dispatch(ctx context.Context, name string, r *api.DispatchReq
 	ledger := job.NewLedger(plan, id, inputs, in.Origin, time.Now().UTC())
 	ledger.Delay(in.StartAt)
 	return api.Run{ID: id, Cluster: d.Cluster, Tenant: tenant, WorkflowID: contract.RunWorkflowID(id),
-		Ledger: *ledger}, nil
+		RunLedger: job.RunLedger(*ledger)}, nil
 }
 
 // planned checks the inputs of a run, fills in their defaults, and makes its plan.

@@ -57,7 +57,7 @@ func (h *Handlers) instances(ctx context.Context, in *rest.ByName) (api.JobInsta
 		if err == nil {
 			_ = h.Store.Tasks().Complete(ctx, &task) // what is not known is left out
 		}
-		i.Status = i.StatusOf(task.Status)
+		i.Status = job.StatusOf(&i.Instance, task.Status)
 		for a := range task.Attempts {
 			if attempt := &task.Attempts[a]; attempt.AgentID != "" && attempt.Outcome != fleet.AttemptReturned {
 				i.Agent = attempt.AgentID

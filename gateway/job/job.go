@@ -175,12 +175,12 @@ func (h *Handlers) answer(ctx context.Context, name string, j *job.Job, version 
 	}
 	d := shown.Definition
 	out := &jobOutput{Status: http.StatusOK, ETag: `"` + strconv.Itoa(j.Version) + `"`,
-		Body: api.Job{Job: *j, Type: cmp.Or(d.Type, job.Batch), Cluster: d.Cluster, Definition: d}}
+		Body: api.Job{State: job.State(*j), Type: cmp.Or(d.Type, job.Batch), Cluster: d.Cluster, Definition: d}}
 	out.Body.Tenant, _ = fleet.CutTenant(name)
 	out.Body.Instances = nil // they have a route of their own
 	out.Body.Versions = withoutDefinitions(j.Versions)
 	if j.Paused == nil {
-		out.Body.NextTimes = j.Definition().NextTimes(time.Now(), shownTimes)
+		out.Body.NextTimes = job.NextTimes(j.Definition(), time.Now(), shownTimes)
 	}
 	return out, nil
 }

@@ -94,7 +94,7 @@ func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *f
 	if !place.Opens() {
 		return nil
 	}
-	for _, needs := range spec.LaneNeeds(place.OwnType()) {
+	for _, needs := range fleet.LaneNeedsOf(spec, place.OwnType()) {
 		err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant)
 		if code, _ := Code(err); err != nil && code == protocol.CodeConflict && place.OwnType() {
 			place.ShareTypes(spec)
@@ -119,7 +119,7 @@ const refusedFor = 5 * time.Second
 
 // openLane opens a lane for a tenant's task.
 func (c *Core) openLane(ctx context.Context, cluster string, needs fleet.LaneNeeds, tenant string) error {
-	lane := needs.Lane()
+	lane := fleet.LaneFor(&needs)
 	if c.laneOpen(cluster, lane) {
 		return nil
 	}

@@ -132,7 +132,7 @@ func (h *Handlers) wait(ctx context.Context, id string, wait time.Duration) (run
 			return false, err
 		}
 		_, err = h.complete(ctx, &run)
-		run.Show(time.Now())
+		(*job.Ledger)(&run.RunLedger).Show(time.Now())
 		return true, err
 	})
 	return run, err
@@ -156,7 +156,8 @@ func (h *Handlers) complete(ctx context.Context, run *api.Run) (known bool, err 
 
 // offer adds what a person can do to the run now.
 func offer(run *api.Run) {
-	run.Actions, run.StepActions = run.Ledger.Actions(), run.Ledger.StepActions()
+	ledger := (*job.Ledger)(&run.RunLedger)
+	run.Actions, run.StepActions = ledger.Actions(), ledger.StepActions()
 }
 
 // plan adds which steps come after which.
@@ -208,7 +209,7 @@ func act[In any](
 	}
 	if run, err = h.describe(ctx, id); err == nil {
 		_, err = h.complete(ctx, &run)
-		run.Show(time.Now())
+		(*job.Ledger)(&run.RunLedger).Show(time.Now())
 	}
 	return run, err
 }
@@ -256,14 +257,14 @@ func (h *Handlers) retry(ctx context.Context, in *rest.To[*api.RetryRunRequest])
 		return api.Run{}, h.Answer(err, "read a run's plan", protocol.CodeUnknownRun)
 	}
 	from := rest.Given(in.Body).From
-	if from != "" && !run.Reopen(&first.Plan, from) {
+	if from != "" && !(*job.Ledger)(&run.RunLedger).Reopen(&first.Plan, from) {
 		return api.Run{}, rest.Invalid("body.from", errors.New("must be a step of the run"))
 	}
 	cluster, err := h.KnownCluster(ctx, first.Plan.Cluster)
 	if err != nil {
 		return api.Run{}, err
 	}
-	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: &run.Ledger,
+	next := &contract.RunInput{Plan: first.Plan, Inputs: first.Inputs, Done: (*job.Ledger)(&run.RunLedger),
 		Origin: job.Origin{By: rest.Actor(ctx), RetryOf: run.ID}}
 	id := contract.RetryRunID(first.Plan.Job, run.ID, from)
 	access.Touch(ctx, "run", id)
@@ -278,6 +279,6 @@ func (h *Handlers) retry(ctx context.Context, in *rest.To[*api.RetryRunRequest])
 	}
 	ledger := job.NewLedger(&next.Plan, id, next.Inputs, next.Origin, time.Now().UTC())
 	ledger.TakeOver(next.Done)
-	return api.Run{ID: id, Ledger: *ledger, Cluster: run.Cluster, Tenant: run.Tenant,
+	return api.Run{ID: id, RunLedger: job.RunLedger(*ledger), Cluster: run.Cluster, Tenant: run.Tenant,
 		WorkflowID: contract.RunWorkflowID(id)}, nil
 }

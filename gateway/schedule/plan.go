@@ -24,7 +24,7 @@ import (
 
 // checkSchedule finds mistakes in the times and the task, and returns the task's spec.
 func checkSchedule(r *api.ScheduleRequest, now time.Time) (fleet.TaskSpec, error) {
-	if err := r.Plan().Validate(now); err != nil {
+	if err := api.PlanOf(&r.ScheduleTimes).Validate(now); err != nil {
 		if field, ok := errors.AsType[*fleet.FieldError](err); ok {
 			return fleet.TaskSpec{}, rest.Invalid("body."+field.Field, field.Err)
 		}

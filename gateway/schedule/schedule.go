@@ -355,7 +355,7 @@ const shownTimes = 10
 // nextTimes are the next times of a schedule. Of one that another tool changed they are what Temporal tells.
 func nextTimes(t *api.ScheduleTimes, told []*timestamppb.Timestamp) (times []time.Time) {
 	if t.Cron != "" || t.Interval != 0 {
-		return t.Plan().Next(time.Now(), shownTimes)
+		return api.PlanOf(t).Next(time.Now(), shownTimes)
 	}
 	for _, at := range told {
 		times = append(times, at.AsTime().UTC())

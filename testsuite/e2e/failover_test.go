@@ -440,7 +440,7 @@ func TestManualFailoverReachesItsTargetAtAnotherHub(t *testing.T) {
 	record := b.failover(t, from, b.view(t).Member(from).Epoch)
 	require.Equal(t, fleet.FailoverSucceeded, record.Status, record.Error)
 	require.Equal(t, target, record.TargetAgentID)
-	require.Equal(t, "4 of 4 tasks", record.Moved())
+	require.Equal(t, "4 of 4 tasks", fleet.MovedBy(&record))
 }
 
 func TestMassLossBrake(t *testing.T) {
@@ -710,7 +710,7 @@ func TestFailoverTargetDiesUnderTheLoad(t *testing.T) {
 	}
 	for _, lost := range []string{from, target} {
 		record := b.failover(t, lost, b.view(t).Member(lost).Epoch)
-		require.Equal(t, "4 of 4 tasks", record.Moved())
+		require.Equal(t, "4 of 4 tasks", fleet.MovedBy(&record))
 	}
 	require.Empty(t, b.view(t).BrakeHolds)
 }

@@ -455,7 +455,7 @@ func TestQuarantine(t *testing.T) {
 // died is the one thing that an event of acme started, and that has died.
 func (s *senders) died(t *testing.T, event string) mesh.Dispatch {
 	t.Helper()
-	dead := s.become(t, s.acme, event, mesh.Quarantined).Dead()
+	dead := mesh.DeadDispatches(&s.become(t, s.acme, event, mesh.Quarantined).InboundEvent)
 	require.Len(t, dead, 1)
 	return dead[0]
 }

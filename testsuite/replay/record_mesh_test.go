@@ -32,7 +32,7 @@ func TestRecordInbound(t *testing.T) {
 	send := func(id, kind, data string) string {
 		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": kind},
 			Body: []byte(`{"data":` + data + `}`)}
-		start := contract.StartOfInbound(e.InboundID(), e, "digest")
+		start := contract.StartOfInbound(mesh.InboundID(e), e, "digest")
 		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
 		require.NoError(t, err)
 		return start.WorkflowID
@@ -145,7 +145,7 @@ func TestRecordDeaths(t *testing.T) {
 	send := func(id, kind string) string {
 		e := &mesh.Envelope{Attributes: map[string]string{"id": id, "source": "/recorder", "type": "AgentTaskAssigned"},
 			Body: fmt.Appendf(nil, `{"data":{"id":%q,"type":%q,"cluster":"runs","retry":{"max_attempts":1}}}`, id, kind)}
-		start := contract.StartOfInbound(e.InboundID(), e, "digest")
+		start := contract.StartOfInbound(mesh.InboundID(e), e, "digest")
 		_, err := c.ExecuteWorkflow(t.Context(), start.Options(), contract.InboundWorkflow, contract.InboundInput{Event: *e})
 		require.NoError(t, err)
 		become(start.WorkflowID, 1)
@@ -184,7 +184,7 @@ func TestRecordTurns(t *testing.T) {
 	node := plane.NewNode(t, plane.NodeOptions{HubID: "turns", Config: hub.Config{Timing: plane.QuickTiming()}})
 	cluster := node.EnsureCluster(t, fleet.ClusterConfig{Name: "runs", MinAgents: 1})
 	defer runAgent(t, node, cluster, "t-1", map[string]agent.Handler{
-		mesh.ModelTask: func(_ context.Context, task *agent.Task) (any, error) {
+		fleet.ModelTask: func(_ context.Context, task *agent.Task) (any, error) {
 			var in struct{ Messages []mesh.Message }
 			err := task.Decode(&in)
 			answer := map[string]any{"text": "done", "invocation": mesh.Usage{InputTokens: 60}}

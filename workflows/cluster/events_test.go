@@ -58,7 +58,7 @@ func TestClusterTellsWhatHappens(t *testing.T) {
 		require.Len(t, r.failovers, 1)
 		end := fleet.FailoverRecord{FailedAgentID: "a", Status: fleet.FailoverSucceeded}
 		r.SignalWorkflow(contract.AnnounceSignal.Name,
-			contract.Announcement{Events: []fleet.Event{end.End()}})
+			contract.Announcement{Events: []fleet.Event{fleet.EndOfFailover(&end)}})
 	})
 	r.at(20*time.Second, func() {
 		lines, answer := r.told(t, contract.EventsSince{After: 4})

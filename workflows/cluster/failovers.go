@@ -274,7 +274,7 @@ func (f *failovers) follow(ctx workflow.Context, in contract.FailoverInput, chil
 		if child.Get(ctx, nil) == nil {
 			return
 		}
-		end := record.End()
+		end := fleet.EndOfFailover(&record)
 		log.publish(workflow.Now(ctx), end.Type, end.EventData)
 	})
 }

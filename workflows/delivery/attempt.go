@@ -156,7 +156,7 @@ func unconfirmed(suspending bool) (contract.AttemptReport, attemptEnd) {
 // recovery, or the one that a failover by hand chose. The agent's own lane reaches it through whichever hub it has.
 func (d *Delivery) target(ctx workflow.Context) (agent string, within time.Duration) {
 	if recovery := d.task.Spec.EffectiveRecovery(); recovery != nil {
-		if agent, within = d.carried.Tally.Policy.Placement(recovery, workflow.Now(ctx)); agent != "" {
+		if agent, within = fleet.PlacementOf(d.carried.Tally.Policy, recovery, workflow.Now(ctx)); agent != "" {
 			return agent, within
 		}
 	}

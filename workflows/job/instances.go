@@ -217,7 +217,7 @@ func (e *entity) lookAtInstances(ctx workflow.Context) {
 	e.job.Require(seen.Missing, now.UTC())
 	e.planned = e.planned && len(in.Definition.Required()) == 0
 	if len(seen.Missing) > 0 {
-		e.look, e.lookAt = true, now.Add(in.Definition.Requires.LookAgain(now.Sub(e.job.MissingSince)))
+		e.look, e.lookAt = true, now.Add(job.LookAgain(in.Definition.Requires, now.Sub(e.job.MissingSince)))
 	}
 	for _, task := range seen.Ended {
 		e.job.EndInstance(task, "", "its task ended without a word", now)

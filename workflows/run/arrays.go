@@ -28,7 +28,7 @@ type stepArray struct {
 // beginArray starts the array of a step.
 func (r *run) beginArray(ctx workflow.Context, e *job.Entry, in *contract.ArrayInput) {
 	a := &stepArray{step: e.Step, id: job.TaskID(r.id, e.Step)}
-	e.SetPolicy(&in.Spec, r.in.Plan.Step(e.Step))
+	job.SetPolicy(e, &in.Spec, r.in.Plan.Step(e.Step))
 	e.Array, e.Counts = a.id, &job.Counts{Total: in.Total(), Running: in.Total()}
 	r.turn, r.bytes = r.turn+in.Bytes(), r.bytes+in.Bytes()
 	start := contract.StartOfArray(a.id, in, 0)
@@ -83,7 +83,7 @@ func (r *run) collectArrays(now time.Time) {
 		e, s := r.ledger.Entry(a.step), r.in.Plan.Step(a.step)
 		counts := job.Counts{Total: e.Counts.Total, Done: a.state.Counts.Completed}
 		counts.Failed = counts.Total - counts.Done
-		e.EndCounted(s, counts, a.why(), now)
+		job.EndCounted(e, s, counts, a.why(), now)
 		if e.Status.Through() {
 			r.ended = append(r.ended, a.step)
 		}

@@ -205,7 +205,7 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 		problem = "the outputs of the run have more than 1 MiB: keep less of its results, with output"
 	}
 	if problem != "" {
-		e.Fail(s.OnFailure, problem, now)
+		job.FailEntry(e, s.OnFailure, problem, now)
 		return
 	}
 	e.Output = o.Output
@@ -219,8 +219,8 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 func (r *run) correct(
 	ctx workflow.Context, s *job.PlannedStep, o *contract.StepOutput, result json.RawMessage,
 ) {
-	if len(s.Tools) > 0 && !o.NoVerdict && !r.say(s.ID, mesh.ReadAnswer(result).Message(), mesh.NotAccepted(o.Wrong)) {
-		r.ledger.Entry(s.ID).Fail(s.OnFailure, talkFull, workflow.Now(ctx))
+	if len(s.Tools) > 0 && !o.NoVerdict && !r.say(s.ID, mesh.MessageOf(mesh.ReadAnswer(result)), mesh.NotAccepted(o.Wrong)) {
+		job.FailEntry(r.ledger.Entry(s.ID), s.OnFailure, talkFull, workflow.Now(ctx))
 		return
 	}
 	escalated, e := r.ledger.Correct(s, o.Wrong, o.NoVerdict, result, workflow.Now(ctx)), r.ledger.Entry(s.ID)
@@ -248,9 +248,9 @@ func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 	r.takeTurn(b)
 	switch {
 	case b.Error != "":
-		e.Fail(s.OnFailure, b.Error, now)
+		job.FailEntry(e, s.OnFailure, b.Error, now)
 	case b.Skip:
-		e.End(job.StepSkipped, "its condition is false", now)
+		job.EndWork(&e.Work, job.StepSkipped, "its condition is false", now)
 	case s.Approve != nil:
 		e.Status, e.Why, e.Approval, e.StartedAt = job.StepBlocked, b.Message, true, &now
 	case s.Wait != nil:
@@ -266,7 +266,7 @@ func (r *run) beginStep(ctx workflow.Context, b *contract.BegunStep) {
 		e.Status, e.StartedAt = job.StepQueued, &now
 		r.make(e, b.Tasks, s.ForEach != nil)
 		if len(b.Tasks) == 0 { // for_each of nothing
-			e.End(job.StepCompleted, "there are no elements", now)
+			job.EndWork(&e.Work, job.StepCompleted, "there are no elements", now)
 			r.ended = append(r.ended, e.Step)
 		}
 	}

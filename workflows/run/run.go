@@ -301,7 +301,7 @@ func (r *run) awaitServices(ctx workflow.Context) error {
 			return nil
 		}
 		now := workflow.Now(ctx)
-		wait := r.in.Plan.Requires.LookAgain(now.Sub(began))
+		wait := job.LookAgain(r.in.Plan.Requires, now.Sub(began))
 		if at := r.ledger.DeadlineAt; at != nil {
 			if wait = min(wait, at.Sub(now)); wait <= 0 {
 				return nil

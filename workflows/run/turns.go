@@ -34,13 +34,13 @@ func (r *run) call(ctx workflow.Context, s *job.PlannedStep, calls []contract.St
 	for i := range calls {
 		answer.ToolCalls[i] = calls[i].ToolCall
 	}
-	if !r.say(s.ID, answer.Message()) {
-		e.Fail(s.OnFailure, talkFull, now)
+	if !r.say(s.ID, mesh.MessageOf(answer)) {
+		job.FailEntry(e, s.OnFailure, talkFull, now)
 		return
 	}
 	for i := range calls {
 		c := &calls[i]
-		if n := e.Call(r.id, c.Name, c.Refused, now); c.Refused == "" {
+		if n := job.CallOf(e, r.id, c.Name, c.Refused, now); c.Refused == "" {
 			w := &work{run: r, key: job.ElementKey(s.ID, n), step: s.ID, element: n}
 			w.task = contract.TaskInput{TaskID: e.Elements[n].TaskID, Spec: c.Spec, Lane: c.Lane}
 			r.open = append(r.open, w)
@@ -53,11 +53,11 @@ func (r *run) call(ctx workflow.Context, s *job.PlannedStep, calls []contract.St
 // endElements ends a step when all of its elements have ended; with tools, its model is asked again.
 func (r *run) endElements(e *job.Entry, s *job.PlannedStep, now time.Time) {
 	if len(s.Tools) == 0 {
-		e.EndElements(s, now)
+		job.EndElements(e, s, now)
 		return
 	}
 	talk := r.talks[s.ID]
-	failures, problem, done := e.Turn(len(talk.Calls()))
+	failures, problem, done := job.TurnOf(e, len(talk.Calls()))
 	if !done || len(failures) == 0 { // it is the model's turn
 		return
 	}
@@ -72,10 +72,10 @@ func (r *run) endElements(e *job.Entry, s *job.PlannedStep, now time.Time) {
 		problem = talkFull
 	}
 	if problem != "" {
-		e.Fail(s.OnFailure, problem, now)
+		job.FailEntry(e, s.OnFailure, problem, now)
 		return
 	}
-	e.NextTurn()
+	job.NextTurn(e)
 	r.changed = true
 }
 

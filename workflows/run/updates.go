@@ -67,7 +67,7 @@ func (r *run) mayActOn(req contract.StepRequest) error {
 	}
 	output := req.Output
 	if req.Attempt > 0 {
-		c := r.ledger.Entry(req.Step).Correction(req.Attempt)
+		c := job.CorrectionOf(r.ledger.Entry(req.Step), req.Attempt)
 		if c == nil || c.Output == nil {
 			return workflows.Refuse("the run keeps no result of attempt %d of the step", req.Attempt)
 		}
@@ -149,7 +149,7 @@ func (r *run) act(ctx workflow.Context, req contract.StepRequest) error {
 	d.Step = req.Step
 	r.ledger.Decide(d)
 	if req.Attempt > 0 {
-		req.Output = r.ledger.Entry(req.Step).Correction(req.Attempt).Output
+		req.Output = job.CorrectionOf(r.ledger.Entry(req.Step), req.Attempt).Output
 	}
 	r.ledger.Act(&r.in.Plan, req.Step, req.Action, req.Reason, req.Output, d.At)
 	if req.Action == job.RetryStep {

@@ -44,7 +44,7 @@ func (w *work) work(l *job.Ledger) *job.Work {
 // make makes the tasks of a step that begins. They begin when there is room.
 func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 	if len(tasks) > 0 {
-		e.SetPolicy(&tasks[0].Spec, r.in.Plan.Step(e.Step)) // of elements, that of the first
+		job.SetPolicy(e, &tasks[0].Spec, r.in.Plan.Step(e.Step)) // of elements, that of the first
 	}
 	for i, t := range tasks {
 		w := &work{run: r, key: e.Step, step: e.Step, element: -1}
@@ -59,7 +59,7 @@ func (r *run) make(e *job.Entry, tasks []contract.PlacedTask, each bool) {
 			}
 		}
 		if len(r.in.Plan.Step(e.Step).Tools) == 0 { // else its conversation has it
-			w.task.Spec.Payload = e.WithFeedback(t.Spec.Payload)
+			w.task.Spec.Payload = job.WithFeedback(e, t.Spec.Payload)
 		}
 		if each {
 			e.Elements = append(e.Elements, job.Work{Status: job.StepReady, TaskID: w.task.TaskID})
@@ -196,16 +196,16 @@ func (r *run) take(w *work, now time.Time) {
 	case problem == "":
 		r.results[w.key] = result
 	case w.element != -1:
-		at.End(job.StepFailed, problem, now)
+		job.EndWork(at, job.StepFailed, problem, now)
 	default:
-		e.Fail(s.OnFailure, problem, now)
+		job.FailEntry(e, s.OnFailure, problem, now)
 		return
 	}
 	if problem == "" {
-		at.End(job.StepCompleted, "", now)
+		job.EndWork(at, job.StepCompleted, "", now)
 	}
 	if w.element == job.OfCheck {
-		e.End(job.StepCompleted, "", now)
+		job.EndWork(&e.Work, job.StepCompleted, "", now)
 	}
 	if w.element < 0 {
 		r.ended = append(r.ended, w.step)
@@ -273,7 +273,7 @@ func (r *run) result(w *work, s *job.PlannedStep, state contract.TaskState) (jso
 		return nil, state.Why
 	}
 	r.bytes += len(state.Result)
-	if w.task.Spec.Type == mesh.ModelTask {
+	if w.task.Spec.Type == fleet.ModelTask {
 		tokens, microUSD := mesh.Taken(state.Result)
 		r.ledger.Tokens, r.ledger.MicroUSD = r.ledger.Tokens+tokens, r.ledger.MicroUSD+microUSD
 	}
@@ -349,7 +349,7 @@ func (r *run) timer(ctx workflow.Context, e *job.Entry) {
 			wait := e.NextAt.Sub(workflow.Now(ctx))
 			_, _ = workflow.AwaitWithOptions(ctx, workflows.Named(max(wait, 1), "step "+e.Step), over)
 			if !over() && ctx.Err() == nil {
-				e.End(job.StepCompleted, "", workflow.Now(ctx))
+				job.EndWork(&e.Work, job.StepCompleted, "", workflow.Now(ctx))
 			}
 			r.changed = true
 		})
@@ -381,9 +381,9 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry, why string) {
 		case w.step != e.Step:
 			open = append(open, w)
 		case w.delivery == nil: // it does not begin any more
-			w.work(r.ledger).End(job.StepFailed, why, workflow.Now(ctx))
+			job.EndWork(w.work(r.ledger), job.StepFailed, why, workflow.Now(ctx))
 			if w.element == job.OfCheck { // a person may take the result
-				e.End(job.StepCompleted, "", workflow.Now(ctx))
+				job.EndWork(&e.Work, job.StepCompleted, "", workflow.Now(ctx))
 				r.ended = append(r.ended, w.step)
 			}
 		default:
@@ -394,7 +394,7 @@ func (r *run) expire(ctx workflow.Context, e *job.Entry, why string) {
 	}
 	switch r.open = open; {
 	case s.Task == nil:
-		e.Fail(s.OnFailure, why, workflow.Now(ctx))
+		job.FailEntry(e, s.OnFailure, why, workflow.Now(ctx))
 	case len(e.Elements) > 0:
 		r.endElements(e, s, workflow.Now(ctx))
 	}
