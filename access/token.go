@@ -13,15 +13,6 @@ import (
 	"time"
 )
 
-// TokenKind is what a token is for.
-type TokenKind string
-
-// The kinds of tokens.
-const (
-	APIToken  TokenKind = "api"  // a client of the API
-	JoinToken TokenKind = "join" // agents that register
-)
-
 // A token is "mst_" or "msj_", its id, "_" and its secret, so that a person sees what it is and a scanner for leaked
 // secrets finds it.
 const (

@@ -145,33 +145,6 @@ func ElementOf(task string) (array string, n int, ok bool) {
 	return array, n, found && err == nil && n >= 0 && strconv.Itoa(n) == number
 }
 
-// Status is the status of an element.
-type Status string
-
-// The statuses of an element.
-const (
-	Queued     Status = "queued"      // not under way
-	RetryWait  Status = "retry_wait"  // waits out the time before its next attempt
-	Running    Status = "running"     // in a bundle in a lane or with an agent
-	Review     Status = "review"      // a person must decide whether it runs again
-	DeadLetter Status = "dead_letter" // its attempts are used up; kept for a retry
-	Completed  Status = "completed"
-	Failed     Status = "failed"
-	Cancelled  Status = "cancelled"
-)
-
-// ElementCounts are numbers of elements by their status.
-type ElementCounts struct {
-	Total      int `json:"total"`
-	Queued     int `json:"queued" doc:"Those that wait for their next attempt too."`
-	Running    int `json:"running"`
-	Review     int `json:"review"`
-	DeadLetter int `json:"dead_letter"`
-	Completed  int `json:"completed"`
-	Failed     int `json:"failed"`
-	Cancelled  int `json:"cancelled"`
-}
-
 // countOf is the count of a status.
 func countOf(c *ElementCounts, s Status) *int {
 	switch s {

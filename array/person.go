@@ -5,31 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
-
-// ArrayStatus is the status of an array.
-type ArrayStatus string
-
-// The statuses of an array. The first three are open.
-const (
-	ArrayRunning   ArrayStatus = "running"
-	ArrayPaused    ArrayStatus = "paused"
-	ArrayBlocked   ArrayStatus = "blocked"   // what is left are dead letters and reviews: a person must decide
-	ArrayCompleted ArrayStatus = "completed" // all elements completed
-	ArrayPartial   ArrayStatus = "partial"   // some failed, not more than it tolerates
-	ArrayFailed    ArrayStatus = "failed"
-	ArrayCancelled ArrayStatus = "cancelled"
-)
-
-// Final reports whether nothing changes any more.
-func (s ArrayStatus) Final() bool {
-	switch s {
-	case ArrayRunning, ArrayPaused, ArrayBlocked:
-		return false
-	}
-	return true
-}
 
 // Open reports whether elements are under way or to be delivered.
 func (s *State) Open() bool { return openOf(&s.Counts) > 0 }
@@ -89,18 +65,6 @@ func (s *State) Retry(elements []int) {
 			s.mark(n, Queued)
 		}
 	}
-}
-
-// ElementEntry is an element as lists show it.
-type ElementEntry struct {
-	Number int        `json:"element"`
-	TaskID string     `json:"task_id" doc:"The id that its agent sees."`
-	Status Status     `json:"status" enum:"queued,retry_wait,running,review,dead_letter,completed,failed,cancelled"`
-	Why    string     `json:"why,omitempty" doc:"What is known of the reason. Reasons of the first 1000 elements that failed are kept."`
-	Type   string     `json:"error_type,omitempty"`
-	NextAt *time.Time `json:"next_attempt_at,omitempty"`
-	// Delivery is the task id of the bundle that it is in.
-	Delivery string `json:"delivery,omitempty" doc:"Of one that is running: the id of the bundle that it is in. Its log and events are under that id."`
 }
 
 // Elements are at most limit elements from a number on, of a status or of any, and the number to go on from; 0: there

@@ -5,71 +5,6 @@ import (
 	"time"
 )
 
-// AgentStatus is a member's status as operators see it.
-type AgentStatus string
-
-// The agent statuses.
-const (
-	AgentOnline      AgentStatus = "online"
-	AgentSuspect     AgentStatus = "suspect" // its connection closed, or the brake holds it; not yet given up
-	AgentOffline     AgentStatus = "offline"
-	AgentDraining    AgentStatus = "draining"
-	AgentMaintenance AgentStatus = "maintenance"
-
-	// AgentWarning and AgentStopping, and as a rule AgentSuspect, are live: a hub publishes them of an agent that its
-	// cluster has as online.
-
-	AgentWarning  AgentStatus = "warning"  // silent for longer than the warning threshold
-	AgentStopping AgentStatus = "stopping" // it takes nothing new, finishes what it has, and leaves
-)
-
-// AgentStatuses are all statuses.
-var AgentStatuses = []AgentStatus{AgentOnline, AgentSuspect, AgentWarning, AgentStopping, AgentOffline, AgentDraining,
-	AgentMaintenance}
-
-// Connection is how an agent stands with its hub. An agent that is lost goes through these in their order; it skips
-// disconnected where nothing holds its work for it.
-type Connection string
-
-// The connections.
-const (
-	Connected    Connection = "connected"
-	Reconnecting Connection = "reconnecting" // it is out of touch, and its grace runs
-	Disconnected Connection = "disconnected" // its grace is over, and work is held for it
-	GivenUp      Connection = "offline"
-)
-
-// Role is a member's role in its cluster.
-type Role string
-
-// The roles.
-const (
-	RoleLeader  Role = "leader"
-	RoleStandby Role = "standby"
-	RoleMember  Role = "member"
-)
-
-// AgentProfile is what an agent says of itself when it registers.
-type AgentProfile struct {
-	MaxTasks     int               `json:"max_tasks" minimum:"1" maximum:"10000" doc:"Slots: tasks it runs at a time."`
-	TaskTypes    []string          `json:"task_types,omitempty" maxItems:"256" doc:"Handled task types; empty means any."`
-	Capabilities []string          `json:"capabilities,omitempty" maxItems:"64"`
-	Host         string            `json:"host,omitempty" maxLength:"255"`
-	PID          int               `json:"pid,omitempty"`
-	Address      string            `json:"address,omitempty" maxLength:"255" doc:"Where it can be reached, as host:port, for people and tools. Left out: the address that it registers from."`
-	StartedAt    time.Time         `json:"started_at,omitzero" doc:"When its process began."`
-	Zone         string            `json:"zone,omitempty" maxLength:"63"`
-	Group        string            `json:"group,omitempty" maxLength:"63"`
-	Version      string            `json:"version,omitempty" maxLength:"63"`
-	Metadata     map[string]string `json:"metadata,omitempty" maxProperties:"64" doc:"At most 64 entries, and 4 KiB of JSON in all."`
-	// EndsProcessTrees: no process that an exec task started outlives its attempt or its agent.
-	EndsProcessTrees bool `json:"ends_process_trees,omitempty" doc:"No process that an exec task has started outlives its attempt, its agent or, if it is fenced, its lease. Absent: the agent is given no exec task whose retry_safety is fenced, at_most_once or unmarked."`
-	// Reconnects: it polls again at once, on a new connection to the same hub, when its connection breaks.
-	Reconnects bool `json:"reconnects,omitempty" doc:"When its connection breaks, it polls again at once, on a new connection to the same hub. Its hub then waits for a few round trips instead of disconnect_grace before it gives the agent up."`
-	// Resources are what tasks may ask for; nil: the agent gets no task that asks for any.
-	Resources *Inventory `json:"resources,omitempty" doc:"What tasks may ask for with place. Absent: the agent gets no such task."`
-}
-
 // Member is the cluster's record of one agent. Facts that change every second (load, last heartbeat) are not in it.
 type Member struct {
 	AgentProfile
@@ -130,11 +65,6 @@ func (m *Member) Connection(live AgentStatus, now time.Time) Connection {
 
 // Can reports whether the member has a capability.
 func (m *Member) Can(capability string) bool { return HasAll(m.Capabilities, []string{capability}) }
-
-// Handles reports whether the agent has a handler for a type of task. One without types handles any.
-func (p *AgentProfile) Handles(taskType string) bool {
-	return len(p.TaskTypes) == 0 || slices.Contains(p.TaskTypes, taskType)
-}
 
 // HandlesAny reports whether the member has a handler for one of the types, or none are given.
 func (m *Member) HandlesAny(types []string) bool {
@@ -292,17 +222,6 @@ type Transition struct {
 	// Health is the new health; nil: unchanged.
 	Health *MemberHealth `json:"health,omitempty"`
 }
-
-// ClusterStatus is whether a cluster has the agents that it should have.
-type ClusterStatus string
-
-// The cluster statuses.
-const (
-	ClusterHealthy  ClusterStatus = "healthy"  // as many healthy agents as desired
-	ClusterDegraded ClusterStatus = "degraded" // fewer than desired, or one is not healthy while no count is set
-	ClusterCritical ClusterStatus = "critical" // fewer online than the minimum, or none at all
-	ClusterUnknown  ClusterStatus = "unknown"  // no worker answered for the cluster
-)
 
 // OnlineCount is the number of online members; suspect ones do not count.
 func (c *Cluster) OnlineCount() int { return count(c.Members, hasStatus(AgentOnline)) }

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -14,38 +13,6 @@ type Event struct {
 	Type EventType `json:"type"`
 	Time time.Time `json:"time"`
 	EventData
-}
-
-// EventData has the details of an event; the type decides which fields it has.
-type EventData struct {
-	Cluster string `json:"cluster,omitempty"`
-	Tenant  string `json:"tenant,omitempty" doc:"Of a task or a schedule."`
-	AgentID string `json:"agent_id,omitempty" doc:"The agent that it is about, or that has the task."`
-	Epoch   int64  `json:"epoch,omitempty" doc:"Of the agent's session, or of the role."`
-	Hub     string `json:"hub,omitempty"`
-	// PreviousAgentID is the previous holder of the leadership, shards or task.
-	PreviousAgentID string `json:"previous_agent_id,omitempty" doc:"Who had it before."`
-	TargetAgentID   string `json:"target_agent_id,omitempty" doc:"Who takes over."`
-	Shards          []int  `json:"shards,omitempty"`
-
-	Job           string         `json:"job,omitempty" doc:"Of a run and its steps."`
-	TaskID        string         `json:"task_id,omitempty"`
-	TaskType      string         `json:"task_type,omitempty"`
-	Attempt       int            `json:"attempt,omitempty" doc:"The attempt's number."`
-	AttemptEnd    AttemptOutcome `json:"attempt_outcome,omitempty" doc:"How the attempt before ended."`
-	QueuedAt      *time.Time     `json:"queued_at,omitempty" doc:"Of a running task: since when this attempt waited in its lane."`
-	NextAttemptAt *time.Time     `json:"next_attempt_at,omitempty" doc:"When the wait ends."`
-	Progress      *Progress      `json:"progress,omitempty"`
-
-	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
-	ID string `json:"id,omitempty" doc:"The failover, drain, action, rollout or run that it is part of, or the target, or the schedule."`
-	// Lane is the lane that was paused or resumed; empty: the whole cluster.
-	Lane    string `json:"lane,omitempty"`
-	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`
-	Of      int    `json:"of,omitempty" doc:"Of a failover: how many tasks were under way, of which count moved."`
-	Level   string `json:"level,omitempty" doc:"The health's level."`
-	Outcome string `json:"outcome,omitempty" doc:"How it ended."`
-	Reason  string `json:"reason,omitempty" doc:"Why, for people."`
 }
 
 // maxEventReason bounds the text of an event in bytes, since rings hold many.
@@ -420,12 +387,4 @@ func (d *clusterChanges) reductions() {
 			d.add(EventLoadRestored, EventData{AgentID: agent})
 		}
 	}
-}
-
-// Shorten cuts the end of a text that has more than limit bytes.
-func Shorten(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

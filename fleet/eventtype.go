@@ -1,6 +1,9 @@
 package fleet
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // EventType is the type of an event, in the form dev.mainstay.<subject>.<what>, as in CloudEvents.
 type EventType string
@@ -203,3 +206,43 @@ func StepEvent(status string) EventType { return EventPrefix + "step." + EventTy
 
 // OfRun reports whether an event is about a run itself.
 func OfRun(t EventType) bool { return strings.HasPrefix(string(t), EventPrefix+"run.") }
+
+// EventData has the details of an event; the type decides which fields it has.
+type EventData struct {
+	Cluster string `json:"cluster,omitempty"`
+	Tenant  string `json:"tenant,omitempty" doc:"Of a task or a schedule."`
+	AgentID string `json:"agent_id,omitempty" doc:"The agent that it is about, or that has the task."`
+	Epoch   int64  `json:"epoch,omitempty" doc:"Of the agent's session, or of the role."`
+	Hub     string `json:"hub,omitempty"`
+	// PreviousAgentID is the previous holder of the leadership, shards or task.
+	PreviousAgentID string `json:"previous_agent_id,omitempty" doc:"Who had it before."`
+	TargetAgentID   string `json:"target_agent_id,omitempty" doc:"Who takes over."`
+	Shards          []int  `json:"shards,omitempty"`
+
+	Job           string         `json:"job,omitempty" doc:"Of a run and its steps."`
+	TaskID        string         `json:"task_id,omitempty"`
+	TaskType      string         `json:"task_type,omitempty"`
+	Attempt       int            `json:"attempt,omitempty" doc:"The attempt's number."`
+	AttemptEnd    AttemptOutcome `json:"attempt_outcome,omitempty" doc:"How the attempt before ended."`
+	QueuedAt      *time.Time     `json:"queued_at,omitempty" doc:"Of a running task: since when this attempt waited in its lane."`
+	NextAttemptAt *time.Time     `json:"next_attempt_at,omitempty" doc:"When the wait ends."`
+	Progress      *Progress      `json:"progress,omitempty"`
+
+	// ID is the id of the record: of a failover, a drain or an action; or the target, or the schedule.
+	ID string `json:"id,omitempty" doc:"The failover, drain, action, rollout or run that it is part of, or the target, or the schedule."`
+	// Lane is the lane that was paused or resumed; empty: the whole cluster.
+	Lane    string `json:"lane,omitempty"`
+	Count   int    `json:"count,omitempty" doc:"How many: tasks that moved, agents that vanished, slots, events that are missing."`
+	Of      int    `json:"of,omitempty" doc:"Of a failover: how many tasks were under way, of which count moved."`
+	Level   string `json:"level,omitempty" doc:"The health's level."`
+	Outcome string `json:"outcome,omitempty" doc:"How it ended."`
+	Reason  string `json:"reason,omitempty" doc:"Why, for people."`
+}
+
+// Shorten cuts the end of a text that has more than limit bytes.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}

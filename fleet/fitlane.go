@@ -3,18 +3,9 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 )
-
-// LaneNeeds are what all tasks of a lane need of their agent: capabilities, resources, and a handler of a type.
-type LaneNeeds struct {
-	Capabilities []string `json:"capabilities,omitempty"`
-	Place        Demand   `json:"place,omitzero"`
-	// Type is the type of all of them; empty: they may have different ones.
-	Type string `json:"type,omitempty"`
-}
 
 // LaneNeedsOf are what the task needs of its agent, with its type where tasks of the type have lanes of their own; of a
 // task with routes, what it needs for each provider.
@@ -56,14 +47,6 @@ func LaneFor(n *LaneNeeds) string {
 	return DefaultLane
 }
 
-// text is the same for equal needs: JSON has its maps in order.
-//
-//workflowcheck:ignore
-func (n *LaneNeeds) text() []byte {
-	text, _ := json.Marshal(n) // it has nothing that JSON cannot have
-	return text
-}
-
 // IsOpened reports whether a lane is one that tasks must have opened before they wait there.
 func IsOpened(lane string) bool {
 	return strings.HasPrefix(lane, capLanes) || IsFitLane(lane) || IsTypeLane(lane)
@@ -94,21 +77,6 @@ func IsFitLane(lane string) bool { return strings.HasPrefix(lane, fitLanes) }
 type Fit struct {
 	Lane string `json:"lane"`
 	LaneNeeds
-}
-
-// String says what the tasks need.
-func (n *LaneNeeds) String() string {
-	var parts []string
-	if n.Type != "" {
-		parts = append(parts, "a handler of type "+n.Type)
-	}
-	if len(n.Capabilities) > 0 {
-		parts = append(parts, strings.Join(n.Capabilities, ", "))
-	}
-	if !n.Place.IsZero() {
-		parts = append(parts, "its resources")
-	}
-	return strings.Join(parts, ", ")
 }
 
 // MeetsNeeds reports whether an agent could ever run the lane's tasks.

@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// HealthLevel is a level of health.
-type HealthLevel string
-
-// The levels, from best to worst.
-const (
-	HealthHealthy  HealthLevel = "healthy"
-	HealthDegraded HealthLevel = "degraded"
-	HealthWarning  HealthLevel = "warning"
-	HealthCritical HealthLevel = "critical"
-	HealthFailed   HealthLevel = "failed"
-)
-
-// healthLevels are the levels with the lowest score of each, best first.
-var healthLevels = []struct {
-	level HealthLevel
-	from  float64
-}{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
-
 // healthRise is how far above a level's threshold a worse agent's score must be to reach that level, so that a score at
 // the threshold does not flap. A fall counts at once.
 const healthRise = 0.02
@@ -65,35 +47,6 @@ type HealthFacts struct {
 	CPUPercent, MemoryPercent, DiskPercent *float64
 }
 
-// HealthFactor is one of the five parts of a score, with the reason in words.
-type HealthFactor struct {
-	Name   string  `json:"name"`
-	Score  float64 `json:"score"`
-	Weight float64 `json:"weight"`
-	Why    string  `json:"why"`
-}
-
-// CheckStatus is the outcome of a check.
-type CheckStatus string
-
-// The outcomes of a check.
-const (
-	CheckPass CheckStatus = "pass"
-	CheckWarn CheckStatus = "warn"
-	CheckFail CheckStatus = "fail"
-	// CheckUnknown: what it looks at is not reported.
-	CheckUnknown CheckStatus = "unknown"
-)
-
-// HealthCheck is one check of an agent: cpu, memory, disk or agent.
-type HealthCheck struct {
-	Name   string      `json:"name"`
-	Status CheckStatus `json:"status"`
-	Why    string      `json:"why"`
-	// LastCheck is when what it looks at was measured; zero: not known.
-	LastCheck time.Time `json:"last_check,omitzero"`
-}
-
 // Health is an agent's health with its factors and checks.
 type Health struct {
 	Level HealthLevel `json:"level"`
@@ -130,21 +83,6 @@ type MemberHealth struct {
 
 // Fit reports whether the agent is well. One that is only busy is, and its hub does not report that.
 func (h *MemberHealth) Fit() bool { return h == nil || h.Level == HealthHealthy }
-
-// WorseThan reports whether a level is worse than another; an empty one counts as healthy.
-func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.rank() > other.rank() }
-
-func (l HealthLevel) rank() int {
-	for i := range healthLevels {
-		if healthLevels[i].level == l {
-			return i
-		}
-	}
-	return 0
-}
-
-// ScoreOf is the score for a level that an agent reports.
-func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
 
 // Own are the facts that are evidence against the agent itself: without the CPU and memory of its host, which others
 // use too, and without failures that handlers reported, which are their own.

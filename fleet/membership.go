@@ -1,3 +1,5 @@
+// Package fleet is Mainstay's domain: types, states and decisions. Decisions are pure functions of (state, facts, now),
+// so workflows can call them deterministically and tests can table them. It imports only the standard library.
 package fleet
 
 import (
@@ -350,26 +352,6 @@ func dropLongestOffline(c *Cluster) bool {
 	}
 	c.Members = slices.Delete(c.Members, oldest, oldest+1)
 	return true
-}
-
-// HasAll reports whether have, a sorted set, contains all of want.
-func HasAll(have, want []string) bool {
-	for _, w := range want {
-		if _, found := slices.BinarySearch(have, w); !found {
-			return false
-		}
-	}
-	return true
-}
-
-// SortedSet returns a sorted copy without repetitions, nil when empty.
-func SortedSet(list []string) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	set := slices.Clone(list)
-	slices.Sort(set)
-	return slices.Compact(set)
 }
 
 // maxDepartures is how many agents that left are remembered, for the reasons of tasks that are pinned to them.

@@ -2,20 +2,7 @@ package fleet
 
 import (
 	"cmp"
-	"slices"
 	"time"
-)
-
-// RecoveryAction is what recovery does next.
-type RecoveryAction string
-
-// The actions.
-const (
-	ActionRestart    RecoveryAction = "restart"     // an attempt on the same agent
-	ActionReschedule RecoveryAction = "reschedule"  // an attempt on another agent
-	ActionAwaitAgent RecoveryAction = "await_agent" // an attempt on the same agent, whenever it is there
-	ActionReview     RecoveryAction = "review"      // a person decides
-	ActionNone       RecoveryAction = "none"        // nothing by itself
 )
 
 const (
@@ -25,33 +12,6 @@ const (
 	// when another agent begins the task.
 	excludedFor = time.Minute
 )
-
-// PolicyState is what a task's recovery has done and does next.
-type PolicyState struct {
-	Restarts    []time.Time `json:"restarts,omitempty" doc:"When restarts were to begin: the newest 50 that may still count."`
-	Reschedules []time.Time `json:"reschedules,omitempty" doc:"The same of reschedules. One that no agent began is taken out again."`
-	// ActiveRestarts and ActiveReschedules are set when a task is shown.
-	ActiveRestarts    int            `json:"active_restarts,omitempty" doc:"How many restarts count now. Only with the task itself."`
-	ActiveReschedules int            `json:"active_reschedules,omitempty" doc:"How many reschedules count now. Only with the task itself."`
-	LastFailure       string         `json:"last_failure,omitempty" doc:"How the last attempt failed or was lost."`
-	NextAction        RecoveryAction `json:"next_action,omitempty" enum:"restart,reschedule,await_agent,review,none" doc:"What follows the last attempt: one on the same agent at its time (restart), one on another (reschedule), one on the same agent when it is there (await_agent), the decision of a person (review), or nothing (none)."`
-	NextAt            *time.Time     `json:"next_at,omitempty" doc:"When that may begin at the earliest."`
-	Exhausted         string         `json:"exhausted,omitempty" doc:"Which policies allow no further attempt."`
-	Agent             string         `json:"agent,omitempty" doc:"The agent of the last attempt."`
-	Excluded          []string       `json:"excluded,omitempty" doc:"Agents that do not get the next attempt."`
-	ExcludedUntil     *time.Time     `json:"excluded_until,omitempty" doc:"Until when, if no other agent begins it before."`
-	Refunded          bool           `json:"refunded,omitempty" doc:"The reschedule under way does not count: no agent has begun it."`
-}
-
-// Clone is a copy that can be changed; of nil an empty one.
-func (s *PolicyState) Clone() *PolicyState {
-	if s == nil {
-		return &PolicyState{}
-	}
-	c := *s
-	c.Restarts, c.Reschedules = slices.Clone(s.Restarts), slices.Clone(s.Reschedules)
-	return &c
-}
 
 // ShowPolicy is the state with what counts at a time.
 func ShowPolicy(s *PolicyState, r *Recovery, now time.Time) *PolicyState {

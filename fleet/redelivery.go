@@ -281,9 +281,7 @@ func TurnWait(id string, n int) time.Duration {
 
 // Backoff bounds between the attempts of a task.
 const (
-	DefaultInitialInterval = 2 * time.Second
-	DefaultMaxInterval     = 5 * time.Minute
-	maxJitter              = time.Second
+	maxJitter = time.Second
 )
 
 // Backoff is the wait after the nth failed attempt: initial·2^(n-1) plus jitter, at most max. The jitter (up to one

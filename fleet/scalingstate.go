@@ -5,28 +5,6 @@ import (
 	"time"
 )
 
-// ScalingRule is the reason for a change of the number of agents.
-type ScalingRule string
-
-// The rules.
-const (
-	RuleMinimum ScalingRule = "minimum" // fewer agents than min_agents
-	RuleDesired ScalingRule = "desired" // fewer or more than are wanted
-	RuleMaximum ScalingRule = "maximum" // more than max_agents
-	RuleQueue   ScalingRule = "queue"   // too many tasks wait
-	RuleCPU     ScalingRule = "cpu"     // all agents are busy, and their machines too
-	RuleIdle    ScalingRule = "idle"    // agents have no work
-	RuleRetire  ScalingRule = "retire"  // agents are lost, or their stop was not finished
-	// agents stay unhealthy: they are started anew, or stopped without another in their place
-	RuleRestart  ScalingRule = "restart"
-	RuleReassign ScalingRule = "reassign"
-	RuleByHand   ScalingRule = "by_hand" // a person asked for one more, or for the end of a chosen one
-	RuleRollout  ScalingRule = "rollout" // started with settings that have changed since
-)
-
-// Retires reports whether the rule is about agents that do not serve any more.
-func (r ScalingRule) Retires() bool { return r == RuleRetire || r == RuleRestart || r == RuleReassign }
-
 // ScalingState is a cluster's state of scaling.
 type ScalingState struct {
 	// Target is how many agents to keep: the desired number, or what rules have made of it. nil: none was set.
@@ -63,14 +41,6 @@ type ScalingEnds struct {
 	Failed    int64 `json:"failed,omitempty"`
 }
 
-// Blocked is a change that is impossible now: why, since when, and when the next try is.
-type Blocked struct {
-	Reason   string    `json:"reason"`
-	Since    time.Time `json:"since"`
-	Failures int       `json:"failures"`
-	NextAt   time.Time `json:"next_at"`
-}
-
 // ScalingAction is a change of the number of agents that is under way.
 type ScalingAction struct {
 	Number int64       `json:"number"`
@@ -80,16 +50,6 @@ type ScalingAction struct {
 	// Until is when it has certainly ended, even without a report.
 	Until time.Time `json:"until"`
 }
-
-// ScaleChange is the direction of a change.
-type ScaleChange string
-
-// The directions.
-const (
-	ScaleNone ScaleChange = "none"
-	ScaleUp   ScaleChange = "up"
-	ScaleDown ScaleChange = "down"
-)
 
 // scalingMargin is how much longer than its timeouts an action may take before it counts as ended.
 const scalingMargin = 2 * time.Minute

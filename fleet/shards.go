@@ -23,15 +23,6 @@ type ShardOwner struct {
 // Shards are the owners of a cluster's shards, by number.
 type Shards []ShardOwner
 
-// ShardMove is one step of a shard. Without To it was taken from From (Epoch is the ended ownership), else it was given
-// to To under a new Epoch.
-type ShardMove struct {
-	Shard int    `json:"shard"`
-	From  string `json:"from,omitempty"`
-	To    string `json:"to,omitempty"`
-	Epoch int64  `json:"epoch"`
-}
-
 // AssignShards spreads the shards of a sharded cluster evenly over its members with as few moves as possible, and
 // returns its changes. It takes shards from members that do not serve (unless VacateShards did) and from those with too
 // many, and leaves them without an owner until the old lease has run out. Call it again at waitUntil, which is zero

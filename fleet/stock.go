@@ -10,22 +10,6 @@ import (
 	"strings"
 )
 
-// Allocation is what a hub gave an attempt of what its task asks for.
-type Allocation struct {
-	Amounts
-	Devices []DeviceShare  `json:"devices,omitempty"`
-	Volumes []VolumeDemand `json:"volumes,omitempty"`
-	Ports   map[string]int `json:"ports,omitempty"`
-}
-
-// DeviceShare is a device, or a part of its memory.
-type DeviceShare struct {
-	Kind   string `json:"kind"`
-	Vendor string `json:"vendor,omitempty"`
-	Index  int    `json:"index"`
-	Memory string `json:"memory,omitempty" doc:"Absent: the whole device."`
-}
-
 // Stock is what an agent has left.
 type Stock struct {
 	inventory *Inventory
@@ -104,8 +88,6 @@ type deviceStock struct {
 	users       int
 	whole       bool // one of them has all of it
 }
-
-func deviceID(kind string, index int) string { return fmt.Sprint(kind, " ", index) }
 
 // NewStock is all that an agent has; nil offers nothing.
 func NewStock(inventory *Inventory) *Stock {
@@ -233,56 +215,6 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 		}
 	}
 	return shares, ""
-}
-
-// matches reports whether a device is of the kind. The model h100-80gb is one of h100.
-func (d *DeviceDemand) matches(has *Device) bool {
-	return has.Kind == d.Kind && (d.Vendor == "" || has.Vendor == d.Vendor) &&
-		(d.Model == "" || has.Model == d.Model || strings.HasPrefix(has.Model, d.Model+"-"))
-}
-
-// words are as "2 whole nvidia gpu", or "gpu memory 8Gi".
-func (d *DeviceDemand) words() string {
-	var words []string
-	if d.Count > 1 {
-		words = append(words, fmt.Sprint(d.Count))
-	}
-	if d.whole() {
-		words = append(words, "whole")
-	}
-	for _, word := range []string{d.Vendor, d.Model, d.Kind} {
-		if word != "" {
-			words = append(words, word)
-		}
-	}
-	if d.Memory != "" {
-		words = append(words, "memory", d.Memory)
-	}
-	return strings.Join(words, " ")
-}
-
-// Words are what the demand asks for, one for each thing.
-func (d *Demand) Words() (words []string) {
-	r := d.Resources
-	for _, of := range [][2]string{{"cpu", r.CPU}, {"memory", r.Memory}, {"disk", r.Disk}} {
-		if of[1] != "" {
-			words = append(words, of[0]+" "+of[1])
-		}
-	}
-	for i := range d.Devices {
-		words = append(words, d.Devices[i].words())
-	}
-	for _, v := range d.Volumes {
-		words = append(words, "volume "+v.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.Ports)) {
-		word := "a port"
-		if static := d.Ports[name].Static; static != 0 {
-			word = fmt.Sprint("port ", static)
-		}
-		words = append(words, word)
-	}
-	return words
 }
 
 func (s *Stock) findPorts(demands map[string]PortDemand) (ports map[string]int, lacking string) {

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// MaxTargets bounds the deployment targets of a cluster, because hubs get all of them.
-const MaxTargets = 1000
-
 // Target is a deployment target of a cluster: something that one of its agents looks after. In an active_passive
 // cluster that is the leader; in a sharded one the owner of the shard that the target's id is hashed to, so a task with
 // the target as its shard_key goes to the same agent; in an active_active one targets are spread evenly.
@@ -181,40 +178,6 @@ func targetShares(c *Cluster) []shardQuota {
 		held[t.Agent]++
 	}
 	return quotas(c.Members, held, len(c.Targets))
-}
-
-// Rebalance is the result of spreading a cluster's work evenly.
-type Rebalance struct {
-	Cluster string          `json:"cluster"`
-	DryRun  bool            `json:"dry_run,omitempty"`
-	Mode    ReplicationMode `json:"replication_mode"`
-	// Why is the outcome in words.
-	Why   string          `json:"why"`
-	Moves []RebalanceMove `json:"moves"`
-	// Agents has each agent's counts, before and after.
-	Agents []AgentShare `json:"agents"`
-}
-
-// RebalanceMove moves one shard with its targets, one target of an active_active cluster, or one attempt of a task.
-type RebalanceMove struct {
-	Task    string   `json:"task_id,omitempty"`
-	Attempt int      `json:"attempt,omitempty"`
-	Shard   *int     `json:"shard,omitempty"`
-	Target  string   `json:"target,omitempty"`
-	Targets []string `json:"targets,omitempty"` // of the shard
-	From    string   `json:"from,omitempty"`    // empty: no agent had it
-	To      string   `json:"to"`
-}
-
-// AgentShare has one agent's counts before and after a rebalance.
-type AgentShare struct {
-	AgentID       string `json:"agent_id"`
-	Shards        int    `json:"shards"`
-	ShardsBefore  int    `json:"shards_before"`
-	Targets       int    `json:"targets"`
-	TargetsBefore int    `json:"targets_before"`
-	Tasks         int    `json:"tasks,omitempty"` // where tasks were spread too
-	TasksBefore   int    `json:"tasks_before,omitempty"`
 }
 
 // Rebalance spreads shards evenly, and then the targets in them as far as exchanging shards allows, with as few moves

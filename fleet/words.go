@@ -62,3 +62,23 @@ func ElementTooLarge(bytes, limit int) string {
 	return fmt.Sprintf("its result has %d bytes, and with the array's max_parallel %d are allowed: lower max_parallel, or "+
 		"return where the data is, as a path or a key", bytes, limit)
 }
+
+// HasAll reports whether have, a sorted set, contains all of want.
+func HasAll(have, want []string) bool {
+	for _, w := range want {
+		if _, found := slices.BinarySearch(have, w); !found {
+			return false
+		}
+	}
+	return true
+}
+
+// SortedSet returns a sorted copy without repetitions, nil when empty.
+func SortedSet(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	set := slices.Clone(list)
+	slices.Sort(set)
+	return slices.Compact(set)
+}

@@ -1,16 +1,5 @@
 package job
 
-// RunAction is what a person does to a run.
-type RunAction string
-
-// What a person can do to a run.
-const (
-	PauseRun  RunAction = "pause"
-	ResumeRun RunAction = "resume"
-	CancelRun RunAction = "cancel"
-	RetryRun  RunAction = "retry" // run again what has not succeeded, as a new run
-)
-
 // Actions are what a person can do to the run now.
 func (l *Ledger) Actions() []RunAction {
 	switch {

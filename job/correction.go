@@ -10,14 +10,6 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Correction is a result of a step that its check did not accept.
-type Correction struct {
-	Attempt int             `json:"attempt" doc:"The attempt of its task that brought the result."`
-	Errors  []string        `json:"errors" doc:"What is wrong with it."`
-	Output  json.RawMessage `json:"output,omitempty" doc:"The result, if it has at most 16 KiB."`
-	At      time.Time       `json:"at"`
-}
-
 // Correct takes a result that the step's check did not accept: its task runs again with what is wrong, or the step
 // waits for a person, or fails. A result about which there is no verdict is not corrected. It reports whether a person
 // has to decide.

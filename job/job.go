@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -18,52 +17,6 @@ const (
 
 // Job is a definition with its versions, which decides about its runs and instances.
 type Job State
-
-// State is a definition with its versions.
-type State struct {
-	Name      string    `json:"name"`
-	Version   int       `json:"version" doc:"Of the definition in force; each that differs counts one more."`
-	Versions  []Version `json:"versions" doc:"The newest 6, or fewer if these have more than 1 MiB. The one in force is the last."`
-	Paused    *Decision `json:"paused,omitempty" doc:"Who paused it: nothing starts its runs by itself, and dispatches are refused."`
-	Active    []Holding `json:"active,omitempty" doc:"With concurrency: the runs that go, and those that wait."`
-	Schedules int       `json:"schedules,omitempty" doc:"How many schedules start its runs."`
-	// Unscheduled is why Temporal's schedules are not as the definition has them.
-	Unscheduled string    `json:"unscheduled,omitempty" doc:"Why its schedules cannot be written as the definition has them. Tried again every 10 minutes, and with each new version."`
-	Events      []string  `json:"events,omitempty" doc:"The types of the events that start its runs."`
-	CreatedAt   time.Time `json:"created_at"`
-	// The rest is of jobs with instances.
-	Count     int        `json:"count,omitempty" doc:"Of a service: how many instances there are to be."`
-	Stopped   *Decision  `json:"stopped,omitempty" doc:"Who stopped its instances."`
-	Instances []Instance `json:"instances,omitempty"`
-	// Missing have been so since MissingSince.
-	Missing      []string  `json:"missing,omitempty" doc:"Required services that have no healthy instance: until they have, no instance is started."`
-	MissingSince time.Time `json:"missing_since,omitzero"`
-	// Template is the version that instances must have at least: only their count has changed since.
-	Template    int          `json:"template,omitempty"`
-	Deployments []Deployment `json:"deployments,omitempty" doc:"Of a job with update: how its newest versions took the place of those before, the newest last."`
-	Stable      Span         `json:"stable,omitzero" doc:"Of a job with update: the versions with which all instances were healthy last."`
-	Same        Span         `json:"same,omitzero" doc:"Earlier versions that are equal to the one in force: their instances stay."`
-	// Serial makes the ids of instances' tasks unique, also if a job of this name is made anew.
-	Serial int64 `json:"serial,omitempty"`
-}
-
-// Version is one version of a definition.
-type Version struct {
-	Version    int         `json:"version"`
-	Definition *Definition `json:"definition,omitempty"`
-	At         time.Time   `json:"at"`
-	By         string      `json:"by,omitempty"`
-	Reverts    int         `json:"reverts,omitempty" doc:"The earlier version whose definition it put in force again."`
-}
-
-// Holding is a run that counts against the job's concurrency.
-type Holding struct {
-	Run     string `json:"run"`
-	Key     string `json:"key,omitempty"`
-	Waiting bool   `json:"waiting,omitempty"`
-	// Cancelled: another run takes its place when it has ended.
-	Cancelled bool `json:"cancelled,omitempty"`
-}
 
 // Definition is the definition in force; nil before the first.
 func (j *Job) Definition() *Definition {
@@ -166,15 +119,6 @@ func (j *Job) versionsSize() int {
 		return versionsBytes + 1
 	}
 	return len(text)
-}
-
-// Equal reports whether both mean the same. encoding/json writes the same text for the same value.
-//
-//workflowcheck:ignore
-func (d *Definition) Equal(other *Definition) bool {
-	one, err := json.Marshal(d)
-	two, otherErr := json.Marshal(other)
-	return err == nil && otherErr == nil && bytes.Equal(one, two)
 }
 
 // Find is a version that is kept; nil for none.

@@ -18,15 +18,6 @@ const (
 	namedInstances = 3
 )
 
-// Trouble is what a person should know of a job whose instances are to run all the time.
-type Trouble struct {
-	Healthy int         `json:"healthy" doc:"How many of its instances are healthy."`
-	Wanted  int         `json:"wanted" doc:"How many there are to be."`
-	Why     string      `json:"why,omitempty" doc:"Which instances it lacks, and how they stand. Absent: it lacks none that it should have by now."`
-	Since   time.Time   `json:"since,omitzero" doc:"Since when, where the job knows it."`
-	Failed  *Deployment `json:"failed,omitempty" doc:"The deployment that has failed, if one has since the last that did not."`
-}
-
 // Trouble is what is wrong with the instances of a service or system job; nil: nothing. An instance that was started a
 // moment ago is not lacking yet, nor one that a deployment waits for.
 func (j *Job) Trouble(now time.Time) *Trouble {

@@ -1,5 +1,3 @@
-// Package fleet is Mainstay's domain: types, states and decisions. Decisions are pure functions of (state, facts, now),
-// so workflows can call them deterministically and tests can table them. It imports only the standard library.
 package fleet
 
 import (

@@ -1,6 +1,8 @@
 package job
 
-import "mainstay.dev/mainstay/fleet"
+import (
+	"mainstay.dev/mainstay/fleet"
+)
 
 // StepStatus is where a step of a run stands.
 type StepStatus string

@@ -1,6 +1,8 @@
 package fleet
 
-import "time"
+import (
+	"time"
+)
 
 // Bounds of the log of one attempt. An agent keeps the newest lines within them.
 const (
