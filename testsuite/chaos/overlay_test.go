@@ -95,10 +95,10 @@ var plantedBugs = map[string][]edit{
 `}},
 	// A run counts as completed while a step is under way.
 	"run-ends-early": {{"job/ledger.go", `		case e.Status.Final():
-		case l.failing(p) && !e.underWay():
+		case l.failing(p) && !underWay(e):
 `, `		case e.Status.Final():
 		case plants("run-ends-early") && e.Begun:
-		case l.failing(p) && !e.underWay():
+		case l.failing(p) && !underWay(e):
 `}},
 	// A step whose task has completed is delivered once more.
 	"step-again": {{"workflows/run/work.go", `		case !w.delivery.State().Status.Final():
@@ -148,11 +148,11 @@ var plantedBugs = map[string][]edit{
 	"mode-ignored": {{"fleet/policystate.go", `(r.Mode == LocalRestart || r.spec.Agent != "")`,
 		`(r.Mode == LocalRestart && !plants("mode-ignored") || r.spec.Agent != "")`}},
 	// The window of a policy is counted from the last attempt.
-	"window-from-last": {{"fleet/recovery.go", `	at, free := now.Add(p.wait(limit-1)), active[len(active)-limit]`,
+	"window-from-last": {{"fleet/recovery.go", `	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`,
 		`	if plants("window-from-last") {
 		active[len(active)-limit] = active[len(active)-1]
 	}
-	at, free := now.Add(p.wait(limit-1)), active[len(active)-limit]`}},
+	at, free := now.Add(recoveryWait(p, limit-1)), active[len(active)-limit]`}},
 	// Restarts do not count.
 	"restart-uncounted": {{"fleet/policystate.go", `		s.Restarts = keepNewest(append(s.Restarts, at))
 `, `		if !plants("restart-uncounted") {
@@ -176,7 +176,7 @@ var plantedBugs = map[string][]edit{
 		}
 `}},
 	// Instances do not wait for the services that they require.
-	"requires-ignored": {{"job/definition.go", `d == nil || d.Requires == nil {`,
+	"requires-ignored": {{"job/jobdefinition.go", `d == nil || d.Requires == nil {`,
 		`d == nil || d.Requires == nil || plants("requires-ignored") {`}},
 	// An attempt is lost as soon as its agent is, whatever its job or task says.
 	"grace-ignored": {{"hub/grace.go", `a.cancelling ||
