@@ -19,8 +19,8 @@ type HeldAttempt struct {
 // MovedBy tells how many of the tasks under way another agent has begun or finished: "2 of 3 tasks", "no tasks".
 func MovedBy(r *FailoverRecord) string { return movedOf(r.TasksTransferred, r.Tasks) }
 
-// TakeTransfers records how the listed tasks stand, and that unlisted others were under way besides. It returns how many of the
-// listed ones the failed agent has again.
+// TakeTransfers records how the listed tasks stand, and that unlisted others were under way besides. It returns how
+// many of the listed ones the failed agent has again.
 func TakeTransfers(r *FailoverRecord, listed []Transfer, unlisted int) (back int) {
 	r.Transfers, r.Tasks, r.TasksTransferred = listed, len(listed)+unlisted, 0
 	for i := range listed {

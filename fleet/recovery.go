@@ -8,8 +8,8 @@ import (
 // maxRecoveryAttempts bounds the attempts of a policy, and the histories that are kept.
 const maxRecoveryAttempts = 50
 
-// NextRecovery is when the next may begin, by a history of when earlier ones were to begin. It reports false when they are used
-// up and none follows.
+// NextRecovery is when the next may begin, by a history of when earlier ones were to begin. It reports false when they
+// are used up and none follows.
 func NextRecovery(p *RecoveryPolicy, history []time.Time, now time.Time) (time.Time, bool) {
 	active, limit := p.Active(history, now), *p.Attempts
 	switch {

@@ -63,8 +63,8 @@ func SpreadTasks(r *Rebalance, holders []*TaskHolder) {
 	}
 }
 
-// KeepMadeMoves leaves out the moves of tasks that hubs did not make: the counts and the words go by the others. unmoved
-// says of agents why none of theirs moved.
+// KeepMadeMoves leaves out the moves of tasks that hubs did not make: the counts and the words go by the others.
+// unmoved says of agents why none of theirs moved.
 func KeepMadeMoves(r *Rebalance, made map[HeldAttempt]bool, unmoved map[string]string) {
 	planned, moved := 0, 0
 	r.Moves = slices.DeleteFunc(r.Moves, func(m RebalanceMove) bool {

@@ -14,7 +14,8 @@ import (
 // version that instances could have until now.
 func (j *Job) deploy(before, d *Definition, template int, by string, revert bool, now time.Time) {
 	if n := len(j.Deployments); n > 0 && j.Deployments[n-1].Active() {
-		endDeployment(&j.Deployments[n-1], DeploymentCancelled, fmt.Sprintf("version %d takes its place", j.Version), now)
+		why := fmt.Sprintf("version %d takes its place", j.Version)
+		endDeployment(&j.Deployments[n-1], DeploymentCancelled, why, now)
 	}
 	j.Same = Span{}
 	if before.HasInstances() && before.Update == nil { // nothing has watched it: it counts as healthy

@@ -24,9 +24,9 @@ func CallOf(e *Entry, run, tool, refused string, now time.Time) (element int) {
 	return element
 }
 
-// TurnOf is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why the
-// step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false while
-// a call has not ended.
+// TurnOf is how the newest calls of a step have ended: for each, why it brought no result, or nothing. problem is why
+// the step fails for it: what a tool itself reports, and what was not called, the model learns instead. done is false
+// while a call has not ended.
 func TurnOf(e *Entry, calls int) (failures []string, problem string, done bool) {
 	failures = make([]string, calls)
 	first := len(e.Elements) - calls

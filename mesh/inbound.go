@@ -43,8 +43,8 @@ func AddDispatches(i *InboundEvent, dispatches []Dispatch) {
 	}
 }
 
-// SettleDispatch notes why something that the event started has died; empty: it lives after all. It reports whether the event
-// has started it.
+// SettleDispatch notes why something that the event started has died; empty: it lives after all. It reports whether the
+// event has started it.
 func SettleDispatch(i *InboundEvent, id, died string) bool {
 	at := slices.IndexFunc(i.Dispatches, func(d Dispatch) bool { return d.ID == id })
 	if at >= 0 {

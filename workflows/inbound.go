@@ -263,7 +263,8 @@ func (i *inbound) mayAct() error {
 }
 
 func (i *inbound) decide(ctx workflow.Context, action string, in contract.RunRequest) {
-	mesh.DecideEvent(&i.record, mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: workflow.Now(ctx).UTC()})
+	now := workflow.Now(ctx).UTC()
+	mesh.DecideEvent(&i.record, mesh.EventDecision{Action: action, By: in.By, Reason: in.Reason, At: now})
 }
 
 func (i *inbound) replay(ctx workflow.Context, in contract.ReplayEvent) (mesh.InboundEvent, error) {

@@ -293,8 +293,9 @@ func TestAClusterThatIsForOthersNowBeginsNothing(t *testing.T) {
 	require.Equal(t, fleet.TaskCompleted, done.Status)
 }
 
-// TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one that
-// the task prefers, as one that has loaded what the task needs. That counts for more than what the machine is busy with.
+// TestEventsGoToWarmAgents: what an event assigns begins on an agent that is there and free, and of these on the one
+// that the task prefers, as one that has loaded what the task needs. That counts for more than what the machine is busy
+// with.
 func TestEventsGoToWarmAgents(t *testing.T) {
 	t.Parallel()
 	s := newSenders(t)
@@ -345,8 +346,8 @@ func TestEventsGoToWarmAgents(t *testing.T) {
 	}
 }
 
-// TestSilentTasksRunAgain: an attempt without a sign of life ends, and the next is of the same task, under the same key.
-// One with signs of life goes on for longer than that.
+// TestSilentTasksRunAgain: an attempt without a sign of life ends, and the next is of the same task, under the same
+// key. One with signs of life goes on for longer than that.
 func TestSilentTasksRunAgain(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second

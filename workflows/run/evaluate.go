@@ -219,7 +219,8 @@ func (r *run) takeOutput(ctx workflow.Context, o contract.StepOutput) {
 func (r *run) correct(
 	ctx workflow.Context, s *job.PlannedStep, o *contract.StepOutput, result json.RawMessage,
 ) {
-	if len(s.Tools) > 0 && !o.NoVerdict && !r.say(s.ID, mesh.MessageOf(mesh.ReadAnswer(result)), mesh.NotAccepted(o.Wrong)) {
+	if len(s.Tools) > 0 && !o.NoVerdict &&
+		!r.say(s.ID, mesh.MessageOf(mesh.ReadAnswer(result)), mesh.NotAccepted(o.Wrong)) {
 		job.FailEntry(r.ledger.Entry(s.ID), s.OnFailure, talkFull, workflow.Now(ctx))
 		return
 	}
