@@ -98,8 +98,8 @@ func (i *Installation) joinIdle(ctx context.Context, n int) error {
 	return i.awaitSessions(ctx, n)
 }
 
-// joinFake runs fake agents in this process, so many in each of the clusters. They share their connections, so that
-// what is measured is the control plane and not the agents.
+// joinFake runs fake agents in this process, the same number in each cluster. They share their connections, so that
+// the control plane is measured and not the agents.
 func (i *Installation) joinFake(ctx context.Context, clusters []string, each int) {
 	shared := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100_000}, Timeout: time.Minute}
 	i.beside(ctx, len(clusters)*each, func(ctx context.Context, k int) {
@@ -119,7 +119,7 @@ func (i *Installation) joinFake(ctx context.Context, clusters []string, each int
 	})
 }
 
-// awaitSessions returns when the hub has so many sessions.
+// awaitSessions returns when the hub has n sessions.
 func (i *Installation) awaitSessions(ctx context.Context, n int) error {
 	return advancing(ctx, fmt.Sprintf("%d agents", n), n, 100*time.Millisecond,
 		func(ctx context.Context) (int, error) {

@@ -108,7 +108,7 @@ type run struct {
 	dir   string    // for data and logs
 }
 
-// runBench tells which machine, commit and day this is, and measures. What was written stays if that fails.
+// runBench says which machine, version and day this is, and measures. What was written stays if that fails.
 func runBench(a *app.App, p programs, machine Machine, measure func(*run) error) error {
 	dir, err := os.MkdirTemp("", "mainstay-bench-")
 	if err != nil {

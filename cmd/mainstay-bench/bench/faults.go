@@ -24,7 +24,7 @@ const moveLimit = 2 * time.Minute
 type move struct {
 	task, from  string
 	fault       time.Time
-	stop, begin time.Time // of the old attempt, if it told, and of the new one
+	stop, begin time.Time // of the old attempt, if the ledger has it, and of the new one
 }
 
 // hits does a fault again and again, counts what came of it, and puts the agents back to work each time.

@@ -15,7 +15,7 @@ type relay struct {
 	listener net.Listener
 	to       string
 	delay    time.Duration // in one direction
-	held     sync.RWMutex  // while it is locked, nothing passes and nobody is told
+	held     sync.RWMutex  // while it is locked, nothing passes, and no connection is closed
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -118,7 +118,7 @@ func (i *Installation) newCable(n int) (*cable, error) {
 	return c, c.plug()
 }
 
-// pull takes the link down at the agent's end; nobody is told. plug puts it up again.
+// pull takes the link down at the agent's end, without a word to anybody. plug puts it up again.
 func (c *cable) pull() error { return ip("-n " + c.space + " link set eth0 down") }
 func (c *cable) plug() error { return ip("-n " + c.space + " link set eth0 up") }
 

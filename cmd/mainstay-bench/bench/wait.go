@@ -79,7 +79,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// eachOf calls do for 0…n-1, so many at the same time, and returns the first error, which ends the others.
+// eachOf calls do for 0…n-1, at most atOnce at the same time, and returns the first error, which ends the others.
 func eachOf(ctx context.Context, n, atOnce int, do func(context.Context, int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(atOnce)
