@@ -22,8 +22,8 @@ func TestConfigCheck(t *testing.T) {
 	got = clitest.Run(t.Context(), "", "config", "check", good, bad)
 	require.Equal(t, app.ExitUsage, got.Code)
 	require.Contains(t, got.Stderr,
-		bad+":2: hub.heartbeet_interval: is no known key; did you mean heartbeat_interval?\n")
-	require.Contains(t, got.Stderr, bad+`:3: hub.park: is not a duration: write it like "30s"`)
+		bad+":2:3: hub.heartbeet_interval: is no known key; did you mean heartbeat_interval?\n")
+	require.Contains(t, got.Stderr, bad+`:3:9: hub.park: is not a duration: write it like "30s"`)
 	require.Contains(t, got.Stderr, "1 of 2 files cannot be used")
 	got = clitest.Run(t.Context(), "", "config", "check", bad, "-o", "json")
 	require.Contains(t, got.Stdout, `"valid": false`)
