@@ -180,8 +180,12 @@ agent_cluster: {name: c, task_queue: {dead_letter_retention: 36h}}
 func TestValidateOfCode(t *testing.T) {
 	t.Parallel()
 	c := Default()
-	c.Hub.LanePollers = 0
-	require.EqualError(t, c.Validate(), "hub.lane_pollers: must lie between 1 and 1000")
+	c.Hub.LanePollers = 2000
+	c.Clusters = []Cluster{{Name: "a", Failover: Failover{TaskTransferTimeout: 1}}}
+	c.Spawner.Slots = -1
+	require.EqualError(t, c.Validate(), "hub.lane_pollers: must be between 1 and 1000\n"+
+		"spawner.slots: must be between 1 and 10000\n"+
+		"clusters[0].failover.task_transfer_timeout: must be between 1s and 1h")
 }
 
 func TestLoadWithoutFile(t *testing.T) {

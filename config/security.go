@@ -89,7 +89,7 @@ func (k *checker) security(s Security) {
 		"needs tls_cert and tls_key: certificates are shown over https only")
 	k.check(!s.RequireClientCert || s.TLSClientCA != "", "security.require_client_cert", "needs tls_client_ca")
 	k.check(s.RateLimit >= 0 && s.RateLimit <= 1e6, "security.rate_limit", "must lie between 0 and 1000000")
-	k.count("security.rate_burst", s.RateBurst, 1, 1_000_000)
+	k.check(s.RateBurst >= 1 && s.RateBurst <= 1_000_000, "security.rate_burst", "must lie between 1 and 1000000")
 	for i, text := range s.TrustedProxies {
 		_, err := proxyPrefix(text)
 		k.check(err == nil, fmt.Sprintf("security.trusted_proxies[%d]", i),

@@ -156,7 +156,5 @@ func (k *checker) spawner(s *Spawner) {
 	}
 	k.check(given == 0 || given == 3,
 		"spawner.docker.tls_ca", "must be given with tls_cert and tls_key, or none of them")
-	k.count("spawner.max_agents", s.MaxAgents, 0, 10_000)
-	k.count("spawner.slots", s.Slots, 0, 10_000)
-	k.duration("spawner.stop_grace", s.StopGrace, minPeriod, time.Hour)
+	k.within("spawner", *s)
 }

@@ -11,15 +11,10 @@ import (
 	"mainstay.dev/mainstay/fleet"
 )
 
-// Bounds of the hub's timing, and of everything that takes longer than the blink of an eye.
+// Bounds of the hub's timing, also where it follows from other times.
 const (
 	minTiming = 50 * time.Millisecond
 	maxTiming = 10 * time.Minute
-	minPeriod = time.Second
-	maxPeriod = 365 * 24 * time.Hour
-
-	maxExpiration = 30 * 24 * time.Hour
-	minElection   = 100 * time.Millisecond
 )
 
 // Validate checks a configuration that was made or changed in code; Load and Parse have done it. Its error is an *Error
@@ -41,13 +36,16 @@ func (k *checker) check(ok bool, field, format string, args ...any) bool {
 	return ok
 }
 
-func (k *checker) count(field string, n, low, high int) {
-	k.check(n >= low && n <= high, field, "must lie between %d and %d", low, high)
+// within holds a section to the bounds in its tags.
+func (k *checker) within(at string, section any) {
+	if wrong, ok := errors.AsType[*fleet.FieldError](fleet.Within(at+".", section)); ok {
+		k.check(false, wrong.Field, "%v", wrong.Err)
+	}
 }
 
-// duration takes zero as "the default".
-func (k *checker) duration(field string, d fleet.Duration, low, high time.Duration) bool {
-	return k.check(d == 0 || d.Std() >= low && d.Std() <= high, field, "must lie between %s and %s", low, high)
+// timing checks one of the hub's times.
+func (k *checker) timing(field string, d time.Duration) bool {
+	return k.check(d >= minTiming && d <= maxTiming, field, "must lie between %s and %s", minTiming, maxTiming)
 }
 
 func (k *checker) address(field, address string) {
@@ -87,8 +85,7 @@ func (k *checker) dev(d Dev) {
 	if d.UI != "" {
 		k.address("dev.ui", d.UI)
 	}
-	k.count("dev.agents", d.Agents, 0, 100)
-	k.count("dev.slots", d.Slots, 1, 1000)
+	k.within("dev", d)
 	k.check(slices.Contains([]Durability{DurableProcess, DurablePower, DurableNone}, d.Durability),
 		"dev.durability", "must be process, power or none")
 }
@@ -97,10 +94,8 @@ func (k *checker) hub(c *Config) {
 	if c.Hub.ID != "" {
 		k.id("hub.id", c.Hub.ID)
 	}
-	k.count("hub.lane_pollers", c.Hub.LanePollers, 1, 1000)
-	k.duration("hub.accept_timeout", c.Hub.AcceptTimeout, minTiming, maxTiming)
-	k.duration("hub.health_check_interval", c.Hub.HealthCheckInterval, minTiming, maxTiming)
-	k.duration("hub.park", c.Hub.Park, minTiming, maxTiming)
+	k.within("hub", Hub{LanePollers: c.Hub.LanePollers, AcceptTimeout: c.Hub.AcceptTimeout,
+		HealthCheckInterval: c.Hub.HealthCheckInterval, Park: c.Hub.Park})
 
 	// A threshold is reported where it is written.
 	var health HealthMonitoring
@@ -117,11 +112,11 @@ func (k *checker) hub(c *Config) {
 	heartbeat := field("heartbeat_interval", timing.HeartbeatInterval, health.HeartbeatInterval)
 	warning := field("warning_threshold", timing.WarningThreshold, health.WarningThreshold)
 	failure := field("failure_threshold", timing.FailureThreshold, health.FailureThreshold)
-	ok := k.duration(heartbeat, fleet.Duration(timing.HeartbeatInterval), minTiming, maxTiming)
-	ok = k.duration(warning, fleet.Duration(timing.WarningThreshold), minTiming, maxTiming) && ok
-	ok = k.duration(failure, fleet.Duration(timing.FailureThreshold), minTiming, maxTiming) && ok
-	ok = k.duration("hub.crowd_interval", fleet.Duration(timing.CrowdInterval), minTiming, maxTiming) && ok
-	ok = k.duration("hub.disconnect_grace", fleet.Duration(timing.DisconnectGrace), minTiming, maxTiming) && ok
+	ok := k.timing(heartbeat, timing.HeartbeatInterval)
+	ok = k.timing(warning, timing.WarningThreshold) && ok
+	ok = k.timing(failure, timing.FailureThreshold) && ok
+	ok = k.timing("hub.crowd_interval", timing.CrowdInterval) && ok
+	ok = k.timing("hub.disconnect_grace", timing.DisconnectGrace) && ok
 	if !ok {
 		return
 	}
@@ -146,10 +141,8 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	k.check(slices.Contains([]fleet.ReplicationMode{fleet.ActiveActive, fleet.ActivePassive, fleet.Sharded},
 		full.ReplicationMode),
 		at+".replication_mode", "must be active_active, active_passive or sharded")
-	k.count(at+".shards", full.Shards, 1, 1024)
 
 	members := at + ".membership"
-	k.count(members+".max_agents", c.Membership.MaxAgents, 0, fleet.MaxMembers)
 	k.check(full.MinAgents >= 0 && full.MinAgents <= full.MaxAgents, members+".minimum_agents",
 		"must lie between 0 and max_agents (%d)", full.MaxAgents)
 	k.check(
@@ -163,12 +156,13 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	k.check(slices.Contains([]fleet.SelectionStrategy{fleet.SelectStandby, fleet.SelectLeastLoaded,
 		fleet.SelectRoundRobin, fleet.SelectAffinity}, full.Selection),
 		at+".failover.selection_strategy", "must be standby, least_loaded, round_robin or affinity")
-	k.duration(at+".failover.task_transfer_timeout", c.Failover.TaskTransferTimeout, minPeriod, time.Hour)
-	k.count(at+".failover.max_transfer_retries", c.Failover.MaxTransferRetries, 0, 100)
+	k.within(at, Cluster{Shards: c.Shards, Membership: c.Membership, Failover: c.Failover, TaskQueue: c.TaskQueue,
+		LeaderElection: c.LeaderElection})
 	if err := full.SelfHealing.Validate(); err != nil {
 		k.check(false, at+".self_healing", "%v", err)
 	}
-	k.taskQueue(at+".task_queue", c.TaskQueue)
+	k.check(c.TaskQueue.RetrySafety.Validate() == nil, at+".task_queue.retry_safety",
+		"must be idempotent, fenced, at_most_once or unmarked")
 	k.election(at+".leader_election", c.LeaderElection, failure)
 	err := full.Brake.Validate()
 	k.check(err == nil, at+".brake", "%v", err)
@@ -186,21 +180,10 @@ func (k *checker) cluster(at, targetGroup string, c Cluster, failure time.Durati
 	}
 }
 
-func (k *checker) taskQueue(at string, q TaskQueue) {
-	k.count(at+".max_delivery_attempts", q.MaxDeliveryAttempts, 0, 100)
-	k.duration(at+".default_expiration", q.DefaultExpiration, minPeriod, maxExpiration)
-	k.duration(at+".dead_letter_retention", q.DeadLetterRetention, minPeriod, maxPeriod)
-	k.check(q.RetrySafety.Validate() == nil, at+".retry_safety",
-		"must be idempotent, fenced, at_most_once or unmarked")
-}
-
 // election checks an election. The default lease is not refused where hubs give up agents even sooner.
 func (k *checker) election(at string, e LeaderElection, failure time.Duration) {
-	ok := k.duration(at+".election_interval", e.ElectionInterval, minElection, time.Hour)
-	if k.duration(at+".lease_duration", e.LeaseDuration, minPeriod, time.Hour) && ok {
-		k.check(e.LeaseDuration.Std() <= max(failure, fleet.DefaultRoleLease), at+".lease_duration",
-			"must not be longer than hub.failure_threshold (%s), after which hubs give up a silent agent", failure)
-		k.check(e.LeaseDuration == 0 || e.LeaseDuration >= 2*e.ElectionInterval,
-			at+".lease_duration", "must be at least twice election_interval (%s)", e.ElectionInterval)
-	}
+	k.check(e.LeaseDuration.Std() <= max(failure, fleet.DefaultRoleLease), at+".lease_duration",
+		"must not be longer than hub.failure_threshold (%s), after which hubs give up a silent agent", failure)
+	k.check(e.LeaseDuration == 0 || e.LeaseDuration >= 2*e.ElectionInterval,
+		at+".lease_duration", "must be at least twice election_interval (%s)", e.ElectionInterval)
 }
