@@ -14,9 +14,9 @@ const (
 var Roles = []Role{Viewer, Operator, Admin}
 
 // Includes reports whether r may do what other may.
-func (r Role) Includes(other Role) bool { return r.rank() > 0 && r.rank() >= other.rank() }
+func (r Role) Includes(other Role) bool { return r.Rank() > 0 && r.Rank() >= other.Rank() }
 
-func (r Role) rank() int {
+func (r Role) Rank() int {
 	for i, role := range Roles {
 		if r == role {
 			return i + 1

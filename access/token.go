@@ -210,7 +210,7 @@ func (r *Record) Validate() (field string, err error) {
 	switch r.Kind {
 	case APIToken:
 		switch {
-		case r.Role.rank() == 0:
+		case r.Role.Rank() == 0:
 			return wrong("role", "an api token needs a role: viewer, operator or admin")
 		case r.Role == Admin && r.Tenant != "":
 			return wrong("tenant", "an admin token is of no tenant: clusters and tokens are everybody's")

@@ -271,7 +271,7 @@ func (a *Control) stillThere(ctx context.Context, in contract.AwaitFailoverInput
 	if err != nil {
 		return err
 	}
-	if err := view.CheckHealing(in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover,
+	if err := fleet.CheckHealing(&view.Cluster, in.AgentID, "", fleet.HealingCheck{Type: fleet.HealFailover,
 		Epoch: in.Epoch}); err != nil {
 		return temporal.NewNonRetryableApplicationError(err.Error(), contract.Refused, nil)
 	}

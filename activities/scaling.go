@@ -79,7 +79,7 @@ func (a *Control) decide(
 	slices.SortFunc(facts.Agents, func(x, y fleet.AgentActivity) int { return x.IdleSince.Compare(y.IdleSince) })
 	now := time.Now()
 	decision, err := a.clusters().CompleteScaling(ctx, &cluster.Cluster, &facts,
-		func() fleet.ScalingDecision { return cluster.DecideScaling(&facts, now) })
+		func() fleet.ScalingDecision { return fleet.DecideScaling(&cluster.Cluster, &facts, now) })
 	return decision, facts, err
 }
 

@@ -53,15 +53,15 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 			s.Offset = fleet.Duration(api.PlanOf(&s).Phase())
 		}
 		if s.StartAt != nil {
-			s.StartAt = new(s.Plan().Begin())
+			s.StartAt = new(api.PlanOf(&s).Begin())
 		}
 		require.Equal(t, s, read, what)
 
 		compiled, err := specs.NewCompiledSpec(spec)
 		require.NoError(t, err, what)
-		want, at := s.Plan().Next(now, 500), now
+		want, at := api.PlanOf(&s).Next(now, 500), now
 		for i, next := range want {
-			if i > 0 && next.Year() > max(now.Year(), s.Plan().StartAt.Year())+1 {
+			if i > 0 && next.Year() > max(now.Year(), api.PlanOf(&s).StartAt.Year())+1 {
 				break // what RenewSchedules tells it in time
 			}
 			told, err := compiled.GetNextTime("", at)
@@ -75,11 +75,11 @@ func TestTemporalFiresWhenSchedulesSay(t *testing.T) {
 			require.True(t, told.Nominal.IsZero(), what)
 		}
 		// A schedule without a next time ends.
-		last := time.Date(max(now.Year(), s.Plan().StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
+		last := time.Date(max(now.Year(), api.PlanOf(&s).StartAt.Year()), 12, 31, 23, 59, 59, 0, time.UTC)
 		if s.EndAt == nil {
 			told, err := compiled.GetNextTime("", last)
 			require.NoError(t, err)
-			require.Equal(t, s.Plan().Next(last, 1)[0], told.Nominal, what)
+			require.Equal(t, api.PlanOf(&s).Next(last, 1)[0], told.Nominal, what)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func OfScaling(c *fleet.Cluster, facts *fleet.ScalingFacts, oldest time.Duration
 			Do:       todo,
 		})
 	}
-	decision := c.DecideScaling(facts, now)
+	decision := fleet.DecideScaling(c, facts, now)
 	var state fleet.ScalingState
 	if c.Scaling != nil {
 		state = *c.Scaling

@@ -100,10 +100,10 @@ const (
 // Validate checks the sizes and names. Its errors are FieldErrors.
 func (p *AgentProfile) Validate() error {
 	if len(p.Metadata) > maxMetadataEntries {
-		return wrongField("metadata", "may have at most %d entries", maxMetadataEntries)
+		return WrongField("metadata", "may have at most %d entries", maxMetadataEntries)
 	}
 	if sizeOfMap(p.Metadata) > maxMetadata {
-		return wrongField("metadata", "may have at most 4 KiB of JSON in all")
+		return WrongField("metadata", "may have at most 4 KiB of JSON in all")
 	}
 	for _, list := range []struct {
 		field, kind string
@@ -111,7 +111,7 @@ func (p *AgentProfile) Validate() error {
 		most        int
 	}{{"task_types", "task type", p.TaskTypes, 256}, {"capabilities", "capability", p.Capabilities, 64}} {
 		if len(list.names) > list.most {
-			return wrongField(list.field, "may have at most %d entries", list.most)
+			return WrongField(list.field, "may have at most %d entries", list.most)
 		}
 		for i, name := range list.names {
 			if err := ValidateID(list.kind, name); err != nil {
@@ -128,7 +128,7 @@ func (p *AgentProfile) Validate() error {
 		return err
 	}
 	if p.Size() > maxProfile {
-		return wrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
+		return WrongField("host", "and the other texts of the agent have more than 32 KiB of JSON")
 	}
 	return nil
 }

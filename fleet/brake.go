@@ -23,14 +23,6 @@ type Brake struct {
 	EngagedAt time.Time   `json:"engaged_at,omitzero"`
 }
 
-// poisonLosses is how many agents a task was lost with before it, and not the network, is the likelier cause of the
-// next loss.
-const poisonLosses = 2
-
-// Poisonous reports whether a task was lost with so many agents that the loss of another agent that runs it is no sign
-// of a broken network. The brake leaves that agent out.
-func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }
-
 // Lost records that an agent vanished. Of one that is recorded it adds that the agent had work.
 func (b *Brake) Lost(loss AgentLoss) {
 	i := slices.IndexFunc(b.Losses, func(l AgentLoss) bool { return l.AgentID == loss.AgentID })

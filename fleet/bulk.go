@@ -28,31 +28,31 @@ func (b *Bulk) Validate() error {
 	statuses := b.Action.Statuses()
 	switch {
 	case statuses == nil:
-		return wrongField("action", "must be cancel, retry, discard, review or priority")
+		return WrongField("action", "must be cancel, retry, discard, review or priority")
 	case b.All && (len(b.IDs) > 0 || !b.Filter.Empty()):
-		return wrongField("all", "must be left out when filter selects tasks")
+		return WrongField("all", "must be left out when filter selects tasks")
 	case len(b.IDs) > 0 && !b.Filter.Empty():
-		return wrongField("filter.ids", "must be given alone, without other filters")
+		return WrongField("filter.ids", "must be given alone, without other filters")
 	case len(b.IDs) > MaxBulkIDs:
-		return wrongField("filter.ids", "must be at most %d", MaxBulkIDs)
+		return WrongField("filter.ids", "must be at most %d", MaxBulkIDs)
 	case !b.All && len(b.IDs) == 0 && b.Filter.Empty():
-		return wrongField("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
+		return WrongField("filter", "is empty, which would mean every task; if that is meant, say \"all\": true")
 	case b.Filter.Status != "" && !slices.Contains(statuses, b.Filter.Status):
-		return wrongField("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
+		return WrongField("filter.status", "must be a status in which a task can be acted on so: %s", oneOf(statuses))
 	case b.Filter.Cause != "" && (!slices.Contains(statuses, TaskDeadLetter) ||
 		b.Filter.Status != "" && b.Filter.Status != TaskDeadLetter):
-		return wrongField("filter.cause", "is of dead letters: leave it out")
+		return WrongField("filter.cause", "is of dead letters: leave it out")
 	case b.Action == BulkReview && b.Decision == "":
-		return wrongField("decision", "must be rerun, completed or failed")
+		return WrongField("decision", "must be rerun, completed or failed")
 	case b.Action != BulkReview && b.Decision != "":
-		return wrongField("decision", "belongs to the action review")
+		return WrongField("decision", "belongs to the action review")
 	case b.Action == BulkPriority && !b.Priority.Valid():
-		return wrongField("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
+		return WrongField("priority", "must be 1 (first) to 5 (last), or critical, high, normal, low or background")
 	case b.Action != BulkPriority && b.Priority != 0:
-		return wrongField("priority", "belongs to the action priority")
+		return WrongField("priority", "belongs to the action priority")
 	case !b.Filter.SubmittedAfter.IsZero() && !b.Filter.SubmittedBefore.IsZero() &&
 		!b.Filter.SubmittedBefore.After(b.Filter.SubmittedAfter):
-		return wrongField("filter.submitted_before", "must be after submitted_after")
+		return WrongField("filter.submitted_before", "must be after submitted_after")
 	}
 	if err := cmp.Or(ValidateTime("filter.submitted_after", b.Filter.SubmittedAfter),
 		ValidateTime("filter.submitted_before", b.Filter.SubmittedBefore)); err != nil {

@@ -53,7 +53,7 @@ func (l *CapabilityLanes) OpenLane(needs LaneNeeds, tenant string, now time.Time
 	own, text := 0, len(lane)
 	fit := IsFitLane(lane) || needs.Type != ""
 	if fit {
-		text += len(needs.text())
+		text += len(needs.Words())
 	}
 	for j := range l.LaneUses {
 		text += len(l.LaneUses[j].Lane)
@@ -62,7 +62,7 @@ func (l *CapabilityLanes) OpenLane(needs LaneNeeds, tenant string, now time.Time
 		}
 	}
 	for i := range l.Fits {
-		text += len(l.Fits[i].text())
+		text += len(l.Fits[i].Words())
 	}
 	free := MaxCapabilitySets - len(l.CapabilitySets) - len(l.Fits)
 	if free == 0 || tenant != "" && own >= free || text > maxCapabilityText {
@@ -135,4 +135,14 @@ func (l *CapabilityLanes) SettleLanes(used []string, at time.Time) {
 			u.LookAt, u.Closing = at.Add(laneCloses), true
 		}
 	}
+}
+
+// FitOf is what the tasks of a lane need, if they ask for resources or have one type; nil: neither.
+func (l *CapabilityLanes) FitOf(lane string) *LaneNeeds {
+	for i := range l.Fits {
+		if l.Fits[i].Lane == lane {
+			return &l.Fits[i].LaneNeeds
+		}
+	}
+	return nil
 }

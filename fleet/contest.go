@@ -38,7 +38,7 @@ func (c *Contest) Wait(now time.Time) time.Duration {
 	if c.Over(now) {
 		return 0
 	}
-	return max(0, c.Last.Add(doubled(contestHold, c.Taken-1, contestHoldLimit)).Sub(now))
+	return max(0, c.Last.Add(Doubled(contestHold, c.Taken-1, contestHoldLimit)).Sub(now))
 }
 
 // Rival is a process that another one with its agent id keeps from being the agent.

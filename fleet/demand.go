@@ -84,11 +84,11 @@ func (d Demand) IsZero() bool {
 
 // Validate checks bounds, names and amounts. Its errors are FieldErrors that begin with "place.".
 func (d *Demand) Validate() error {
-	if _, err := d.Resources.values("place.resources."); err != nil {
+	if _, err := d.Resources.Values("place.resources."); err != nil {
 		return err
 	}
 	if len(d.Devices) > maxDeviceDemands {
-		return wrongField("place.devices", "may have at most %d entries: use count", maxDeviceDemands)
+		return WrongField("place.devices", "may have at most %d entries: use count", maxDeviceDemands)
 	}
 	for i := range d.Devices {
 		if err := d.Devices[i].validate(fmt.Sprintf("place.devices[%d].", i)); err != nil {
@@ -96,7 +96,7 @@ func (d *Demand) Validate() error {
 		}
 	}
 	if len(d.Volumes) > maxNamedDemands || len(d.Ports) > maxNamedDemands {
-		return wrongField("place", "may have at most %d volumes and as many ports", maxNamedDemands)
+		return WrongField("place", "may have at most %d volumes and as many ports", maxNamedDemands)
 	}
 	names := make([]string, len(d.Volumes))
 	for i, v := range d.Volumes {
@@ -110,7 +110,7 @@ func (d *Demand) Validate() error {
 	for _, name := range ports {
 		port := d.Ports[name].Static
 		if port < 0 || port > maxPort || port > 0 && static[port] {
-			return wrongField("place.ports", "must have different static ports, from 1 to %d", maxPort)
+			return WrongField("place.ports", "must have different static ports, from 1 to %d", maxPort)
 		}
 		static[port] = true
 	}
@@ -122,21 +122,21 @@ func (d *DeviceDemand) validate(at string) error {
 		return err
 	}
 	if d.Count < 0 || d.Count > maxDevices {
-		return wrongField(at+"count", "must be 1 to %d", maxDevices)
+		return WrongField(at+"count", "must be 1 to %d", maxDevices)
 	}
 	return nil
 }
 
-// whole reports whether nobody else may have the devices.
-func (d *DeviceDemand) whole() bool { return d.Memory == "" || d.Share != nil && !*d.Share }
+// Whole reports whether nobody else may have the devices.
+func (d *DeviceDemand) Whole() bool { return d.Memory == "" || d.Share != nil && !*d.Share }
 
 // Validate checks bounds, names and amounts. Its errors are FieldErrors.
 func (v *Inventory) Validate() error {
-	if _, err := v.values(""); err != nil {
+	if _, err := v.Values(""); err != nil {
 		return err
 	}
 	if len(v.Devices) > maxDevices || len(v.Volumes) > maxDevices {
-		return wrongField("devices", "and volumes may have at most %d entries each", maxDevices)
+		return WrongField("devices", "and volumes may have at most %d entries each", maxDevices)
 	}
 	seen := map[string]bool{}
 	for i := range v.Devices {
@@ -146,7 +146,7 @@ func (v *Inventory) Validate() error {
 		}
 		id := deviceID(d.Kind, d.Index)
 		if d.Index < 0 || d.Index > 1023 || seen[id] {
-			return wrongField(at+"index", "must be 0 to 1023, and different for each device of a kind")
+			return WrongField(at+"index", "must be 0 to 1023, and different for each device of a kind")
 		}
 		seen[id] = true
 	}
@@ -183,7 +183,7 @@ func validateDevice(at, kind, vendor, model, memory string) error {
 			return &FieldError{at + f.name, err}
 		}
 	}
-	if _, err := parseBytes(memory); err != nil {
+	if _, err := ParseBytes(memory); err != nil {
 		return &FieldError{at + "memory", err}
 	}
 	return nil
@@ -194,29 +194,29 @@ func validateNames(field string, names []string) error {
 	seen := map[string]bool{}
 	for _, name := range names {
 		if ValidateID(field, name) != nil || strings.ContainsAny(name, "._") || seen[name] {
-			return wrongField(field, "must have different names of a-z, 0-9 and '-', at most %d characters long", MaxIDLength)
+			return WrongField(field, "must have different names of a-z, 0-9 and '-', at most %d characters long", MaxIDLength)
 		}
 		seen[name] = true
 	}
 	return nil
 }
 
-// dimensions name Amounts.values.
-var dimensions = [...]string{"cpu", "memory", "disk"}
+// Dimensions name Amounts.values.
+var Dimensions = [...]string{"cpu", "memory", "disk"}
 
-// texts are the amounts in the order of dimensions.
-func (a *Amounts) texts() [len(dimensions)]string { return [...]string{a.CPU, a.Memory, a.Disk} }
+// Texts are the amounts in the order of dimensions.
+func (a *Amounts) Texts() [len(Dimensions)]string { return [...]string{a.CPU, a.Memory, a.Disk} }
 
-// values are thousandths of a core, and bytes. Errors are FieldErrors whose fields begin with at.
-func (a *Amounts) values(at string) (values [len(dimensions)]int64, err error) {
-	for i, text := range a.texts() {
+// Values are thousandths of a core, and bytes. Errors are FieldErrors whose fields begin with at.
+func (a *Amounts) Values(at string) (values [len(Dimensions)]int64, err error) {
+	for i, text := range a.Texts() {
 		if i == 0 {
 			values[i], err = Resources{CPU: text}.MilliCPU()
 		} else {
-			values[i], err = parseBytes(text)
+			values[i], err = ParseBytes(text)
 		}
 		if err != nil {
-			return values, &FieldError{at + dimensions[i], err}
+			return values, &FieldError{at + Dimensions[i], err}
 		}
 	}
 	return values, nil
@@ -240,19 +240,19 @@ type DeviceShare struct {
 
 func deviceID(kind string, index int) string { return fmt.Sprint(kind, " ", index) }
 
-// matches reports whether a device is of the kind. The model h100-80gb is one of h100.
-func (d *DeviceDemand) matches(has *Device) bool {
+// Matches reports whether a device is of the kind. The model h100-80gb is one of h100.
+func (d *DeviceDemand) Matches(has *Device) bool {
 	return has.Kind == d.Kind && (d.Vendor == "" || has.Vendor == d.Vendor) &&
 		(d.Model == "" || has.Model == d.Model || strings.HasPrefix(has.Model, d.Model+"-"))
 }
 
-// words are as "2 whole nvidia gpu", or "gpu memory 8Gi".
-func (d *DeviceDemand) words() string {
+// Words are as "2 whole nvidia gpu", or "gpu memory 8Gi".
+func (d *DeviceDemand) Words() string {
 	var words []string
 	if d.Count > 1 {
 		words = append(words, fmt.Sprint(d.Count))
 	}
-	if d.whole() {
+	if d.Whole() {
 		words = append(words, "whole")
 	}
 	for _, word := range []string{d.Vendor, d.Model, d.Kind} {
@@ -275,7 +275,7 @@ func (d *Demand) Words() (words []string) {
 		}
 	}
 	for i := range d.Devices {
-		words = append(words, d.Devices[i].words())
+		words = append(words, d.Devices[i].Words())
 	}
 	for _, v := range d.Volumes {
 		words = append(words, "volume "+v.Name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,13 +42,13 @@ type Cordons []Cordon
 
 // Of returns the agent's cordon, or nil.
 func (l Cordons) Of(agentID string) *Cordon {
-	if i, found := l.search(agentID); found {
+	if i, found := l.Search(agentID); found {
 		return &l[i]
 	}
 	return nil
 }
 
-func (l Cordons) search(agentID string) (int, bool) {
+func (l Cordons) Search(agentID string) (int, bool) {
 	return search(l, agentID, func(k Cordon) string { return k.AgentID })
 }
 
@@ -59,7 +60,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 		return fmt.Errorf("the agent is not a member of the cluster")
 	}
 	k.Reason = noteOf(k.Reason)
-	i, found := c.Cordons.search(k.AgentID)
+	i, found := c.Cordons.Search(k.AgentID)
 	if !found {
 		c.Cordons = slices.Insert(c.Cordons, i, k)
 	} else {
@@ -80,7 +81,7 @@ func (c *Cluster) SetCordon(k Cordon) error {
 // LiftCordon gives the agent work again. Only its own drain may lift the cordon of a running drain, and a drain lifts
 // only its own. It reports whether there was one.
 func (c *Cluster) LiftCordon(agentID, drain string, now time.Time) (bool, error) {
-	i, found := c.Cordons.search(agentID)
+	i, found := c.Cordons.Search(agentID)
 	if !found {
 		return false, nil
 	}
@@ -119,3 +120,11 @@ func (m *Member) settleCordon(c *Cluster, now time.Time) {
 
 // Connected reports whether a hub has a session of the agent, cordoned or not.
 func (m *Member) Connected() bool { return m.Status != AgentOffline && m.Hub != "" }
+
+// HealingDrainPrefix begins the names of healing's drains, which distinguishes them from those of people.
+const HealingDrainPrefix = "healing-"
+
+// ByHealing reports whether healing took the agent out of service, in the cluster of this name.
+func (k *Cordon) ByHealing(cluster string) bool {
+	return strings.HasPrefix(k.Drain, cluster+":"+HealingDrainPrefix)
+}

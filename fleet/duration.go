@@ -126,7 +126,7 @@ func (d Duration) Or(fallback time.Duration) time.Duration {
 // ValidateTime checks a time from outside: JSON can hold it in UTC too, where its year may be another.
 func ValidateTime(what string, t time.Time) error {
 	if year := t.UTC().Year(); year < 0 || year > 9999 {
-		return wrongField(what, "must be of the years 0 to 9999 in UTC")
+		return WrongField(what, "must be of the years 0 to 9999 in UTC")
 	}
 	return nil
 }

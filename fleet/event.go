@@ -161,7 +161,7 @@ func (c *Cluster) Changes(since *ClusterSnapshot, now time.Time) []Event {
 		d.add(EventClusterConfigured, EventData{})
 	}
 	if c.Scaling != nil {
-		d.events, c.Scaling.events = append(d.events, c.Scaling.events...), nil
+		d.events, c.Scaling.Events = append(d.events, c.Scaling.Events...), nil
 	}
 	return d.events
 }

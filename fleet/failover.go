@@ -92,7 +92,7 @@ func (c *Cluster) SelectTarget(strategy SelectionStrategy, need FailoverNeed, lo
 		best := rank(slices.MinFunc(candidates, func(a, b *Member) int { return rank(a) - rank(b) }))
 		candidates = slices.DeleteFunc(candidates, func(m *Member) bool { return rank(m) > best })
 	}
-	keepBest(func(m *Member) int { return m.HealthLevel().rank() })
+	keepBest(func(m *Member) int { return m.HealthLevel().Rank() })
 	keepBest(need.distance)
 	if c.Config.ReplicationMode == ActiveActive {
 		keepBest(func(m *Member) int { return min(loads[m.AgentID]/max(m.MaxTasks, 1), 1) })

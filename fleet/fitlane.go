@@ -31,7 +31,7 @@ func LaneNeedsOf(s *TaskSpec, ownType bool) []LaneNeeds {
 func LaneFor(n *LaneNeeds) string {
 	switch {
 	case !n.Place.IsZero():
-		sum := sha256.Sum256(n.text())
+		sum := sha256.Sum256(n.Words())
 		class := hex.EncodeToString(sum[:8])
 		if n.Type != "" {
 			class = ofType + class
@@ -92,14 +92,4 @@ func FitsOn(d *Demand, inventory *Inventory) bool {
 	}
 	_, lacking := NewStock(inventory).Allocate(d)
 	return lacking == ""
-}
-
-// FitOf is what the tasks of a lane need, if they ask for resources or have one type; nil: neither.
-func (l *CapabilityLanes) FitOf(lane string) *LaneNeeds {
-	for i := range l.Fits {
-		if l.Fits[i].Lane == lane {
-			return &l.Fits[i].LaneNeeds
-		}
-	}
-	return nil
 }

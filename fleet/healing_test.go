@@ -424,7 +424,7 @@ func TestHealingKeepsWhoAloneCan(t *testing.T) {
 				}
 				if takesAway(d.Type) {
 					require.Equal(t, d.Verdict == HealAct,
-						f.CheckHealing(d.TargetID, "", HealingCheck{Type: d.Type, Epoch: d.Facts.Epoch}) == nil)
+						CheckHealing(&f.Cluster, d.TargetID, "", HealingCheck{Type: d.Type, Epoch: d.Facts.Epoch}) == nil)
 				}
 			}
 			require.Equal(t, c.acts, acts)

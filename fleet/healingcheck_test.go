@@ -132,7 +132,7 @@ func TestCheckHealing(t *testing.T) {
 				if tc.since != nil {
 					tc.since(t, c)
 				}
-				err := c.CheckHealing("a", tc.drain, HealingCheck{Type: action, Epoch: 1})
+				err := CheckHealing(c, "a", tc.drain, HealingCheck{Type: action, Epoch: 1})
 				if tc.refused == "" {
 					require.NoError(t, err)
 					return

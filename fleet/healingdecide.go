@@ -60,7 +60,7 @@ func DecideHealing(c *HealingCase, now time.Time) []HealingDecision {
 	return h.found
 }
 
-func healthRank(d HealingDecision) int { return d.Facts.Level.rank() }
+func healthRank(d HealingDecision) int { return d.Facts.Level.Rank() }
 
 // Recorded counts the decisions that get a record of their own: all but those that wait.
 func Recorded(decisions []HealingDecision) (n int) {
@@ -139,7 +139,7 @@ func (a *HealingAgent) unable() bool {
 // of each note about an agent.
 func (c *HealingCase) Keep(entries, note int) {
 	slices.SortStableFunc(c.Agents, func(a, b HealingAgent) int {
-		return b.Health.Level.rank() - a.Health.Level.rank()
+		return b.Health.Level.Rank() - a.Health.Level.Rank()
 	})
 	for i := range c.Agents {
 		a := &c.Agents[i]
@@ -165,7 +165,7 @@ func (h *healer) agent(a *HealingAgent) {
 	}
 	switch {
 	case a.OutBy == outByHealing && a.Health.Fit():
-		facts.Since = later(a.Since, a.Health.Since)
+		facts.Since = Later(a.Since, a.Health.Since)
 		h.add(HealRestore, a.AgentID, "it was taken out of service by healing and is healthy again", facts)
 	case a.OutBy == outByHealing, a.Health.Fit():
 	case a.Health.Level == HealthDegraded:
@@ -303,7 +303,7 @@ func (h *healer) damped(d *HealingDecision) (times int, until time.Time) {
 	for _, p := range h.past[d.TargetID] {
 		if p.Type == d.Type && p.Verdict == d.Verdict && h.recent(p) {
 			times++
-			last = later(last, p.At)
+			last = Later(last, p.At)
 		}
 	}
 	first := h.Policy.Damping.Std()
@@ -322,11 +322,8 @@ func (h *healer) recent(p *HealingPast) bool { return h.now.Sub(p.At) < healingM
 
 // grown doubles a wait so many times, up to healingLongest, or the wait itself if that is longer.
 func grown(wait time.Duration, times int) time.Duration {
-	return doubled(wait, times, max(wait, healingLongest))
+	return Doubled(wait, times, max(wait, healingLongest))
 }
-
-// HealingDrainPrefix begins the names of healing's drains, which distinguishes them from those of people.
-const HealingDrainPrefix = "healing-"
 
 const (
 	outByHealing  = "healing"
@@ -367,7 +364,7 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 				c.Healthy++
 			}
 		} else if !m.Connected() {
-			c.ShortSince = later(c.ShortSince, m.StatusSince)
+			c.ShortSince = Later(c.ShortSince, m.StatusSince)
 		}
 		if m.Connected() && (!agent.Health.Fit() || agent.OutBy == outByHealing) {
 			c.Agents = append(c.Agents, agent)
@@ -375,9 +372,9 @@ func ExamineForHealing(f *ClusterFacts, now time.Time) (HealingCase, bool) {
 	}
 	c.findAlone(&f.Cluster)
 	for i := range f.Departures {
-		c.ShortSince = later(c.ShortSince, f.Departures[i].At)
+		c.ShortSince = Later(c.ShortSince, f.Departures[i].At)
 	}
-	c.ShortSince = later(c.ShortSince, f.CreatedAt)
+	c.ShortSince = Later(c.ShortSince, f.CreatedAt)
 	return c, len(c.Agents) > 0 || c.Serving < c.Wanted || !c.LastUpset.IsZero()
 }
 
@@ -424,11 +421,6 @@ func outBy(c *Cluster, agentID string) string {
 	return outByOperator
 }
 
-// ByHealing reports whether healing took the agent out of service, in the cluster of this name.
-func (k *Cordon) ByHealing(cluster string) bool {
-	return strings.HasPrefix(k.Drain, cluster+":"+HealingDrainPrefix)
-}
-
 // DueForHealing reports whether a cycle that begins at a time looks at a cluster with this interval, when cycles begin
 // every so often. It needs no memory: time is divided into the cluster's intervals, and the first cycle in each looks.
 func DueForHealing(interval, every time.Duration, at time.Time) bool {
@@ -451,7 +443,7 @@ type HealingCheck struct {
 
 // CheckHealing refuses an action of healing whose reasons no longer hold, with what changed. drain is the id of the
 // drain that asks, if any: a drain that has begun goes on in any case.
-func (c *Cluster) CheckHealing(agentID, drain string, h HealingCheck) error {
+func CheckHealing(c *Cluster, agentID, drain string, h HealingCheck) error {
 	m, outBy := c.Member(agentID), outBy(c, agentID)
 	if k := c.Cordons.Of(agentID); k != nil && drain != "" && k.Drain == drain {
 		return nil

@@ -158,9 +158,9 @@ func whyOf(h *Health) string {
 }
 
 func levelOf(score float64, before HealthLevel) HealthLevel {
-	level, rank := HealthFailed, len(healthLevels)
+	level, rank := HealthFailed, len(HealthLevels)
 	was := -1
-	for i, l := range healthLevels {
+	for i, l := range HealthLevels {
 		if l.level == before {
 			was = i
 		}
@@ -168,8 +168,8 @@ func levelOf(score float64, before HealthLevel) HealthLevel {
 			level, rank = l.level, i
 		}
 	}
-	if was > rank && score < healthLevels[rank].from+healthRise {
-		return healthLevels[min(rank+1, was)].level
+	if was > rank && score < HealthLevels[rank].from+healthRise {
+		return HealthLevels[min(rank+1, was)].level
 	}
 	return level
 }

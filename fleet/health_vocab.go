@@ -16,8 +16,8 @@ const (
 	HealthFailed   HealthLevel = "failed"
 )
 
-// healthLevels are the levels with the lowest score of each, best first.
-var healthLevels = []struct {
+// HealthLevels are the levels with the lowest score of each, best first.
+var HealthLevels = []struct {
 	level HealthLevel
 	from  float64
 }{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
@@ -52,11 +52,11 @@ type HealthCheck struct {
 }
 
 // WorseThan reports whether a level is worse than another; an empty one counts as healthy.
-func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.rank() > other.rank() }
+func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.Rank() > other.Rank() }
 
-func (l HealthLevel) rank() int {
-	for i := range healthLevels {
-		if healthLevels[i].level == l {
+func (l HealthLevel) Rank() int {
+	for i := range HealthLevels {
+		if HealthLevels[i].level == l {
 			return i
 		}
 	}
@@ -64,4 +64,4 @@ func (l HealthLevel) rank() int {
 }
 
 // ScoreOf is the score for a level that an agent reports.
-func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.rank()) }
+func ScoreOf(l HealthLevel) float64 { return 1 - 0.25*float64(l.Rank()) }

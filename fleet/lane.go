@@ -2,11 +2,9 @@ package fleet
 
 import (
 	"errors"
-	"fmt"
-	"slices"
+	"hash/fnv"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // DefaultLane is the lane of tasks that any serving member may run.
@@ -98,38 +96,6 @@ func AgentOfLane(lane string) (string, bool) {
 	return agent, ok && ValidateID("agent", agent) == nil
 }
 
-// ServersOf returns the members that serve a lane when it is not paused: those that may take its tasks when they have a
-// free slot and a handler.
-func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
-	var servers []*Member
-	for i := range c.Members {
-		if m := &c.Members[i]; m.Serving() && c.serves(m, lane) && HasAll(m.Capabilities, capabilities) {
-			servers = append(servers, m)
-		}
-	}
-	return servers
-}
-
-func (c *Cluster) serves(m *Member, lane string) bool {
-	if fit := c.FitOf(lane); fit != nil && !MeetsNeeds(fit, &m.AgentProfile) {
-		return false
-	}
-	if agent, pinned := AgentOfLane(lane); pinned {
-		return m.AgentID == agent
-	}
-	if shard, ok := ShardOfLane(lane); ok {
-		return c.Config.ReplicationMode == Sharded && shard < len(c.Shards) &&
-			c.Shards[shard].Owner == m.AgentID && c.holds(m.AgentID, c.Shards[shard].Epoch)
-	}
-	switch c.Config.ReplicationMode {
-	case Sharded:
-		return false
-	case ActivePassive:
-		return c.RoleOf(m.AgentID) == RoleLeader
-	}
-	return lane != DefaultLane || TypesOf(&m.AgentProfile).Covers(c.ServingTypes)
-}
-
 // LaneOf is the lane where a task waits. Pinning to an agent wins over a shard, a shard over what the task needs.
 // shards is the cluster's number of shards, 0 when it is not sharded; ownType: tasks of its type have their own lanes.
 func LaneOf(spec *TaskSpec, shards int, ownType bool) string {
@@ -143,119 +109,9 @@ func LaneOf(spec *TaskSpec, shards int, ownType bool) string {
 	return LaneFor(&needs[0])
 }
 
-// Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.
-func (c *Cluster) Lanes(pinned []string) []string {
-	var lanes []string
-	add := func(lane string) { lanes = append(lanes, lane) }
-	if c.Config.ReplicationMode == Sharded {
-		for shard := range c.Config.Shards {
-			add(ShardLane(shard))
-		}
-	} else {
-		add(DefaultLane)
-		for _, set := range c.CapabilitySets {
-			add(CapabilityLane(set))
-		}
-		for i := range c.Fits {
-			add(c.Fits[i].Lane)
-		}
-	}
-	for i := range c.Pauses {
-		if agent, ok := AgentOfLane(c.Pauses[i].Lane); ok {
-			pinned = append(pinned, agent)
-		}
-	}
-	slices.Sort(pinned)
-	for _, agent := range slices.Compact(pinned) {
-		add(AgentLane(agent))
-	}
-	return lanes
-}
-
-// MaxPauses bounds how many lanes of a cluster are paused one by one.
-const MaxPauses = 256
-
-// Pause stops hubs from taking tasks from a lane, or from any lane of a cluster. What runs goes on.
-type Pause struct {
-	// Lane is the lane's name; empty: the whole cluster, with the work pinned to its agents.
-	Lane   string    `json:"lane,omitempty"`
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-// Pauses are the paused lanes of a cluster, sorted by lane.
-type Pauses []Pause
-
-// Pause pauses a lane, or the whole cluster when lane is empty. It reports whether this changes which lanes are served;
-// a repeated pause only changes the reason. lane has the form that ParseLane returns.
-func (c *Cluster) Pause(lane, reason string, now time.Time) (changed bool, err error) {
-	if err := c.MayPause(lane); err != nil {
-		return false, err
-	}
-	i, paused := c.Pauses.search(lane)
-	if paused {
-		if reason != "" {
-			c.Pauses[i].Reason = reason
-		}
-		return false, nil
-	}
-	c.Pauses = slices.Insert(c.Pauses, i, Pause{Lane: lane, Since: now, Reason: reason})
-	return true, nil
-}
-
-// Resume ends the pause of a lane, or of the whole cluster when lane is empty; single lanes then stay paused. It
-// reports whether there was a pause.
-func (p *Pauses) Resume(lane string) bool {
-	i, paused := p.search(lane)
-	if paused {
-		*p = slices.Delete(*p, i, i+1)
-	}
-	return paused
-}
-
-// Of returns the pause that applies to a lane, or nil. A pause of the whole cluster applies to every lane.
-func (p Pauses) Of(lane string) *Pause {
-	for _, name := range []string{"", lane} {
-		if i, paused := p.search(name); paused {
-			return &p[i]
-		}
-	}
-	return nil
-}
-
-// Lanes reports whether the whole cluster is paused, and returns the lanes that are paused individually.
-func (p Pauses) Lanes() (all bool, lanes []string) {
-	for i := range p {
-		if p[i].Lane == "" {
-			all = true
-		} else {
-			lanes = append(lanes, p[i].Lane)
-		}
-	}
-	return all, lanes
-}
-
-func (p Pauses) search(lane string) (int, bool) {
-	return search(p, lane, func(p Pause) string { return p.Lane })
-}
-
-// MayPause refuses lanes that such a cluster never has, and pauses beyond MaxPauses. The whole cluster can always be
-// paused.
-func (c *Cluster) MayPause(lane string) error {
-	if lane == "" {
-		return nil
-	}
-	shard, isShard := ShardOfLane(lane)
-	_, isAgent := AgentOfLane(lane)
-	_, paused := c.Pauses.search(lane)
-	switch sharded := c.Config.ReplicationMode == Sharded; {
-	case !sharded && isShard:
-		return fmt.Errorf("only a sharded cluster has lanes of shards")
-	case sharded && !isAgent && (!isShard || shard >= c.Config.Shards):
-		return fmt.Errorf(
-			"the cluster has no such lane: it is sharded, and its tasks wait in shard/0 to shard/%d, or in agent/<id>", c.Config.Shards-1)
-	case !paused && len(c.Pauses) >= MaxPauses:
-		return fmt.Errorf("%d lanes are paused already: pause the whole cluster instead, or resume some", MaxPauses)
-	}
-	return nil
+// ShardOf hashes a key to one of n shards with FNV-1a (32 bit). It must never change: keys would move.
+func ShardOf(key string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return int(h.Sum32() % uint32(n))
 }

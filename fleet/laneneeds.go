@@ -13,10 +13,10 @@ type LaneNeeds struct {
 	Type string `json:"type,omitempty"`
 }
 
-// text is the same for equal needs: JSON has its maps in order.
+// Words is the same for equal needs: JSON has its maps in order.
 //
 //workflowcheck:ignore
-func (n *LaneNeeds) text() []byte {
+func (n *LaneNeeds) Words() []byte {
 	text, _ := json.Marshal(n) // it has nothing that JSON cannot have
 	return text
 }

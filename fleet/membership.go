@@ -14,7 +14,7 @@ const maxFencedKept = 4
 
 // Member returns the member with the given id, or nil.
 func (c *Cluster) Member(agentID string) *Member {
-	if i, found := searchMember(c.Members, agentID); found {
+	if i, found := SearchMember(c.Members, agentID); found {
 		return &c.Members[i]
 	}
 	return nil
@@ -25,7 +25,7 @@ func search[T any](list []T, key string, of func(T) string) (int, bool) {
 	return slices.BinarySearchFunc(list, key, func(t T, key string) int { return strings.Compare(of(t), key) })
 }
 
-func searchMember(members []Member, agentID string) (int, bool) {
+func SearchMember(members []Member, agentID string) (int, bool) {
 	return search(members, agentID, func(m Member) string { return m.AgentID })
 }
 
@@ -161,12 +161,12 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 	if why := c.refuseToken(j); why != "" {
 		return Joined{AgentID: j.AgentID, Refused: why}
 	}
-	i, known := searchMember(c.Members, j.AgentID)
+	i, known := SearchMember(c.Members, j.AgentID)
 	if !known {
 		if len(c.Members) >= c.Config.MaxAgents && !dropLongestOffline(c) {
 			return Joined{AgentID: j.AgentID, Refused: RefusedFull}
 		}
-		i, _ = searchMember(c.Members, j.AgentID)
+		i, _ = SearchMember(c.Members, j.AgentID)
 		c.Members = slices.Insert(c.Members, i, Member{AgentID: j.AgentID, JoinedAt: now})
 		c.Reductions.resume(j.AgentID, now)
 		if c.LanesUnlisted {
@@ -223,7 +223,7 @@ func (c *Cluster) Join(j Join, hub string, now time.Time) Joined {
 // another instance, epoch or earlier registration than the member's present one, and those from a hub that the agent
 // left.
 func (c *Cluster) Apply(t Transition, hub string) bool {
-	i, known := searchMember(c.Members, t.AgentID)
+	i, known := SearchMember(c.Members, t.AgentID)
 	if !known {
 		return false
 	}
@@ -324,7 +324,7 @@ func (m *Member) setStatus(s AgentStatus, reason string, at time.Time) {
 // Forget removes a member that no hub has a session of, with its cordon. A process of it that comes back joins anew. It
 // refuses an agent that is no member or is connected.
 func (c *Cluster) Forget(agentID string, now time.Time) error {
-	i, known := searchMember(c.Members, agentID)
+	i, known := SearchMember(c.Members, agentID)
 	switch {
 	case !known:
 		return fmt.Errorf("the agent is not a member of the cluster")
@@ -428,13 +428,13 @@ func (l *HubStarts) add(hub, process string, now time.Time) {
 func (c *Cluster) LastUpset() time.Time {
 	var last time.Time
 	for i := range c.Members {
-		last = later(last, later(c.Members[i].StatusSince, c.Members[i].JoinedAt))
+		last = Later(last, Later(c.Members[i].StatusSince, c.Members[i].JoinedAt))
 	}
 	for i := range c.HubStarts {
-		last = later(last, c.HubStarts[i].Since)
+		last = Later(last, c.HubStarts[i].Since)
 	}
 	for i := range c.Departures {
-		last = later(last, c.Departures[i].At)
+		last = Later(last, c.Departures[i].At)
 	}
 	return last
 }

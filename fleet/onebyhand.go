@@ -7,7 +7,7 @@ import (
 )
 
 // MaySpawn returns why no agent can be started by hand, beside those that scaling keeps; empty: one can.
-func (c *Cluster) MaySpawn() string {
+func MaySpawn(c *Cluster) string {
 	d := counted(c, time.Time{})
 	switch most := c.Config.MaxAgents; {
 	case len(c.BrakeHolds) > 0:
@@ -19,14 +19,14 @@ func (c *Cluster) MaySpawn() string {
 }
 
 // SpawnOne decides to start one agent, for a person. Scaling keeps one more from then on.
-func (c *Cluster) SpawnOne(by, reason string, now time.Time) ScalingDecision {
+func SpawnOne(c *Cluster, by, reason string, now time.Time) ScalingDecision {
 	d := counted(c, now)
 	return ScalingDecision{At: now, Change: ScaleUp, Count: 1, Current: d.current, Rule: RuleByHand,
-		Target: max(c.scalingTarget(), d.current+1), Reason: askedFor("start one", by, reason)}
+		Target: max(ScalingTarget(c), d.current+1), Reason: askedFor("start one", by, reason)}
 }
 
 // MayTerminate returns why a member cannot be stopped by hand; empty: it can.
-func (c *Cluster) MayTerminate(agentID string) string {
+func MayTerminate(c *Cluster, agentID string) string {
 	d, m := counted(c, time.Time{}), c.Member(agentID)
 	switch {
 	case m == nil:
@@ -42,8 +42,8 @@ func (c *Cluster) MayTerminate(agentID string) string {
 }
 
 // TerminateOne decides to stop a member, for a person. Scaling keeps one fewer from then on, but min_agents.
-func (c *Cluster) TerminateOne(agentID, by, reason string, now time.Time) ScalingDecision {
-	d, target := counted(c, now), c.scalingTarget()
+func TerminateOne(c *Cluster, agentID, by, reason string, now time.Time) ScalingDecision {
+	d, target := counted(c, now), ScalingTarget(c)
 	left := d.current
 	if m := c.Member(agentID); m != nil && m.Serving() {
 		left--

@@ -34,26 +34,26 @@ func TestOneByHand(t *testing.T) {
 		"never below min_agents":     {ScalingManual, 2, 2, 3, 2},
 	} {
 		up := cluster(c.mode, c.least, c.desired)
-		require.Empty(t, up.MaySpawn(), name)
-		started := up.BeginScaling(up.SpawnOne("ann", "a trial", noon), noon, noon)
+		require.Empty(t, MaySpawn(up), name)
+		started := BeginScaling(up, SpawnOne(up, "ann", "a trial", noon), noon, noon)
 		require.Len(t, started.Agents, 1, name)
 		require.Equal(t, c.more, up.Wanted(), name)
-		require.Equal(t, ScaleNone, up.DecideScaling(nil, noon).Change, name)
-		require.Equal(t, "the cluster has its max_agents of 3", up.MaySpawn(), name)
+		require.Equal(t, ScaleNone, DecideScaling(up, nil, noon).Change, name)
+		require.Equal(t, "the cluster has its max_agents of 3", MaySpawn(up), name)
 		require.Equal(t, "ann asked to start one: a trial", up.Scaling.Last.Reason)
 
 		down := cluster(c.mode, c.least, c.desired)
-		require.Empty(t, down.MayTerminate("a"), name)
-		require.Contains(t, down.MayTerminate("own"), "no spawner started the agent", name)
-		stopped := down.BeginScaling(down.TerminateOne("a", "", "", noon), noon, noon.Add(time.Second))
+		require.Empty(t, MayTerminate(down, "a"), name)
+		require.Contains(t, MayTerminate(down, "own"), "no spawner started the agent", name)
+		stopped := BeginScaling(down, TerminateOne(down, "a", "", "", noon), noon, noon.Add(time.Second))
 		require.Equal(t, []string{"a"}, stopped.Agents, name)
 		require.Equal(t, c.fewer, down.Wanted(), name)
-		require.Equal(t, "the agent is being stopped already", down.MayTerminate("a"), name)
-		next := down.DecideScaling(nil, noon.Add(time.Second))
+		require.Equal(t, "the agent is being stopped already", MayTerminate(down, "a"), name)
+		next := DecideScaling(down, nil, noon.Add(time.Second))
 		require.Equal(t, c.least > 0, next.Change == ScaleUp, name)
 	}
 	c := cluster(ScalingOff, 0, 0)
 	c.BrakeHolds = []BrakeHold{{Hub: "h1"}}
-	require.Contains(t, c.MaySpawn(), "brake")
-	require.Contains(t, c.MayTerminate("a"), "brake")
+	require.Contains(t, MaySpawn(c), "brake")
+	require.Contains(t, MayTerminate(c, "a"), "brake")
 }

@@ -32,7 +32,7 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Err.Error() }
 
 func (e *FieldError) Unwrap() error { return e.Err }
 
-func wrongField(field, format string, args ...any) error {
+func WrongField(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Errorf(format, args...)}
 }
 

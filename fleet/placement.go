@@ -29,7 +29,7 @@ type Candidate struct {
 // Room rates the candidate without regard to a task: the larger, the better. It goes by the level of health first.
 func (c *Candidate) Room() float64 {
 	const level = 1000 // more than a score
-	return c.Score(&TaskSpec{}, time.Time{}) - level*float64(c.Health.rank())
+	return c.Score(&TaskSpec{}, time.Time{}) - level*float64(c.Health.Rank())
 }
 
 // FreeSlots is how many more tasks the candidate may run.
@@ -130,7 +130,7 @@ func Place(spec *TaskSpec, candidates []Candidate, hint Hint, now time.Time) int
 		if c.FreeSlots() <= 0 || c.limited(spec, now) || !c.handles(spec) {
 			continue
 		}
-		rank, health, score := hint.rank(c.AgentID), c.Health.rank(), c.Score(spec, now)
+		rank, health, score := hint.rank(c.AgentID), c.Health.Rank(), c.Score(spec, now)
 		if !spec.Place.IsZero() {
 			allocation, lacking := c.Stock.Allocate(&spec.Place)
 			if lacking != "" {

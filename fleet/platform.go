@@ -90,10 +90,10 @@ func (r Resources) MilliCPU() (int64, error) {
 }
 
 // MemoryBytes is Memory; 0 when it is empty.
-func (r Resources) MemoryBytes() (int64, error) { return parseBytes(r.Memory) }
+func (r Resources) MemoryBytes() (int64, error) { return ParseBytes(r.Memory) }
 
 // StorageBytes is Storage; 0 when it is empty.
-func (r Resources) StorageBytes() (int64, error) { return parseBytes(r.Storage) }
+func (r Resources) StorageBytes() (int64, error) { return ParseBytes(r.Storage) }
 
 var byteUnits = []struct {
 	suffix string
@@ -101,7 +101,7 @@ var byteUnits = []struct {
 }{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T",
 	1e12}, {"", 1}}
 
-func parseBytes(text string) (int64, error) {
+func ParseBytes(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}

@@ -30,7 +30,7 @@ func recoveryWait(p *RecoveryPolicy, n int) time.Duration {
 	wait, limit := p.Delay.Std(), p.MaxDelay.Std()
 	switch p.DelayFunction {
 	case DelayExponential:
-		return doubled(wait, n, limit)
+		return Doubled(wait, n, limit)
 	case DelayFibonacci:
 		for next := wait; n > 0 && wait < limit; n-- {
 			wait, next = next, wait+next

@@ -306,8 +306,8 @@ func TestRecoverIsSafe(t *testing.T) {
 func TestKeepRunningHasNoEnd(t *testing.T) {
 	t.Parallel()
 	spec := &TaskSpec{KeepRunning: true}
-	require.Equal(t, endless, spec.AttemptTimeout())
-	require.Equal(t, endless, spec.Expiration())
+	require.Equal(t, Endless, spec.AttemptTimeout())
+	require.Equal(t, Endless, spec.Expiration())
 	require.Equal(t, ClusterRecover, spec.EffectiveRecovery().Mode)
 	require.Nil(t, (&TaskSpec{}).EffectiveRecovery())
 }

@@ -119,7 +119,7 @@ func (m RecoveryMode) validate() error {
 	case "", ClusterRecover, LocalRestart, ManualRecover:
 		return nil
 	}
-	return wrongField("recovery.mode", "must be cluster_recover, local_restart or manual_recover")
+	return WrongField("recovery.mode", "must be cluster_recover, local_restart or manual_recover")
 }
 
 // Validate checks what was given.
@@ -138,15 +138,15 @@ func (p *RecoveryPolicy) validate(field string) error {
 	switch p.DelayFunction {
 	case "", DelayConstant, DelayExponential, DelayFibonacci:
 	default:
-		return wrongField(field+".delay_function", "must be constant, exponential or fibonacci")
+		return WrongField(field+".delay_function", "must be constant, exponential or fibonacci")
 	}
 	switch p.Mode {
 	case "", ExhaustedFail, ExhaustedDelay:
 	default:
-		return wrongField(field+".mode", "must be fail or delay")
+		return WrongField(field+".mode", "must be fail or delay")
 	}
 	if p.MaxDelay != 0 && p.Delay > p.MaxDelay {
-		return wrongField(field+".delay", "must not be longer than max_delay")
+		return WrongField(field+".delay", "must not be longer than max_delay")
 	}
 	return Within(field+".", p)
 }

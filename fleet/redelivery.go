@@ -268,14 +268,14 @@ func returnWait(taskID string, returns int, end AttemptEnd) time.Duration {
 
 // spaced is first at the nth return and doubles with each later one, up to limit, plus jitter.
 func spaced(taskID string, returns, nth int, first, limit time.Duration) time.Duration {
-	wait := doubled(first, returns-nth, limit)
+	wait := Doubled(first, returns-nth, limit)
 	return min(wait+jitter(taskID, returns, wait/2), limit)
 }
 
 // TurnWait is the wait of a run or an event after the nth time that it was not its tenant's turn: soon half a minute to
 // a whole one, so that those that wait do not keep the workers busy.
 func TurnWait(id string, n int) time.Duration {
-	wait := doubled(500*time.Millisecond, n-1, 30*time.Second)
+	wait := Doubled(500*time.Millisecond, n-1, 30*time.Second)
 	return wait + jitter(id, n, wait)
 }
 
@@ -288,12 +288,12 @@ const (
 // second, and never more than the wait itself) comes from the task's id, so that replay finds the same value.
 func Backoff(policy RetryPolicy, taskID string, failures int) time.Duration {
 	limit := policy.MaxInterval.Or(DefaultMaxInterval)
-	wait := doubled(policy.InitialInterval.Or(DefaultInitialInterval), failures-1, limit)
+	wait := Doubled(policy.InitialInterval.Or(DefaultInitialInterval), failures-1, limit)
 	return min(wait+jitter(taskID, failures, min(maxJitter, wait)), limit)
 }
 
-// doubled is first, doubled so many times, at most limit.
-func doubled(first time.Duration, times int, limit time.Duration) time.Duration {
+// Doubled is first, doubled so many times, at most limit.
+func Doubled(first time.Duration, times int, limit time.Duration) time.Duration {
 	wait := min(first, limit)
 	for ; times > 0 && wait < limit; times-- {
 		wait = min(2*wait, limit)
@@ -311,3 +311,11 @@ func jitter(taskID string, n int, bound time.Duration) time.Duration {
 	_, _ = h.Write([]byte{byte(n), byte(n >> 8)})
 	return time.Duration(h.Sum64() % uint64(bound))
 }
+
+// poisonLosses is how many agents a task was lost with before it, and not the network, is the likelier cause of the
+// next loss.
+const poisonLosses = 2
+
+// Poisonous reports whether a task was lost with so many agents that the loss of another agent that runs it is no sign
+// of a broken network. The brake leaves that agent out.
+func (t Tally) Poisonous() bool { return t.Losses >= poisonLosses }

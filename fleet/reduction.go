@@ -146,7 +146,7 @@ func (l Reductions) resume(agentID string, now time.Time) {
 func (l Reductions) NextStep() time.Time {
 	var next time.Time
 	for i := range l {
-		next = sooner(next, l[i].NextStep)
+		next = Sooner(next, l[i].NextStep)
 	}
 	return next
 }
@@ -219,10 +219,10 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// sooner is the earlier of two times; a zero one is none.
-func sooner(a, b time.Time) time.Time {
+// Sooner is the earlier of two times; a zero one is none.
+func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || b.IsZero() {
-		return later(a, b)
+		return Later(a, b)
 	}
 	return earliest(a, b)
 }

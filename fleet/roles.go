@@ -60,7 +60,7 @@ func (c *Cluster) SwitchMode(mode ReplicationMode, roleLease time.Duration, now 
 	c.VacateLeader(roleLease, now)
 	c.Config.ReplicationMode, c.LastLeader, c.Successor = mode, "", ""
 	if mode == ActivePassive {
-		c.LeaderFreeAt = later(c.LeaderFreeAt, now.Add(max(roleLease, 0)))
+		c.LeaderFreeAt = Later(c.LeaderFreeAt, now.Add(max(roleLease, 0)))
 	}
 	c.RefreshStandbys()
 }
@@ -97,7 +97,7 @@ func compareLoad(a, b *Member, loads map[string]int) int {
 		int64(loads[b.AgentID])*int64(max(a.MaxTasks, 1)))
 }
 
-func later(a, b time.Time) time.Time {
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -179,7 +179,7 @@ func (c *Cluster) VacateLeader(leaseRemaining time.Duration, now time.Time) (pre
 	}
 	previous = c.Leader
 	c.LastLeader, c.Leader, c.LeaderSince = previous, "", time.Time{}
-	c.LeaderFreeAt = later(c.LeaderFreeAt, now.Add(max(leaseRemaining, 0)))
+	c.LeaderFreeAt = Later(c.LeaderFreeAt, now.Add(max(leaseRemaining, 0)))
 	return previous
 }
 
@@ -205,8 +205,8 @@ func (c *Cluster) lead(agentID string, now time.Time) Election {
 	return won
 }
 
-// compareBool puts true first.
-func compareBool(a, b bool) int {
+// CompareBool puts true first.
+func CompareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

@@ -11,16 +11,16 @@ import (
 )
 
 // endRollout ends the newest rollout.
-func (c *Cluster) endRollout(status RolloutStatus, event EventType, reason string, now time.Time) {
+func endRollout(c *Cluster, status RolloutStatus, event EventType, reason string, now time.Time) {
 	r := c.Scaling.Rollout
 	r.Status, r.EndedAt = status, now
 	r.Reason = cmp.Or(reason, r.Reason)
-	c.publishRollout(event, reason, now)
+	publishRollout(c, event, reason, now)
 }
 
 // publishRollout has Changes return an event about the newest rollout.
-func (c *Cluster) publishRollout(event EventType, reason string, now time.Time) {
-	c.Scaling.events = append(c.Scaling.events, Event{Type: event, Time: now.UTC(), EventData: EventData{
+func publishRollout(c *Cluster, event EventType, reason string, now time.Time) {
+	c.Scaling.Events = append(c.Scaling.Events, Event{Type: event, Time: now.UTC(), EventData: EventData{
 		Cluster: c.Config.Name, ID: fmt.Sprintf("%s:%d", c.Config.Name, c.Scaling.Rollout.Number), Reason: reason}})
 }
 
@@ -37,24 +37,24 @@ func startsAlike(a, b SpawnPolicy) bool {
 }
 
 // RollOut begins a rollout if agents were started with other settings than those now in force.
-func (c *Cluster) RollOut(before SpawnPolicy, now time.Time) {
+func RollOut(c *Cluster, before SpawnPolicy, now time.Time) {
 	p := &c.Config.Scaling
 	if p.Rollout == nil || !p.On() || startsAlike(before, p.Spawn) {
 		return
 	}
-	c.beginRollout(before, "", now)
+	beginRollout(c, before, "", now)
 }
 
 // beginRollout begins a rollout to the settings in force. With why it reverts the newest one.
-func (c *Cluster) beginRollout(before SpawnPolicy, why string, now time.Time) {
-	s := c.scaling()
-	spawned := c.spawned()
+func beginRollout(c *Cluster, before SpawnPolicy, why string, now time.Time) {
+	s := scalingOf(c)
+	spawned := spawnedOf(c)
 	next := Rollout{Number: 1, Status: RolloutRunning, Reason: why, Former: before, Stable: spawned, Old: spawned,
 		StartedAt: now, ProgressAt: now}
 	if last := s.Rollout; last != nil {
 		next.Number = last.Number + 1
-		if c.RollsOut() {
-			c.endRollout(RolloutCancelled, EventRolloutCancelled, cmp.Or(why, "other settings take its place"), now)
+		if RollsOut(c) {
+			endRollout(c, RolloutCancelled, EventRolloutCancelled, cmp.Or(why, "other settings take its place"), now)
 		}
 		next.Revert = (last.Status != RolloutSuccessful || why != "") &&
 			startsAlike(last.Former, c.Config.Scaling.Spawn)
@@ -74,18 +74,18 @@ func (c *Cluster) beginRollout(before SpawnPolicy, why string, now time.Time) {
 	if next.Revert {
 		event = EventRolloutReverted
 	}
-	c.publishRollout(event, why, now)
+	publishRollout(c, event, why, now)
 }
 
 // revert puts the settings before the newest rollout in force again.
-func (c *Cluster) revert(why string, now time.Time) {
+func revert(c *Cluster, why string, now time.Time) {
 	before := c.Config.Scaling.Spawn
 	c.Config.Scaling.Spawn = c.Scaling.Rollout.Former
-	c.beginRollout(before, why, now)
+	beginRollout(c, before, why, now)
 }
 
 // MayRevertRollout is why a person cannot revert the newest rollout now; empty: that is possible.
-func (c *Cluster) MayRevertRollout() string {
+func MayRevertRollout(c *Cluster) string {
 	switch p := &c.Config.Scaling; {
 	case p.Rollout == nil || !p.On():
 		return "the cluster's settings ask for no rollouts"
@@ -99,16 +99,16 @@ func (c *Cluster) MayRevertRollout() string {
 
 // RevertRollout puts the settings before the newest rollout in force again, by a person's decision. MayRevertRollout
 // must have allowed it.
-func (c *Cluster) RevertRollout(by, reason string, now time.Time) {
-	c.revert(decided("reverted", by, reason), now)
+func RevertRollout(c *Cluster, by, reason string, now time.Time) {
+	revert(c, decided("reverted", by, reason), now)
 }
 
 // MayPromoteRollout is why a person cannot promote the canaries now; empty: that is possible.
-func (c *Cluster) MayPromoteRollout() string {
-	switch r := c.rolling(); {
+func MayPromoteRollout(c *Cluster) string {
+	switch r := rolling(c); {
 	case r == nil:
 		return "no rollout of the cluster is under way"
-	case c.holding() == nil:
+	case heldRollout(c) == nil:
 		return "the rollout has no canaries, or was promoted already"
 	case r.Status != RolloutWaiting:
 		return "the canaries are not healthy yet: promote them when the rollout is waiting"
@@ -118,16 +118,16 @@ func (c *Cluster) MayPromoteRollout() string {
 
 // PromoteRollout has the other agents follow the canaries, by a person's decision. MayPromoteRollout must have allowed
 // it.
-func (c *Cluster) PromoteRollout(by, reason string, now time.Time) {
-	c.promote(decided("promoted", by, reason), now)
+func PromoteRollout(c *Cluster, by, reason string, now time.Time) {
+	promote(c, decided("promoted", by, reason), now)
 }
 
-func (c *Cluster) promote(why string, now time.Time) {
+func promote(c *Cluster, why string, now time.Time) {
 	r := c.Scaling.Rollout
-	r.Old = without(c.spawned(), r.Canaries)
+	r.Old = without(spawnedOf(c), r.Canaries)
 	r.Status, r.Left, r.Blocked, r.PromotedAt, r.ProgressAt = RolloutRunning, len(r.Old), nil, now, now
 	r.Reason = why
-	c.publishRollout(EventRolloutPromoted, why, now)
+	publishRollout(c, EventRolloutPromoted, why, now)
 }
 
 // decided says who decided what, and why.
@@ -135,8 +135,8 @@ func decided(what, by, reason string) string {
 	return strings.TrimSuffix(what+" by "+cmp.Or(by, "a person")+": "+reason, ": ")
 }
 
-// holding is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is none.
-func (c *Cluster) holding() *Rollout {
+// heldRollout is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is none.
+func heldRollout(c *Cluster) *Rollout {
 	if c.Scaling == nil || c.Config.Scaling.Rollout == nil {
 		return nil
 	}
@@ -147,16 +147,16 @@ func (c *Cluster) holding() *Rollout {
 }
 
 // SpawnBy are the settings of an action by a rule. While canaries are not promoted, other agents have the former ones.
-func (c *Cluster) SpawnBy(rule ScalingRule) *SpawnPolicy {
-	if r := c.holding(); r != nil && rule != RuleRollout {
+func SpawnBy(c *Cluster, rule ScalingRule) *SpawnPolicy {
+	if r := heldRollout(c); r != nil && rule != RuleRollout {
 		return &r.Former
 	}
 	return &c.Config.Scaling.Spawn
 }
 
 // recordStarts records which agents are started with which settings while canaries are not promoted.
-func (c *Cluster) recordStarts(agents []string, rule ScalingRule) {
-	r := c.holding()
+func recordStarts(c *Cluster, agents []string, rule ScalingRule) {
+	r := heldRollout(c)
 	if r == nil {
 		return
 	}
@@ -164,7 +164,7 @@ func (c *Cluster) recordStarts(agents []string, rule ScalingRule) {
 	if rule == RuleRollout {
 		list = &r.Canaries
 	}
-	spawned := c.spawned()
+	spawned := spawnedOf(c)
 	*list = append(slices.DeleteFunc(slices.Clone(*list),
 		func(agent string) bool { return !slices.Contains(spawned, agent) }), agents...)
 }
@@ -173,8 +173,8 @@ func without(agents, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(agents), func(a string) bool { return slices.Contains(others, a) })
 }
 
-// spawned are the agents that spawners have started, or are about to.
-func (c *Cluster) spawned() []string {
+// spawnedOf are the agents that spawners have started, or are about to.
+func spawnedOf(c *Cluster) []string {
 	var list []string
 	for i := range c.Members {
 		if _, spawned := c.Members[i].SpawnedBy(); spawned {
@@ -190,7 +190,7 @@ func (c *Cluster) spawned() []string {
 }
 
 // rolling is the rollout under way, or nil.
-func (c *Cluster) rolling() *Rollout {
+func rolling(c *Cluster) *Rollout {
 	if c.Scaling == nil || c.Scaling.Rollout == nil {
 		return nil
 	}
@@ -201,17 +201,17 @@ func (c *Cluster) rolling() *Rollout {
 }
 
 // RollsOut reports whether a rollout is under way.
-func (c *Cluster) RollsOut() bool { return c.rolling() != nil }
+func RollsOut(c *Cluster) bool { return rolling(c) != nil }
 
 // AdvanceRollout promotes healthy canaries, and ends a rollout that is done or late. It reports whether agents may have
 // to be stopped now, or the former settings are in force again.
-func (c *Cluster) AdvanceRollout(now time.Time) (changed bool) {
-	r, p := c.rolling(), &c.Config.Scaling
+func AdvanceRollout(c *Cluster, now time.Time) (changed bool) {
+	r, p := rolling(c), &c.Config.Scaling
 	switch {
 	case r == nil:
 		return false
 	case p.Rollout == nil || !p.On():
-		c.endRollout(RolloutCancelled, EventRolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
+		endRollout(c, RolloutCancelled, EventRolloutCancelled, "the cluster's settings ask for no rollouts any more", now)
 		return false
 	case len(c.BrakeHolds) > 0:
 		r.ProgressAt = now // nothing is started or stopped meanwhile
@@ -221,7 +221,7 @@ func (c *Cluster) AdvanceRollout(now time.Time) (changed bool) {
 	d.count()
 	held := d.held != nil
 	if held {
-		r.Old = without(c.spawned(), r.Canaries)
+		r.Old = without(spawnedOf(c), r.Canaries)
 	}
 	left := len(d.outdated(r))
 	healthy, _ := d.healthy(r)
@@ -237,16 +237,16 @@ func (c *Cluster) AdvanceRollout(now time.Time) (changed bool) {
 	r.Left, r.Best = left, max(r.Best, r.Healthy)
 	switch {
 	case done && !held:
-		c.endRollout(RolloutSuccessful, EventRolloutSucceeded, "", now)
+		endRollout(c, RolloutSuccessful, EventRolloutSucceeded, "", now)
 		r.Old, r.Stable, r.Canaries = nil, nil, nil
 		return false
 	case done && p.Rollout.AutoPromote:
-		c.promote(decided("promoted", "auto_promote", ""), now)
+		promote(c, decided("promoted", "auto_promote", ""), now)
 		return true
 	case done:
 		if r.Status != RolloutWaiting {
 			r.Status = RolloutWaiting
-			c.publishRollout(EventRolloutWaiting, "", now)
+			publishRollout(c, EventRolloutWaiting, "", now)
 		}
 		return false
 	case r.Status == RolloutWaiting:
@@ -268,17 +268,17 @@ func (c *Cluster) AdvanceRollout(now time.Time) (changed bool) {
 	if blocked != nil {
 		why += "; " + blocked.Reason
 	}
-	c.endRollout(RolloutFailed, EventRolloutFailed, why, now)
+	endRollout(c, RolloutFailed, EventRolloutFailed, why, now)
 	if !p.Rollout.AutoRevert || r.Revert {
 		return held
 	}
-	c.revert(fmt.Sprintf("rollout %d failed: %s", r.Number, why), now)
+	revert(c, fmt.Sprintf("rollout %d failed: %s", r.Number, why), now)
 	return true
 }
 
 // NextRollout is when the rollout under way gets on, or fails, without being told of anything; zero: at no time.
-func (c *Cluster) NextRollout(now time.Time) time.Time {
-	r, p := c.rolling(), &c.Config.Scaling
+func NextRollout(c *Cluster, now time.Time) time.Time {
+	r, p := rolling(c), &c.Config.Scaling
 	if r == nil || p.Rollout == nil || len(c.BrakeHolds) > 0 {
 		return time.Time{}
 	}
@@ -286,17 +286,17 @@ func (c *Cluster) NextRollout(now time.Time) time.Time {
 	d.count()
 	_, next := d.healthy(r)
 	if r.Blocked != nil && now.Before(r.Blocked.NextAt) {
-		next = sooner(next, r.Blocked.NextAt)
+		next = Sooner(next, r.Blocked.NextAt)
 	}
 	if r.Status == RolloutWaiting {
 		return next
 	}
-	return sooner(next, r.ProgressAt.Add(p.Rollout.Deadline.Std()))
+	return Sooner(next, r.ProgressAt.Add(p.Rollout.Deadline.Std()))
 }
 
 // goal is how many agents are wanted.
 func (d *scaler) goal() int {
-	return min(max(d.scalingTarget(), d.Config.MinAgents), d.Config.MaxAgents)
+	return min(max(ScalingTarget(d.Cluster), d.Config.MinAgents), d.Config.MaxAgents)
 }
 
 func (d *scaler) outdated(r *Rollout) []string {
@@ -321,7 +321,7 @@ func (d *scaler) healthy(r *Rollout) (count int, next time.Time) {
 		if slices.Contains(r.Old, m.AgentID) || !d.mayStop(m) || !d.now.Before(at) {
 			count++
 		} else {
-			next = sooner(next, at)
+			next = Sooner(next, at)
 		}
 	}
 	return count, next
@@ -332,7 +332,7 @@ func (d *scaler) rollOut() ScalingDecision {
 	if d.held != nil {
 		return d.keepCanaries(d.held)
 	}
-	r := d.rolling()
+	r := rolling(d.Cluster)
 	if r == nil || d.policy.Rollout == nil {
 		return ScalingDecision{}
 	}
@@ -354,7 +354,7 @@ func (d *scaler) keepCanaries(r *Rollout) ScalingDecision {
 	if count <= 0 || r.Blocked != nil && d.now.Before(r.Blocked.NextAt) {
 		return ScalingDecision{}
 	}
-	return ScalingDecision{Change: ScaleUp, Count: count, Target: d.scalingTarget(), Rule: RuleRollout,
+	return ScalingDecision{Change: ScaleUp, Count: count, Target: ScalingTarget(d.Cluster), Rule: RuleRollout,
 		Reason: fmt.Sprintf("rollout %d tries other settings with %s first", r.Number, Count(r.Canary, "agent"))}
 }
 
@@ -375,6 +375,6 @@ func (d *scaler) stopFor(why string, old []string, count int) ScalingDecision {
 	if len(agents) == 0 {
 		return ScalingDecision{}
 	}
-	return ScalingDecision{Change: ScaleDown, Count: len(agents), Agents: agents, Target: d.scalingTarget(),
+	return ScalingDecision{Change: ScaleDown, Count: len(agents), Agents: agents, Target: ScalingTarget(d.Cluster),
 		Rule: RuleRollout, Reason: why + ": " + strings.Join(agents, ", ")}
 }

@@ -13,17 +13,17 @@ import (
 func rolled(revert bool) *Cluster {
 	c := scaledCluster(4, 0, 10)
 	c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, ScalingManual
-	c.Config.Scaling.Rollout = (&RolloutPolicy{AutoRevert: revert}).withDefaults()
+	c.Config.Scaling.Rollout = (&RolloutPolicy{AutoRevert: revert}).WithDefaults()
 	before := c.Config.Scaling.Spawn
 	c.Config.Scaling.Spawn.Slots = 7
-	c.RollOut(before, scaleNow)
+	RollOut(c, before, scaleNow)
 	return c
 }
 
 // play carries out what is decided, every second, until the rollout has ended; joins says whether a start succeeds.
 func play(t *testing.T, c *Cluster, least int, joins func() bool) (now time.Time) {
 	t.Helper()
-	return playOn(t, c, scaleNow, least, func(bool) bool { return joins() }, func() bool { return !c.RollsOut() })
+	return playOn(t, c, scaleNow, least, func(bool) bool { return joins() }, func() bool { return !RollsOut(c) })
 }
 
 // playOn is play from a time until a condition holds; joins is told whether the agent is a canary. New agents have as
@@ -50,15 +50,15 @@ func playOn(
 					result.Failed = "it did not come online"
 				}
 			}
-			c.EndScaling(result, now)
+			EndScaling(c, result, now)
 		}
-		c.AdvanceRollout(now)
+		AdvanceRollout(c, now)
 		if done() {
 			return now
 		}
-		if d := c.DecideScaling(c.idle(0, time.Hour), now); d.Change != ScaleNone {
-			for _, agent := range c.BeginScaling(d, scaleNow, now).Agents {
-				slots[agent] = c.SpawnBy(d.Rule).Slots
+		if d := DecideScaling(c, c.idle(0, time.Hour), now); d.Change != ScaleNone {
+			for _, agent := range BeginScaling(c, d, scaleNow, now).Agents {
+				slots[agent] = SpawnBy(c, d.Rule).Slots
 			}
 		}
 		s := scaler{Cluster: c, now: now, policy: &c.Config.Scaling}
@@ -92,7 +92,7 @@ func TestRolloutThatDoesNotGetOnStopsWithAReason(t *testing.T) {
 	require.Equal(t, 7, c.Config.Scaling.Spawn.Slots)
 	require.Equal(t, scaleNow.Add(10*time.Minute), now.Truncate(time.Minute))
 	require.Len(t, c.Members, 3)
-	require.Zero(t, c.NextRollout(now))
+	require.Zero(t, NextRollout(c, now))
 }
 
 func TestRolloutIsReverted(t *testing.T) {
@@ -144,7 +144,7 @@ func TestRolloutDecision(t *testing.T) {
 			if tt.facts != nil {
 				tt.facts(c, f)
 			}
-			require.Equal(t, tt.want, c.DecideScaling(f, scaleNow).Agents)
+			require.Equal(t, tt.want, DecideScaling(c, f, scaleNow).Agents)
 		})
 	}
 }
@@ -165,11 +165,11 @@ func TestRolloutBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := scaledCluster(2, 0, 5)
-			c.Config.Scaling.Rollout = (&RolloutPolicy{}).withDefaults()
+			c.Config.Scaling.Rollout = (&RolloutPolicy{}).WithDefaults()
 			before := c.Config.Scaling.Spawn
 			tt.change(&c.Config.Scaling)
-			c.RollOut(before, scaleNow)
-			require.Equal(t, tt.want, c.RollsOut(), fmt.Sprint(c.Scaling))
+			RollOut(c, before, scaleNow)
+			require.Equal(t, tt.want, RollsOut(c), fmt.Sprint(c.Scaling))
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 		events        []EventType
 	}{
 		"promoted by hand": {joins: always, fresh: 4,
-			then:   func(c *Cluster, now time.Time) { c.PromoteRollout("ann", "looks good", now) },
+			then:   func(c *Cluster, now time.Time) { PromoteRollout(c, "ann", "looks good", now) },
 			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "promoted by ann: looks good",
 			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutPromoted, EventRolloutSucceeded}},
 		"promoted at once": {joins: always, fresh: 4, policy: RolloutPolicy{AutoPromote: true},
@@ -217,12 +217,12 @@ func TestRolloutWithCanaries(t *testing.T) {
 			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "rollout 1 failed: it did not get on",
 			events: []EventType{EventRolloutStarted, EventRolloutFailed, EventRolloutReverted, EventRolloutSucceeded}},
 		"reverted by hand": {joins: always, former: 4, kept: true,
-			then:   func(c *Cluster, now time.Time) { c.RevertRollout("", "no", now) },
+			then:   func(c *Cluster, now time.Time) { RevertRollout(c, "", "no", now) },
 			status: []RolloutStatus{RolloutWaiting, RolloutSuccessful}, reason: "reverted by a person: no",
 			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutReverted,
 				EventRolloutSucceeded}},
 		"reverted by hand after it succeeded": {joins: always, former: 4, policy: RolloutPolicy{AutoPromote: true},
-			then:   func(c *Cluster, now time.Time) { c.RevertRollout("ann", "", now) },
+			then:   func(c *Cluster, now time.Time) { RevertRollout(c, "ann", "", now) },
 			status: []RolloutStatus{RolloutSuccessful, RolloutSuccessful}, reason: "reverted by ann",
 			events: []EventType{EventRolloutStarted, EventRolloutPromoted, EventRolloutSucceeded, EventRolloutReverted,
 				EventRolloutSucceeded}},
@@ -242,7 +242,7 @@ func TestRolloutWithCanaries(t *testing.T) {
 			then: func(c *Cluster, now time.Time) {
 				before := c.Config.Scaling.Spawn
 				c.Config.Scaling.Spawn.Slots = 8
-				c.RollOut(before, now)
+				RollOut(c, before, now)
 			},
 			status: []RolloutStatus{RolloutWaiting, RolloutWaiting},
 			events: []EventType{EventRolloutStarted, EventRolloutWaiting, EventRolloutCancelled, EventRolloutStarted,
@@ -256,12 +256,12 @@ func TestRolloutWithCanaries(t *testing.T) {
 				c.Config.DesiredAgents, c.Config.Scaling.Mode = 4, mode
 				policy := tt.policy // tt is of both modes
 				policy.Canary = 2
-				c.Config.Scaling.Rollout = policy.withDefaults()
+				c.Config.Scaling.Rollout = policy.WithDefaults()
 				before := c.Config.Scaling.Spawn
 				c.Config.Scaling.Spawn.Slots = 7
-				c.RollOut(before, scaleNow)
+				RollOut(c, before, scaleNow)
 				now := playOn(t, c, scaleNow, 3, tt.joins,
-					func() bool { return !c.RollsOut() || c.Scaling.Rollout.Status == RolloutWaiting })
+					func() bool { return !RollsOut(c) || c.Scaling.Rollout.Status == RolloutWaiting })
 				require.Equal(t, tt.status[0], c.Scaling.Rollout.Status, c.Scaling.Rollout.Reason)
 				if tt.then != nil {
 					tt.then(c, now)
@@ -302,17 +302,17 @@ func TestRolloutWithCanaries(t *testing.T) {
 func TestSettingsThatNoAgentHadAreNotPutInForce(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(0, 2, 10)
-	c.Config.Scaling.Rollout = (&RolloutPolicy{Canary: 1}).withDefaults()
+	c.Config.Scaling.Rollout = (&RolloutPolicy{Canary: 1}).WithDefaults()
 	for _, slots := range []int{3, 4} {
 		before := c.Config.Scaling.Spawn
 		c.Config.Scaling.Spawn.Slots = slots
-		c.RollOut(before, scaleNow)
+		RollOut(c, before, scaleNow)
 		if slots == 3 {
 			require.Zero(t, c.Scaling.Rollout.Canary, "there is nothing to be beside")
 			c.addSpawned("a-00")
 		}
 	}
-	require.Equal(t, 3, c.SpawnBy(RuleMinimum).Slots)
+	require.Equal(t, 3, SpawnBy(c, RuleMinimum).Slots)
 }
 
 func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
@@ -320,24 +320,24 @@ func TestAgentsAreReplacedWhileCanariesAreBlocked(t *testing.T) {
 	c := rolled(false)
 	c.Scaling.Rollout.Canary = 1
 	c.Scaling.Rollout.Former.Spawner = "here"
-	start := c.DecideScaling(nil, scaleNow)
+	start := DecideScaling(c, nil, scaleNow)
 	require.Equal(t, RuleRollout, start.Rule)
 	require.Equal(t, 1, start.Count)
 	require.Equal(t, 4, start.Target)
-	require.Equal(t, 7, c.SpawnBy(start.Rule).Slots)
-	c.EndScaling(ScalingResult{Number: c.BeginScaling(start, scaleNow, scaleNow).Number, Failed: "no image"}, scaleNow)
+	require.Equal(t, 7, SpawnBy(c, start.Rule).Slots)
+	EndScaling(c, ScalingResult{Number: BeginScaling(c, start, scaleNow, scaleNow).Number, Failed: "no image"}, scaleNow)
 	require.Equal(t, "no image", c.Scaling.Rollout.Blocked.Reason)
-	require.Equal(t, c.Scaling.Rollout.Blocked.NextAt, c.NextRollout(scaleNow))
-	require.Equal(t, ScaleNone, c.DecideScaling(nil, scaleNow).Change)
+	require.Equal(t, c.Scaling.Rollout.Blocked.NextAt, NextRollout(c, scaleNow))
+	require.Equal(t, ScaleNone, DecideScaling(c, nil, scaleNow).Change)
 
 	c.Members = c.Members[1:]
-	up := c.DecideScaling(nil, scaleNow)
+	up := DecideScaling(c, nil, scaleNow)
 	require.Equal(t, RuleDesired, up.Rule)
-	require.Equal(t, "here", c.SpawnBy(up.Rule).Spawner)
-	action := c.BeginScaling(up, scaleNow, scaleNow)
+	require.Equal(t, "here", SpawnBy(c, up.Rule).Spawner)
+	action := BeginScaling(c, up, scaleNow, scaleNow)
 	require.Subset(t, c.Scaling.Rollout.Stable, action.Agents)
 
-	c.SpawnerBack("there")
+	SpawnerBack(c, "there")
 	require.Nil(t, c.Scaling.Rollout.Blocked)
 }
 
@@ -365,7 +365,7 @@ func TestWhatPeopleMayDoAboutARollout(t *testing.T) {
 			t.Parallel()
 			c := rolled(false)
 			tt.change(c)
-			promote, revert := c.MayPromoteRollout(), c.MayRevertRollout()
+			promote, revert := MayPromoteRollout(c), MayRevertRollout(c)
 			require.Contains(t, promote, tt.promote)
 			require.Contains(t, revert, tt.revert)
 			require.Equal(t, []bool{tt.promote == "", tt.revert == ""}, []bool{promote == "", revert == ""})

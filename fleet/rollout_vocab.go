@@ -14,7 +14,7 @@ type RolloutPolicy struct {
 	AutoRevert     bool     `json:"auto_revert,omitempty" doc:"After a rollout that failed, the settings of the last that succeeded are put in force again."`
 }
 
-func (p *RolloutPolicy) withDefaults() *RolloutPolicy {
+func (p *RolloutPolicy) WithDefaults() *RolloutPolicy {
 	if p == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (p *RolloutPolicy) validate(spawn *SpawnPolicy) error {
 		return nil
 	}
 	if least := spawn.DrainTimeout + spawn.JoinTimeout + p.HealthyTime; p.Deadline < least {
-		return wrongField("scaling.rollout.deadline", "must be at least %s: a drain, a start and healthy_time", least)
+		return WrongField("scaling.rollout.deadline", "must be at least %s: a drain, a start and healthy_time", least)
 	}
 	return nil
 }

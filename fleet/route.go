@@ -10,7 +10,7 @@ const ErrorTool = "tool_error"
 
 // PreferOpen names as provider of a task that calls a server of tools that server, unless it has another.
 func PreferOpen(s *TaskSpec) {
-	i := slices.IndexFunc(s.RequiredCapabilities, func(c string) bool { return strings.HasPrefix(c, toolCapability) })
+	i := slices.IndexFunc(s.RequiredCapabilities, func(c string) bool { return strings.HasPrefix(c, ToolPrefix) })
 	if i >= 0 && s.Provider == "" {
 		s.Provider = s.RequiredCapabilities[i]
 	}

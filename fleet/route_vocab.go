@@ -25,12 +25,12 @@ const ModelTask = "model"
 // ToolTask is the type of tasks that call a tool.
 const ToolTask = "mcp-tool"
 
-// toolCapability begins what ToolCapability returns.
-const toolCapability = "mcp."
+// ToolPrefix begins what ToolCapability returns.
+const ToolPrefix = "mcp."
 
 // ToolCapability is the capability of agents that can call a server of tools. While an agent has a session with the
 // server open, it has access to a provider of this name too, so that it is preferred.
-func ToolCapability(server string) string { return toolCapability + server }
+func ToolCapability(server string) string { return ToolPrefix + server }
 
 // ForRoute is the task as it is for an attempt that takes one of its routes.
 func (s TaskSpec) ForRoute(r Route) TaskSpec {

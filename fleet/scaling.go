@@ -12,30 +12,10 @@ import (
 // MaxScaleStep bounds the agents that one action starts or stops.
 const MaxScaleStep = 50
 
-// ScalingDecision is a decision about the number of a cluster's agents.
-type ScalingDecision struct {
-	At     time.Time   `json:"at"`
-	Change ScaleChange `json:"change"`
-	Count  int         `json:"count,omitempty"`
-	// Agents are the agents to stop.
-	Agents []string `json:"agents,omitempty"`
-	// Current is the number of agents, with those being started; Target is the number to keep.
-	Current int         `json:"current"`
-	Target  int         `json:"target"`
-	Rule    ScalingRule `json:"rule,omitempty"`
-	Reason  string      `json:"reason"`
-	// Blocked: more agents are wanted than can be started now.
-	Blocked bool `json:"blocked,omitempty"`
-	// NextAt is when the reason against acting ends by itself; zero: unknown.
-	NextAt time.Time `json:"next_at,omitzero"`
-	// NeedFacts: choosing the agents to stop needs ScalingFacts.
-	NeedFacts bool `json:"need_facts,omitempty"`
-}
-
 // DecideScaling decides whether to start or stop agents. facts is nil when only the members are known. The result stays
 // between min_agents and max_agents. It stops only agents of spawners: those without work first, the longest idle
 // first, and never one to which work is pinned.
-func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecision {
+func DecideScaling(c *Cluster, facts *ScalingFacts, now time.Time) ScalingDecision {
 	d := scaler{Cluster: c, facts: facts, now: now, policy: &c.Config.Scaling}
 	d.count()
 	decision := d.decide()
@@ -46,7 +26,7 @@ func (c *Cluster) DecideScaling(facts *ScalingFacts, now time.Time) ScalingDecis
 	decision.Change = cmp.Or(decision.Change, ScaleNone)
 	if decision.Change != ScaleUp && decision.Change != ScaleDown || decision.Rule == RuleRetire ||
 		decision.Rule == RuleRestart {
-		decision.Target = c.scalingTarget()
+		decision.Target = ScalingTarget(c)
 	}
 	return decision
 }
@@ -85,7 +65,7 @@ func (d *scaler) count() {
 			}
 		}
 	}
-	if d.held = d.holding(); d.held != nil {
+	if d.held = heldRollout(d.Cluster); d.held != nil {
 		for _, agent := range d.held.Canaries {
 			if starting[agent] {
 				d.canaryStarts++
@@ -307,7 +287,7 @@ func waiting(n int64) string {
 
 // ScalingLanes returns the lanes that spawned agents could serve. More agents would not help paused lanes, or lanes for
 // capabilities that spawned agents lack, or for resources that none of those that were spawned has.
-func (c *Cluster) ScalingLanes() []string {
+func ScalingLanes(c *Cluster) []string {
 	var lanes []string
 	add := func(lane string) {
 		if c.Pauses.Of(lane) == nil {
@@ -321,14 +301,14 @@ func (c *Cluster) ScalingLanes() []string {
 		return lanes
 	}
 	add(DefaultLane)
-	have := SortedSet(c.SpawnBy("").Capabilities)
+	have := SortedSet(SpawnBy(c, "").Capabilities)
 	for _, set := range c.CapabilitySets {
 		if HasAll(have, set) {
 			add(CapabilityLane(set))
 		}
 	}
 	for i := range c.Fits {
-		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && c.spawnsFor(fit) {
+		if fit := &c.Fits[i]; HasAll(have, fit.Capabilities) && spawnsFor(c, fit) {
 			add(fit.Lane)
 		}
 	}
@@ -337,7 +317,7 @@ func (c *Cluster) ScalingLanes() []string {
 
 // spawnsFor reports whether a spawned agent could serve a lane. While there is none, that is not known, and one is
 // tried.
-func (c *Cluster) spawnsFor(fit *Fit) bool {
+func spawnsFor(c *Cluster, fit *Fit) bool {
 	tried := false
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -371,7 +351,7 @@ func (d *scaler) shrink(depth int64, what string) ScalingDecision {
 			continue
 		}
 		if ready := a.IdleSince.Add(down.IdleTimeout.Std()); d.now.Before(ready) {
-			next = sooner(next, ready)
+			next = Sooner(next, ready)
 			continue
 		}
 		idle = append(idle, a.AgentID)
@@ -409,7 +389,7 @@ func (d *scaler) lastChange() time.Time {
 	if d.Scaling == nil {
 		return time.Time{}
 	}
-	return later(d.Scaling.LastUp, d.Scaling.LastDown)
+	return Later(d.Scaling.LastUp, d.Scaling.LastDown)
 }
 
 // stoppable returns the agents that may be stopped and whose load is known, the first to stop first.
@@ -421,16 +401,16 @@ func (d *scaler) stoppable() []AgentActivity {
 		}
 	}
 	var replaced []string // in a rollout with canaries: what it stops is stopped first
-	if r := d.rolling(); d.held != nil {
+	if r := rolling(d.Cluster); d.held != nil {
 		replaced = without(d.held.Old, d.held.Stable)
 	} else if r != nil && len(r.Canaries) > 0 {
 		replaced = r.Old
 	}
 	slices.SortFunc(list, func(a, b AgentActivity) int {
 		return cmp.Or(
-			compareBool(slices.Contains(replaced, a.AgentID), slices.Contains(replaced, b.AgentID)),
+			CompareBool(slices.Contains(replaced, a.AgentID), slices.Contains(replaced, b.AgentID)),
 			cmp.Compare(a.Running, b.Running),
-			compareBool(d.Leader != a.AgentID, d.Leader != b.AgentID),
+			CompareBool(d.Leader != a.AgentID, d.Leader != b.AgentID),
 			a.IdleSince.Compare(b.IdleSince),
 			strings.Compare(a.AgentID, b.AgentID))
 	})
@@ -488,7 +468,7 @@ func (d *scaler) toRetire() (gone, ill []string) {
 		case d.facts != nil && m.Status == AgentMaintenance && d.isIll(m) && !m.Health.Fit():
 			since := cordon.Since
 			if d.Scaling != nil {
-				since = later(since, d.Scaling.Restarted[m.AgentID])
+				since = Later(since, d.Scaling.Restarted[m.AgentID])
 			}
 			if d.now.Sub(since) < policy.ReplaceAfter.Std() {
 				continue

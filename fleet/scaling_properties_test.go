@@ -30,7 +30,7 @@ func TestScalingKeepsItsWord(t *testing.T) {
 			}
 			facts := randomFacts(t, c, now)
 			before := c.ServingCount()
-			d := c.DecideScaling(facts, now)
+			d := DecideScaling(c, facts, now)
 			switch d.Change {
 			case ScaleUp:
 				require.Positive(t, d.Count)
@@ -58,7 +58,7 @@ func TestScalingKeepsItsWord(t *testing.T) {
 				continue
 			}
 			carryOut(t, c, d, now)
-			calm := c.DecideScaling(facts, now)
+			calm := DecideScaling(c, facts, now)
 			if calm.Change != ScaleNone && calm.Rule != RuleRetire && calm.Rule != RuleMinimum &&
 				calm.Rule != RuleDesired {
 				t.Fatalf("the same facts lead on: %+v after %+v", calm, d)
@@ -104,18 +104,18 @@ func requireIdleFirst(t *rapid.T, c *Cluster, f *ScalingFacts, d ScalingDecision
 
 // carryOut carries out a decision at once, or fails to.
 func carryOut(t *rapid.T, c *Cluster, d ScalingDecision, now time.Time) {
-	action := c.BeginScaling(d, scaleNow, now)
+	action := BeginScaling(c, d, scaleNow, now)
 	failed := ""
 	for _, agent := range action.Agents {
 		switch {
 		case d.Change == ScaleDown:
 			c.Member(agent).setStatus(AgentOffline, "stopped", now)
-			require.True(t, c.Retire(agent))
+			require.True(t, Retire(c, agent))
 		case rapid.IntRange(0, 4).Draw(t, "fails") == 0:
 			failed = "it did not start"
 		default:
 			c.addSpawned(agent)
 		}
 	}
-	require.True(t, c.EndScaling(ScalingResult{Number: action.Number, Failed: failed}, now))
+	require.True(t, EndScaling(c, ScalingResult{Number: action.Number, Failed: failed}, now))
 }

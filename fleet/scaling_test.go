@@ -51,7 +51,7 @@ const retireReason = "a-01: lost, left behind by a stop that was not finished, o
 // illCluster has two agents that serve, and one that healing took out of service.
 func illCluster(level HealthLevel, ago time.Duration) *Cluster {
 	c := scaledCluster(3, 0, 5)
-	c.Config.Scaling.Mode, c.Config.DesiredAgents, c.scaling().Target = ScalingManual, 2, new(2)
+	c.Config.Scaling.Mode, c.Config.DesiredAgents, scalingOf(c).Target = ScalingManual, 2, new(2)
 	m, since := c.Member("a-01"), scaleNow.Add(-ago)
 	m.setStatus(AgentMaintenance, "healing", since)
 	m.Health = &MemberHealth{Level: level, Since: since}
@@ -82,13 +82,13 @@ func TestRecoveriesAreCarriedThrough(t *testing.T) {
 	} {
 		c := illUnder(by, 16*time.Minute, 0)
 		facts := &ScalingFacts{}
-		action := c.BeginScaling(c.DecideScaling(facts, scaleNow), scaleNow, scaleNow)
-		require.Equal(t, then.during, c.DecideScaling(facts, scaleNow).Reason, by)
+		action := BeginScaling(c, DecideScaling(c, facts, scaleNow), scaleNow, scaleNow)
+		require.Equal(t, then.during, DecideScaling(c, facts, scaleNow).Reason, by)
 		c.Member("a-01").setStatus(AgentOffline, "stopped", scaleNow)
-		require.Equal(t, then.during, c.DecideScaling(facts, scaleNow).Reason, by)
-		require.True(t, c.Retire("a-01"))
-		require.True(t, c.EndScaling(ScalingResult{Number: action.Number}, scaleNow))
-		require.Equal(t, then.after, c.DecideScaling(facts, scaleNow).Reason, "%s: it did not come back", by)
+		require.Equal(t, then.during, DecideScaling(c, facts, scaleNow).Reason, by)
+		require.True(t, Retire(c, "a-01"))
+		require.True(t, EndScaling(c, ScalingResult{Number: action.Number}, scaleNow))
+		require.Equal(t, then.after, DecideScaling(c, facts, scaleNow).Reason, "%s: it did not come back", by)
 		require.Empty(t, c.Scaling.Restarted)
 	}
 }
@@ -121,14 +121,14 @@ func TestDecideScaling(t *testing.T) {
 				reason: "1 agent, and min_agents is 3"},
 		},
 		"fewer than min although the cooldown runs": {
-			cluster: func() *Cluster { c := scaledCluster(1, 3, 5); c.scaling().LastUp = scaleNow; return c },
+			cluster: func() *Cluster { c := scaledCluster(1, 3, 5); scalingOf(c).LastUp = scaleNow; return c },
 			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum,
 				reason: "1 agent, and min_agents is 3"},
 		},
 		"what is being started counts": {
 			cluster: func() *Cluster {
 				c := scaledCluster(1, 3, 5)
-				c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
+				BeginScaling(c, DecideScaling(c, nil, scaleNow), scaleNow, scaleNow)
 				return c
 			},
 			want: want{change: ScaleNone, target: 3, reason: "enough agents; queue and load were not looked at"},
@@ -136,7 +136,7 @@ func TestDecideScaling(t *testing.T) {
 		"a start that nobody ended counts no more in the end": {
 			cluster: func() *Cluster {
 				c := scaledCluster(1, 3, 5)
-				c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow.Add(-time.Hour))
+				BeginScaling(c, DecideScaling(c, nil, scaleNow), scaleNow, scaleNow.Add(-time.Hour))
 				return c
 			},
 			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
@@ -144,8 +144,8 @@ func TestDecideScaling(t *testing.T) {
 		"blocked after a failure": {
 			cluster: func() *Cluster {
 				c := scaledCluster(1, 3, 5)
-				action := c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
-				c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
+				action := BeginScaling(c, DecideScaling(c, nil, scaleNow), scaleNow, scaleNow)
+				EndScaling(c, ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
 				return c
 			},
 			want: want{change: ScaleNone, target: 3, rule: RuleMinimum, blocked: true,
@@ -155,9 +155,9 @@ func TestDecideScaling(t *testing.T) {
 		"no longer blocked once a spawner is back": {
 			cluster: func() *Cluster {
 				c := scaledCluster(1, 3, 5)
-				action := c.BeginScaling(c.DecideScaling(nil, scaleNow), scaleNow, scaleNow)
-				c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
-				c.SpawnerBack("any")
+				action := BeginScaling(c, DecideScaling(c, nil, scaleNow), scaleNow, scaleNow)
+				EndScaling(c, ScalingResult{Number: action.Number, Failed: "no spawner"}, scaleNow)
+				SpawnerBack(c, "any")
 				return c
 			},
 			want: want{change: ScaleUp, count: 2, target: 3, rule: RuleMinimum, reason: "1 agent, and min_agents is 3"},
@@ -168,7 +168,7 @@ func TestDecideScaling(t *testing.T) {
 				reason: "the mass-loss brake is engaged: so many agents vanished at once that the network is the likelier culprit"},
 		},
 		"the target is kept": {
-			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); c.scaling().Target = new(2); return c },
+			cluster: func() *Cluster { c := scaledCluster(1, 0, 5); scalingOf(c).Target = new(2); return c },
 			want:    want{change: ScaleUp, count: 1, target: 2, rule: RuleDesired, reason: "1 agent, and 2 are wanted"},
 		},
 		"the queue is long": {
@@ -221,7 +221,7 @@ func TestDecideScaling(t *testing.T) {
 		"the queue is long, in the cooldown": {
 			cluster: func() *Cluster {
 				c := scaledCluster(2, 0, 5)
-				c.scaling().LastUp = scaleNow.Add(-20 * time.Second)
+				scalingOf(c).LastUp = scaleNow.Add(-20 * time.Second)
 				return c
 			},
 			facts: func(c *Cluster) *ScalingFacts { return busyWith(c, 6, 10) },
@@ -274,7 +274,7 @@ func TestDecideScaling(t *testing.T) {
 		"idle, in the cooldown of the last start": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 1, 5)
-				c.scaling().LastUp = scaleNow.Add(-time.Minute)
+				scalingOf(c).LastUp = scaleNow.Add(-time.Minute)
 				return c
 			},
 			facts: func(c *Cluster) *ScalingFacts { return c.idle(0, 10*time.Minute) },
@@ -314,13 +314,13 @@ func TestDecideScaling(t *testing.T) {
 			want:  want{change: ScaleNone, reason: "nothing waits; no agent that a spawner started was idle for 5m0s"},
 		},
 		"by hand: fewer, whether idle or not": {
-			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
+			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); ScaleTo(c, 2); return c },
 			facts:   func(c *Cluster) *ScalingFacts { f := busyWith(c, 50, 10); f.Agents[3].Running = 0; return f },
 			want: want{change: ScaleDown, count: 2, agents: []string{"a-03", "a-00"}, target: 2, rule: RuleDesired,
 				reason: "4 agents, and 2 are wanted"},
 		},
 		"by hand: which ones depends on facts": {
-			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); c.ScaleTo(2); return c },
+			cluster: func() *Cluster { c := scaledCluster(4, 0, 5); ScaleTo(c, 2); return c },
 			want: want{change: ScaleNone, target: 2, rule: RuleDesired, facts: true,
 				reason: "4 agents, and 2 are wanted; which ones to stop depends on what they do"},
 		},
@@ -336,7 +336,7 @@ func TestDecideScaling(t *testing.T) {
 		"a lost agent is replaced and then retired": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
-				c.scaling().Target = new(2)
+				scalingOf(c).Target = new(2)
 				c.Member("a-01").setStatus(AgentOffline, "lost", scaleNow.Add(-2*time.Minute))
 				return c
 			},
@@ -398,9 +398,9 @@ func TestDecideScaling(t *testing.T) {
 		"who is being stopped does not count": {
 			cluster: func() *Cluster {
 				c := scaledCluster(3, 0, 5)
-				c.BeginScaling(ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle},
+				BeginScaling(c, ScalingDecision{Change: ScaleDown, Agents: []string{"a-00"}, Target: 2, Rule: RuleIdle},
 					scaleNow, scaleNow)
-				c.scaling().Target = new(3)
+				scalingOf(c).Target = new(3)
 				return c
 			},
 			want: want{change: ScaleUp, count: 1, target: 3, rule: RuleDesired, reason: "2 agents, and 3 are wanted"},
@@ -413,7 +413,7 @@ func TestDecideScaling(t *testing.T) {
 			if test.facts != nil {
 				facts = test.facts(c)
 			}
-			d := c.DecideScaling(facts, scaleNow)
+			d := DecideScaling(c, facts, scaleNow)
 			got := want{d.Change, d.Count, d.Agents, d.Target, d.Rule, d.Reason, d.Blocked, d.NextAt, d.NeedFacts}
 			require.Equal(t, test.want, got)
 			require.Equal(t, scaleNow, d.At)
@@ -442,35 +442,35 @@ func TestFailuresOneAfterTheOtherWaitLonger(t *testing.T) {
 	now := scaleNow
 	var waits []time.Duration
 	for range 3 {
-		d := c.DecideScaling(nil, now)
+		d := DecideScaling(c, nil, now)
 		require.Equal(t, ScaleUp, d.Change)
-		action := c.BeginScaling(d, scaleNow, now)
-		require.True(t, c.EndScaling(ScalingResult{Number: action.Number, Failed: "no spawner"}, now))
-		require.False(t, c.EndScaling(ScalingResult{Number: action.Number}, now), "it has ended already")
+		action := BeginScaling(c, d, scaleNow, now)
+		require.True(t, EndScaling(c, ScalingResult{Number: action.Number, Failed: "no spawner"}, now))
+		require.False(t, EndScaling(c, ScalingResult{Number: action.Number}, now), "it has ended already")
 		waits = append(waits, c.Scaling.Blocked.NextAt.Sub(now))
 		now = c.Scaling.Blocked.NextAt
 	}
 	require.Equal(t, []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}, waits)
 	require.Equal(t, scaleNow, c.Scaling.Blocked.Since)
-	action := c.BeginScaling(c.DecideScaling(nil, now), scaleNow, now)
-	c.EndScaling(ScalingResult{Number: action.Number}, now)
+	action := BeginScaling(c, DecideScaling(c, nil, now), scaleNow, now)
+	EndScaling(c, ScalingResult{Number: action.Number}, now)
 	require.Nil(t, c.Scaling.Blocked)
 }
 
 func TestReconfigure(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(1, 0, 5)
-	c.scaling().Target = new(4)
+	scalingOf(c).Target = new(4)
 	next := c.Config
 	next.MaxAgents = 6
-	c.Reconfigure(next)
+	Reconfigure(c, next)
 	require.Equal(t, 4, c.Wanted(), "what rules have made of it stays")
 	next.DesiredAgents = 2
-	c.Reconfigure(next)
+	Reconfigure(c, next)
 	require.Equal(t, 2, c.Wanted())
 	require.True(t, c.Scaling.ByHand)
 	next.Scaling.Mode = ScalingOff
-	c.Reconfigure(next)
+	Reconfigure(c, next)
 	require.Zero(t, c.Scaling.Target)
 }
 
@@ -479,14 +479,14 @@ func TestRetire(t *testing.T) {
 	c := scaledCluster(2, 0, 5)
 	require.NoError(t, c.SetCordon(Cordon{AgentID: "a-00", Status: AgentMaintenance, Since: scaleNow,
 		Drain: "c:scaling-1"}))
-	require.False(t, c.Retire("a-00"), "it is connected")
+	require.False(t, Retire(c, "a-00"), "it is connected")
 	m := c.Member("a-00")
 	c.Apply(Transition{AgentID: "a-00", Instance: m.Instance, Epoch: m.Epoch, Left: true, Status: AgentOffline,
 		At: scaleNow}, "h")
-	require.True(t, c.Retire("a-00"))
+	require.True(t, Retire(c, "a-00"))
 	require.Nil(t, c.Member("a-00"))
 	require.Nil(t, c.Cordons.Of("a-00"))
-	require.False(t, c.Retire("a-00"))
+	require.False(t, Retire(c, "a-00"))
 }
 
 func TestSpawnID(t *testing.T) {

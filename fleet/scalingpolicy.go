@@ -9,5 +9,5 @@ func SpawnWait(b SpawnBackoff, failures int) time.Duration {
 	if b.Strategy == BackoffConstant {
 		failures = 1
 	}
-	return doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())
+	return Doubled(b.Delay.Std(), failures-1, b.MaxDelay.Std())
 }

@@ -108,7 +108,7 @@ func (p *ScalingPolicy) On() bool { return p.Mode == ScalingManual || p.Mode == 
 
 // WithDefaults fills what was left out.
 func (p ScalingPolicy) WithDefaults() ScalingPolicy {
-	p.Rollout = p.Rollout.withDefaults()
+	p.Rollout = p.Rollout.WithDefaults()
 	defaultTo(&p.Mode, ScalingOff)
 	defaultTo(&p.QueueMeasure, QueueTotal)
 	up, down, spawn := &p.ScaleUp, &p.ScaleDown, &p.Spawn
@@ -144,22 +144,22 @@ func (p *ScalingPolicy) Validate() error {
 	switch p.Mode {
 	case ScalingOff, ScalingManual, ScalingAuto:
 	default:
-		return wrongField("scaling.mode", "must be off, manual or auto")
+		return WrongField("scaling.mode", "must be off, manual or auto")
 	}
 	if p.QueueMeasure != QueueTotal && p.QueueMeasure != QueuePerAgent {
-		return wrongField("scaling.queue_measure", "must be total or per_agent")
+		return WrongField("scaling.queue_measure", "must be total or per_agent")
 	}
 	up, down := &p.ScaleUp, &p.ScaleDown
 	if err := Within("scaling.", p); err != nil {
 		return err
 	}
 	if *down.QueueThreshold > max(1, *up.QueueThreshold) {
-		return wrongField("scaling.scale_down.queue_threshold",
+		return WrongField("scaling.scale_down.queue_threshold",
 			"must lie between 0 and scale_up.queue_threshold, else agents are started and stopped by turns")
 	}
 	spawn := &p.Spawn
 	if spawn.Backoff.MaxDelay < spawn.Backoff.Delay {
-		return wrongField("scaling.spawn.backoff.max_delay", "must not be shorter than delay, which is %s",
+		return WrongField("scaling.spawn.backoff.max_delay", "must not be shorter than delay, which is %s",
 			spawn.Backoff.Delay)
 	}
 	return cmp.Or(
@@ -175,20 +175,20 @@ const reservedEnvironment = "MAINSTAY_"
 
 func (s *SpawnPolicy) validate() error {
 	if s.Spawner != "" && ValidateID("", s.Spawner) != nil {
-		return wrongField("scaling.spawn.spawner", idForm, MaxIDLength)
+		return WrongField("scaling.spawn.spawner", idForm, MaxIDLength)
 	}
 	if s.Slots < 0 || s.Slots > 10_000 {
-		return wrongField("scaling.spawn.slots", "must lie between 0 and 10000")
+		return WrongField("scaling.spawn.slots", "must lie between 0 and 10000")
 	}
 	if len(s.Capabilities) > 64 || len(s.Environment) > 64 {
-		return wrongField("scaling.spawn", "may name at most 64 capabilities and 64 variables of the environment")
+		return WrongField("scaling.spawn", "may name at most 64 capabilities and 64 variables of the environment")
 	}
 	if err := s.validatePlatforms(); err != nil {
 		return err
 	}
 	for i, c := range s.Capabilities {
 		if ValidateID("", c) != nil {
-			return wrongField(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), idForm, MaxIDLength)
+			return WrongField(fmt.Sprintf("scaling.spawn.capabilities[%d]", i), idForm, MaxIDLength)
 		}
 	}
 	for name, value := range s.Environment {
@@ -196,10 +196,10 @@ func (s *SpawnPolicy) validate() error {
 		case name == "" || strings.ContainsRune(name, '=') || strings.ContainsFunc(name, unicode.IsControl) ||
 			strings.Contains(value, "\x00") ||
 			len(name)+len(value) > 4096:
-			return wrongField("scaling.spawn.environment",
+			return WrongField("scaling.spawn.environment",
 				"must have names of variables, of at most 4096 bytes with their values")
 		case strings.HasPrefix(name, reservedEnvironment):
-			return wrongField("scaling.spawn.environment",
+			return WrongField("scaling.spawn.environment",
 				"must have no names that begin with %s: they are the spawner's own",
 				reservedEnvironment)
 		}
@@ -207,7 +207,7 @@ func (s *SpawnPolicy) validate() error {
 	switch s.Backoff.Strategy {
 	case BackoffConstant, BackoffExponential:
 	default:
-		return wrongField("scaling.spawn.backoff.strategy", "must be constant or exponential")
+		return WrongField("scaling.spawn.backoff.strategy", "must be constant or exponential")
 	}
 	return s.Resources.validate("scaling.spawn.")
 }
@@ -222,27 +222,27 @@ func (s *SpawnPolicy) Platforms() []Platform {
 
 func (s *SpawnPolicy) validatePlatforms() error {
 	if len(s.FallbackPlatforms) > 4 || len(s.FallbackPlatforms) > 0 && s.Platform == "" {
-		return wrongField("scaling.spawn.fallback_platforms", "must be at most 4, and need scaling.spawn.platform")
+		return WrongField("scaling.spawn.fallback_platforms", "must be at most 4, and need scaling.spawn.platform")
 	}
 	platforms := s.Platforms()
 	for i, p := range platforms {
 		if ValidateID("", string(p)) != nil {
-			return wrongField("scaling.spawn.platform", "must name platforms such as process or docker")
+			return WrongField("scaling.spawn.platform", "must name platforms such as process or docker")
 		}
 		if slices.Contains(platforms[:i], p) {
-			return wrongField("scaling.spawn.fallback_platforms", "must not name a platform twice")
+			return WrongField("scaling.spawn.fallback_platforms", "must not name a platform twice")
 		}
 	}
 	if s.Image != strings.Join(strings.Fields(s.Image), "") || len(s.Image) > 255 {
-		return wrongField("scaling.spawn.image", "must be a name like mainstay-agent:1.2, of at most 255 characters")
+		return WrongField("scaling.spawn.image", "must be a name like mainstay-agent:1.2, of at most 255 characters")
 	}
 	if s.Resources.Storage != "" && len(platforms) > 0 && !slices.Contains(platforms, PlatformDocker) &&
 		!slices.Contains(platforms, PlatformKubernetes) {
-		return wrongField("scaling.spawn.resources.storage",
+		return WrongField("scaling.spawn.resources.storage",
 			"has no effect on %s: leave it out, or set scaling.spawn.platform to docker or kubernetes", platforms[0])
 	}
 	if s.Image != "" && slices.Equal(platforms, []Platform{PlatformProcess}) {
-		return wrongField("scaling.spawn.image",
+		return WrongField("scaling.spawn.image",
 			"has no effect on processes: set scaling.spawn.platform to docker or kubernetes too")
 	}
 	for _, own := range []struct {
@@ -255,13 +255,13 @@ func (s *SpawnPolicy) validatePlatforms() error {
 		{PlatformEC2, s.EC2 != EC2Spawn{}, ""},
 	} {
 		if own.set && len(platforms) > 0 && !slices.Contains(platforms, own.platform) {
-			return wrongField("scaling.spawn."+string(own.platform), "has no effect without %s in scaling.spawn.platform",
+			return WrongField("scaling.spawn."+string(own.platform), "has no effect without %s in scaling.spawn.platform",
 				own.platform)
 		}
 		switch own.pull {
 		case "", PullMissing, PullAlways, PullNever:
 		default:
-			return wrongField("scaling.spawn."+string(own.platform)+".pull", "must be missing, always or never")
+			return WrongField("scaling.spawn."+string(own.platform)+".pull", "must be missing, always or never")
 		}
 	}
 	return nil

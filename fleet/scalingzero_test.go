@@ -20,11 +20,11 @@ func TestScalingStaysAtZero(t *testing.T) {
 			id := c.Members[i].AgentID
 			facts.Agents = append(facts.Agents, AgentActivity{AgentID: id, IdleSince: idleSince[id]})
 		}
-		d := c.DecideScaling(facts, now)
+		d := DecideScaling(c, facts, now)
 		if d.Change == ScaleNone {
 			return
 		}
-		a := c.BeginScaling(d, scaleNow, now)
+		a := BeginScaling(c, d, scaleNow, now)
 		for _, id := range a.Agents {
 			if d.Change == ScaleUp {
 				c.addSpawned(id)
@@ -32,11 +32,11 @@ func TestScalingStaysAtZero(t *testing.T) {
 				starts++
 			} else {
 				c.Member(id).Status = AgentOffline
-				require.True(t, c.Retire(id))
+				require.True(t, Retire(c, id))
 				stops++
 			}
 		}
-		c.EndScaling(ScalingResult{Number: a.Number}, now)
+		EndScaling(c, ScalingResult{Number: a.Number}, now)
 	}
 	for end := now.Add(24 * time.Hour); now.Before(end); now = now.Add(15 * time.Second) {
 		look(0)
@@ -61,15 +61,15 @@ func TestScaledToZeroByHand(t *testing.T) {
 	for _, mode := range []ScalingMode{ScalingManual, ScalingAuto} {
 		c := scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 2
-		c.ScaleTo(0)
-		d := c.DecideScaling(c.idle(0, 0), scaleNow)
+		ScaleTo(c, 0)
+		d := DecideScaling(c, c.idle(0, 0), scaleNow)
 		require.Equal(t, ScaleDown, d.Change, mode)
 		require.Equal(t, "1 agent, and 0 are wanted", d.Reason)
 
 		c = scaledCluster(1, 0, 5)
 		c.Config.Scaling.Mode, c.Config.DesiredAgents = mode, 1
-		c.BeginScaling(c.TerminateOne("a-00", "ann", "", scaleNow), scaleNow, scaleNow)
-		require.Equal(t, ScaleNone, c.DecideScaling(c.idle(0, 0), scaleNow).Change, "no other is started")
+		BeginScaling(c, TerminateOne(c, "a-00", "ann", "", scaleNow), scaleNow, scaleNow)
+		require.Equal(t, ScaleNone, DecideScaling(c, c.idle(0, 0), scaleNow).Change, "no other is started")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestScalingLanesWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	c := scaledCluster(0, 0, 5)
 	c.Fits = []Fit{{Lane: "lane/c/fit", LaneNeeds: LaneNeeds{Place: Demand{Resources: Amounts{CPU: "100"}}}}}
-	require.Equal(t, []string{DefaultLane, "lane/c/fit"}, c.ScalingLanes())
+	require.Equal(t, []string{DefaultLane, "lane/c/fit"}, ScalingLanes(c))
 	c.addSpawned("a")
-	require.Equal(t, []string{DefaultLane}, c.ScalingLanes())
+	require.Equal(t, []string{DefaultLane}, ScalingLanes(c))
 }

@@ -54,9 +54,9 @@ type SchedulePlan struct {
 func (p *SchedulePlan) Validate(now time.Time) error {
 	switch {
 	case p.Cron == "" && p.Interval == 0:
-		return wrongField("cron", "must be given, or interval: one of them says when a task is made")
+		return WrongField("cron", "must be given, or interval: one of them says when a task is made")
 	case p.Cron != "" && p.Interval != 0:
-		return wrongField("interval", "must be left out when there is cron")
+		return WrongField("interval", "must be left out when there is cron")
 	case p.Cron != "":
 		if _, err := ParseCron(p.Cron); err != nil {
 			return &FieldError{"cron", err}
@@ -65,12 +65,12 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 			return &FieldError{"time_zone", err}
 		}
 		if p.Offset != 0 {
-			return wrongField("offset", "belongs to interval; cron names its times")
+			return WrongField("offset", "belongs to interval; cron names its times")
 		}
 	case p.TimeZone != "":
-		return wrongField("time_zone", "belongs to cron; an interval needs none")
+		return WrongField("time_zone", "belongs to cron; an interval needs none")
 	case p.Offset < 0 || p.Offset >= p.Interval && p.Offset != 0:
-		return wrongField("offset", "must be at least 0s and less than interval")
+		return WrongField("offset", "must be at least 0s and less than interval")
 	}
 	if err := cmp.Or(ValidateTime("start_at", p.StartAt), ValidateTime("end_at", p.EndAt),
 		Within("", p)); err != nil {
@@ -78,26 +78,26 @@ func (p *SchedulePlan) Validate(now time.Time) error {
 	}
 	switch {
 	case p.Interval.Std()%time.Second != 0:
-		return wrongField("interval", "must be whole seconds")
+		return WrongField("interval", "must be whole seconds")
 	case p.Offset.Std()%time.Second != 0:
-		return wrongField("offset", "must be whole seconds")
+		return WrongField("offset", "must be whole seconds")
 	}
 	switch p.Overlap {
 	case "", OverlapSkip, OverlapBufferOne, OverlapAllowAll, OverlapCancelOther:
 	default:
-		return wrongField("overlap", "must be skip, buffer_one, allow_all or cancel_other")
+		return WrongField("overlap", "must be skip, buffer_one, allow_all or cancel_other")
 	}
 	if year := p.StartAt.UTC().Year(); !p.StartAt.IsZero() && (year < 1970 || year >= LastScheduleYear) {
-		return wrongField("start_at", "must be of the years 1970 to %d", LastScheduleYear-1)
+		return WrongField("start_at", "must be of the years 1970 to %d", LastScheduleYear-1)
 	}
 	switch {
 	case p.EndAt.IsZero() && len(p.Next(now, 1)) == 0:
-		return wrongField("cron", "has no time until the year %d", LastScheduleYear)
+		return WrongField("cron", "has no time until the year %d", LastScheduleYear)
 	case p.EndAt.IsZero():
 	case !p.EndAt.After(now):
-		return wrongField("end_at", "must lie ahead")
+		return WrongField("end_at", "must lie ahead")
 	case !p.EndAt.After(p.StartAt):
-		return wrongField("end_at", "must be after start_at")
+		return WrongField("end_at", "must be after start_at")
 	}
 	return nil
 }

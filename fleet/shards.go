@@ -42,7 +42,7 @@ func (c *Cluster) AssignShards(roleLease time.Duration, now time.Time) (moves []
 		switch {
 		case s.Owner != "":
 		case now.Before(s.FreeAt):
-			waitUntil = sooner(waitUntil, s.FreeAt)
+			waitUntil = Sooner(waitUntil, s.FreeAt)
 		default:
 			if q := nextOwner(members, s.Next); q != nil {
 				q.owned++
@@ -158,7 +158,7 @@ func quotas(all []Member, held map[string]int, things int) []shardQuota {
 		}
 	}
 	slices.SortFunc(members, func(a, b shardQuota) int {
-		return cmp.Or(compareBool(a.online, b.online), cmp.Compare(b.owned, a.owned),
+		return cmp.Or(CompareBool(a.online, b.online), cmp.Compare(b.owned, a.owned),
 			strings.Compare(a.agentID, b.agentID))
 	})
 	divide(members, things)

@@ -27,8 +27,8 @@ const (
 	StateDigests       StateSection = "cached_digests"
 )
 
-// own reports whether each agent writes its own entry of the section, under its id.
-func (s StateSection) own() bool { return s == StateTargets || s == StateTasks }
+// OfOneAgent reports whether each agent writes its own entry of the section, under its id.
+func (s StateSection) OfOneAgent() bool { return s == StateTargets || s == StateTasks }
 
 // Bounds of the state that an agent keeps.
 const (
@@ -170,7 +170,7 @@ const EmptyState = "empty"
 func DigestOfState(manifest []StateLine) string {
 	h := sha256.New()
 	any := false
-	for _, l := range sortedLines(manifest) {
+	for _, l := range SortedLines(manifest) {
 		if l.Section != StateTasks {
 			any = true
 			h.Write([]byte(string(l.Section) + "\x00" + l.Key + "\x00" + strconv.FormatInt(l.Epoch, 10) +
@@ -194,7 +194,7 @@ func isHex(s string) bool {
 	return err == nil && len(s) >= 8 && len(s) <= 64
 }
 
-func sortedLines(lines []StateLine) []StateLine {
+func SortedLines(lines []StateLine) []StateLine {
 	if slices.IsSortedFunc(lines, func(a, b StateLine) int { return a.StateRef.Compare(b.StateRef) }) {
 		return lines
 	}
@@ -300,7 +300,7 @@ func (t *StateTable) Remove(ref StateRef, epoch int64) (bool, error) {
 // Forget drops the own entry of a former member. It reports whether there was one.
 func (t *StateTable) Forget(ref StateRef) bool {
 	old, known := t.entries[ref]
-	if !known || !ref.Section.own() {
+	if !known || !ref.Section.OfOneAgent() {
 		return false
 	}
 	t.bytes -= len(old.Value)
@@ -342,7 +342,7 @@ func (t *StateTable) Manifest() []StateLine {
 	for _, e := range t.entries {
 		lines = append(lines, e.Line())
 	}
-	return sortedLines(lines)
+	return SortedLines(lines)
 }
 
 // Summary describes the state for heartbeats.

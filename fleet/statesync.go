@@ -14,7 +14,7 @@ type HeldLine struct {
 }
 
 // ByOwner reports whether the holder is the agent whose own entry it is.
-func (l HeldLine) ByOwner() bool { return l.Section.own() && l.Holder == l.Key }
+func (l HeldLine) ByOwner() bool { return l.Section.OfOneAgent() && l.Holder == l.Key }
 
 // AgentManifest is the manifest of one agent.
 type AgentManifest struct {
@@ -50,7 +50,7 @@ func MergeHeld(lines []HeldLine, member func(agentID string) bool) []HeldLine {
 		if known && l.Newer(owners.StateLine) {
 			continue
 		}
-		if !l.Section.own() || member(l.Key) {
+		if !l.Section.OfOneAgent() || member(l.Key) {
 			merged = append(merged, l)
 		}
 	}
@@ -142,8 +142,8 @@ func DiffState(want, have []StateLine) StateDiff {
 		}
 		delete(has, l.StateRef)
 	}
-	for _, l := range sortedLines(have) {
-		if _, extra := has[l.StateRef]; extra && l.Section.own() {
+	for _, l := range SortedLines(have) {
+		if _, extra := has[l.StateRef]; extra && l.Section.OfOneAgent() {
 			d.Extra = append(d.Extra, l.StateRef)
 		}
 	}
@@ -223,7 +223,9 @@ func (s *SyncState) SetStateDigests(hub string, digests []string, mode Replicati
 // SyncSoon brings the next sync forward. Call it for states that changed after the last sync began: that sync may have
 // read them before the change.
 func (s *SyncState) SyncSoon(now time.Time) {
-	s.SyncAt = earliest(s.SyncAt, now.Add(doubled(syncSoon, s.Syncs-1, syncAgain)))
+	if at := now.Add(Doubled(syncSoon, s.Syncs-1, syncAgain)); at.Before(s.SyncAt) {
+		s.SyncAt = at
+	}
 }
 
 // DropStateDigests forgets all hubs but those given, which have members.
@@ -265,7 +267,7 @@ func (s *SyncState) SyncDue(now time.Time) bool {
 	if s.SyncAt.IsZero() || now.Before(s.SyncAt) {
 		return false
 	}
-	s.SyncAt = now.Add(doubled(syncAgain, s.Syncs, syncAgainMax))
+	s.SyncAt = now.Add(Doubled(syncAgain, s.Syncs, syncAgainMax))
 	s.Syncs++
 	return true
 }

@@ -13,7 +13,7 @@ import (
 // Stock is what an agent has left.
 type Stock struct {
 	inventory *Inventory
-	free      [len(dimensions)]int64
+	free      [len(Dimensions)]int64
 	devices   []deviceStock
 	ports     *Ports
 }
@@ -95,10 +95,10 @@ func NewStock(inventory *Inventory) *Stock {
 	if inventory == nil {
 		return s
 	}
-	s.free, _ = inventory.values("") // it was validated, as all that follows
+	s.free, _ = inventory.Values("") // it was validated, as all that follows
 	for i := range inventory.Devices {
 		d := &inventory.Devices[i]
-		total, _ := parseBytes(d.Memory)
+		total, _ := ParseBytes(d.Memory)
 		s.devices = append(s.devices, deviceStock{Device: d, total: total, free: total})
 	}
 	return s
@@ -109,7 +109,7 @@ func (s *Stock) Take(a *Allocation) {
 	if a == nil {
 		return
 	}
-	values, _ := a.values("")
+	values, _ := a.Values("")
 	for i := range values {
 		s.free[i] -= values[i]
 	}
@@ -124,7 +124,7 @@ func (s *Stock) takeDevices(shares []DeviceShare) {
 		for i := range s.devices {
 			d := &s.devices[i]
 			if d.Kind == share.Kind && d.Index == share.Index {
-				memory, _ := parseBytes(share.Memory)
+				memory, _ := ParseBytes(share.Memory)
 				d.users, d.free, d.whole = d.users+1, d.free-memory, d.whole || share.Memory == ""
 			}
 		}
@@ -145,10 +145,10 @@ func (s *Stock) Allocate(d *Demand) (a *Allocation, lacking string) {
 		return nil, "resources that it tells of"
 	}
 	a = &Allocation{Amounts: d.Resources, Volumes: d.Volumes}
-	values, _ := d.Resources.values("")
-	for i, text := range d.Resources.texts() {
+	values, _ := d.Resources.Values("")
+	for i, text := range d.Resources.Texts() {
 		if values[i] > max(0, s.free[i]) {
-			return nil, dimensions[i] + " " + text
+			return nil, Dimensions[i] + " " + text
 		}
 	}
 	if a.Devices, lacking = s.findDevices(d.Devices); lacking != "" {
@@ -180,8 +180,8 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 	order := demands
 	if len(demands) > 1 {
 		weight := func(d *DeviceDemand) int64 {
-			memory, _ := parseBytes(d.Memory)
-			if d.whole() {
+			memory, _ := ParseBytes(d.Memory)
+			if d.Whole() {
 				memory += 1 << 60
 			}
 			return memory
@@ -192,23 +192,23 @@ func (s *Stock) findDevices(demands []DeviceDemand) (shares []DeviceShare, lacki
 	var used []*Device
 	for i := range order {
 		demand := &order[i]
-		memory, _ := parseBytes(demand.Memory)
+		memory, _ := ParseBytes(demand.Memory)
 		for range max(1, demand.Count) {
 			var best *deviceStock
 			for j := range s.devices {
 				d := &s.devices[j]
-				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.whole())
+				fits := d.free >= memory && !d.whole && (d.users == 0 || !demand.Whole())
 				better := best == nil || d.free < best.free
-				if fits && better && demand.matches(d.Device) && !slices.Contains(used, d.Device) {
+				if fits && better && demand.Matches(d.Device) && !slices.Contains(used, d.Device) {
 					best = d
 				}
 			}
 			if best == nil {
-				return nil, demand.words()
+				return nil, demand.Words()
 			}
 			used = append(used, best.Device)
 			share := DeviceShare{Kind: best.Kind, Vendor: best.Vendor, Index: best.Index}
-			if !demand.whole() {
+			if !demand.Whole() {
 				share.Memory = demand.Memory
 			}
 			shares = append(shares, share)
@@ -254,7 +254,7 @@ func (s *Stock) Room(d *Demand, most int) int {
 	if s.inventory == nil || s.lackingVolume(d.Volumes) != "" {
 		return 0
 	}
-	values, _ := d.Resources.values("")
+	values, _ := d.Resources.Values("")
 	for i, value := range values {
 		if value > 0 {
 			most = int(min(int64(most), max(0, s.free[i])/value))
@@ -297,11 +297,11 @@ func (s *Stock) portRoom(demands map[string]PortDemand) int {
 
 func (s *Stock) deviceRoom(demands []DeviceDemand, most int) (n int) {
 	if d := &demands[0]; len(demands) == 1 && d.Count <= 1 {
-		memory, _ := parseBytes(d.Memory)
+		memory, _ := ParseBytes(d.Memory)
 		for i := range s.devices {
 			switch has := &s.devices[i]; {
-			case has.whole || has.free < memory || !d.matches(has.Device):
-			case !d.whole():
+			case has.whole || has.free < memory || !d.Matches(has.Device):
+			case !d.Whole():
 				n += int(min(int64(most), has.free/memory))
 			case has.users == 0:
 				n++
@@ -327,7 +327,7 @@ func (s *Stock) Fullness(a *Allocation) float64 {
 	for _, share := range a.Devices {
 		for i := range s.devices {
 			if d := &s.devices[i]; d.Kind == share.Kind && d.Index == share.Index {
-				memory, _ := parseBytes(share.Memory)
+				memory, _ := ParseBytes(share.Memory)
 				used, total = used+d.total-d.free+memory, total+d.total
 			}
 		}

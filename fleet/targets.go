@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 )
@@ -15,13 +14,6 @@ type Target struct {
 	ID string `json:"id"`
 	// Agent is its agent in an active_active cluster; in other modes the roles decide.
 	Agent string `json:"agent,omitempty"`
-}
-
-// ShardOf hashes a key to one of n shards with FNV-1a (32 bit). It must never change: keys would move.
-func ShardOf(key string, n int) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key))
-	return int(h.Sum32() % uint32(n))
 }
 
 // Targets are the deployment targets of a cluster, sorted by id.

@@ -138,7 +138,7 @@ type TaskSpec struct {
 // ValidateLabels checks the labels of a task, or of what has tasks.
 func ValidateLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return wrongField("labels", "may be at most %d", MaxLabels)
+		return WrongField("labels", "may be at most %d", MaxLabels)
 	}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if err := ValidateID("label name", name); err != nil {
@@ -155,10 +155,10 @@ func ValidateLabels(labels map[string]string) error {
 // characters.
 func ValidateLine(what, text string, most int) error {
 	if len(text) > most {
-		return wrongField(what, "may be at most %d characters", most)
+		return WrongField(what, "may be at most %d characters", most)
 	}
 	if strings.ContainsFunc(text, unicode.IsControl) {
-		return wrongField(what, "has a line end or another control character: leave it out")
+		return WrongField(what, "has a line end or another control character: leave it out")
 	}
 	return nil
 }
@@ -187,10 +187,10 @@ func (s *TaskSpec) Validate() error {
 	}
 	if r := s.Retry; s.Recovery != nil &&
 		(r.MaxAttempts != 0 || r.MaxTransfers != 0 || r.InitialInterval != 0 || r.MaxInterval != 0) {
-		return wrongField("recovery", "takes the place of retry: leave out all of retry but non_retryable")
+		return WrongField("recovery", "takes the place of retry: leave out all of retry but non_retryable")
 	}
 	if !s.ExpiresAt.IsZero() && (s.ExpiresIn != 0 || s.KeepRunning) {
-		return wrongField("expires_at", "stands instead of expires_in, and for work that ends: give one of them")
+		return WrongField("expires_at", "stands instead of expires_in, and for work that ends: give one of them")
 	}
 	if len(s.Payload) > MaxPayloadBytes {
 		return fmt.Errorf("%w: payload is larger than %d bytes", ErrTooLarge, MaxPayloadBytes)
@@ -213,7 +213,7 @@ func (s *TaskSpec) Validate() error {
 		return err
 	}
 	if s.DisconnectGrace != nil && s.Safety() == Fenced {
-		return wrongField("disconnect_grace",
+		return WrongField("disconnect_grace",
 			"has no use for fenced work: an agent that is out of touch stops it when its lease ends; remove it")
 	}
 	return validateErrorTypes("retry.non_retryable", s.Retry.NonRetryable)
@@ -246,13 +246,13 @@ func (s *TaskSpec) EffectiveRetry() *RetryPolicy {
 	return new(s.Retry.withDefaults())
 }
 
-// endless stands for a time that does not come.
-const endless = 10 * 365 * 24 * time.Hour
+// Endless stands for a time that does not come.
+const Endless = 10 * 365 * 24 * time.Hour
 
 // AttemptTimeout is how long one attempt may run.
 func (s *TaskSpec) AttemptTimeout() time.Duration {
 	if s.KeepRunning {
-		return s.Timeout.Or(endless)
+		return s.Timeout.Or(Endless)
 	}
 	return s.Timeout.Or(DefaultTaskTimeout)
 }
@@ -260,7 +260,7 @@ func (s *TaskSpec) AttemptTimeout() time.Duration {
 // Expiration is how long it may wait for an agent.
 func (s *TaskSpec) Expiration() time.Duration {
 	if s.KeepRunning {
-		return endless
+		return Endless
 	}
 	return s.ExpiresIn.Or(DefaultExpiration)
 }
@@ -522,8 +522,8 @@ const ExecType = "exec"
 // NeedsTreeEnd reports whether the task may only go to agents that end all processes of a command. Otherwise processes
 // could outlive their agent, and run beside the next attempt of a fenced task, or unseen after one that a person
 // decides about.
-func (s *TaskSpec) NeedsTreeEnd() bool { return needsTreeEnd(s.Type, s.Safety()) }
+func (s *TaskSpec) NeedsTreeEnd() bool { return NeedsTreeEnd(s.Type, s.Safety()) }
 
-func needsTreeEnd(taskType string, safety RetrySafety) bool {
+func NeedsTreeEnd(taskType string, safety RetrySafety) bool {
 	return taskType == ExecType && (safety == Fenced || safety.NeedsPerson())
 }

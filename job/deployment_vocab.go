@@ -121,4 +121,4 @@ type Span struct {
 	Last  int `json:"last"`
 }
 
-func (s Span) has(version int) bool { return s.First <= version && version <= s.Last && version > 0 }
+func (s Span) Has(version int) bool { return s.First <= version && version <= s.Last && version > 0 }

@@ -375,9 +375,9 @@ func (j *Job) settleInstances(before, d *Definition, by string, revert, again bo
 		return
 	}
 	j.Serial = max(j.Serial, now.Unix())
-	count, was := d.Instances.count(), -1
+	count, was := d.Instances.Total(), -1
 	if before.HasInstances() && before.Type == Service {
-		was = before.Instances.count()
+		was = before.Instances.Total()
 	}
 	if count != was && d.Type == Service {
 		j.Count = count

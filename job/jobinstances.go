@@ -17,8 +17,8 @@ type Instances struct {
 	Disconnect *Disconnect         `json:"disconnect,omitempty" doc:"What happens to an instance whose agent is out of touch."`
 }
 
-// count is how many a service is to have.
-func (in *Instances) count() int {
+// Total is how many a service is to have.
+func (in *Instances) Total() int {
 	if in.Count == nil {
 		return 1
 	}

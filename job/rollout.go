@@ -36,14 +36,14 @@ func (j *Job) deploy(before, d *Definition, template int, by string, revert bool
 }
 
 // outdated reports whether an instance has not the version in force, nor one that is the same to it.
-func (j *Job) outdated(i *Instance) bool { return i.Version < j.Template && !j.Same.has(i.Version) }
+func (j *Job) outdated(i *Instance) bool { return i.Version < j.Template && !j.Same.Has(i.Version) }
 
 // generation is the version that stands for all that are the same to an instance's.
 func (j *Job) generation(i *Instance) int {
 	switch {
 	case !j.outdated(i):
 		return j.Version
-	case j.Stable.has(i.Version):
+	case j.Stable.Has(i.Version):
 		return j.Stable.Last
 	}
 	return i.Version
@@ -137,7 +137,7 @@ func (j *Job) rollOut(wanted []string, now time.Time) (reverted bool) {
 		endDeployment(r, DeploymentSuccessful, "", now)
 		j.Stable = Span{First: j.Template, Last: j.Version}
 		for n := range j.Instances {
-			if i := &j.Instances[n]; j.Same.has(i.Version) {
+			if i := &j.Instances[n]; j.Same.Has(i.Version) {
 				i.Version = j.Version
 			}
 		}

@@ -270,12 +270,6 @@ type Problem struct {
 	Errors []ProblemField `json:"errors,omitempty"`
 }
 
-// ProblemField locates one invalid field.
-type ProblemField struct {
-	Location string `json:"location"`
-	Message  string `json:"message"`
-}
-
 // Codes of problems. A code never changes its meaning.
 const (
 	CodeInvalidRequest = "invalid_request" // 400 or 422: the body or a parameter is wrong; errors[] says where

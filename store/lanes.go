@@ -50,7 +50,7 @@ func (s Store) LaneStats(ctx context.Context, queue string) (LaneStats, error) {
 func (s Clusters) CompleteScaling(
 	ctx context.Context, cluster *fleet.Cluster, facts *fleet.ScalingFacts, decide func() fleet.ScalingDecision,
 ) (fleet.ScalingDecision, error) {
-	for _, lane := range cluster.ScalingLanes() {
+	for _, lane := range fleet.ScalingLanes(cluster) {
 		stats, err := s.LaneStats(ctx, contract.LaneQueue(cluster.Config.Name, lane))
 		if err != nil {
 			return fleet.ScalingDecision{}, fmt.Errorf("read the backlog of lane %s: %w", lane, err)

@@ -460,7 +460,7 @@ func (b *overviewBuilder) selfCare(views []contract.ClusterView, live store.Live
 		}
 		backlog, oldest := fleet.ScalingFacts{Agents: live.Activities(c)}, fleet.Duration(0)
 		counts := map[string]bool{}
-		for _, lane := range c.ScalingLanes() {
+		for _, lane := range fleet.ScalingLanes(c) {
 			counts[lane] = true
 		}
 		for _, lane := range byCluster[c.Config.Name] {

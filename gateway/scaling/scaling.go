@@ -118,7 +118,7 @@ func (h *Handlers) spawn(ctx context.Context, in *rest.To[*api.ReasonRequest]) (
 	if err != nil {
 		return a, err
 	}
-	if spawn := view.SpawnBy(fleet.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
+	if spawn := fleet.SpawnBy(&view.Cluster, fleet.RuleByHand); len(h.spawnersSeen(ctx, spawn)) == 0 {
 		return a, httpapi.Problem(protocol.CodeConflict,
 			"no spawner is there that starts agents of this cluster: start one with `mainstay serve --roles "+
 				"spawner`, or name another in scaling.spawn")
@@ -188,7 +188,7 @@ func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, 
 			s.Spawned++
 		}
 	}
-	s.Current = view.DecideScaling(nil, now).Current
+	s.Current = fleet.DecideScaling(&view.Cluster, nil, now).Current
 	if state := view.Scaling; state != nil {
 		s.LastUp, s.LastDown = rest.Known(state.LastUp), rest.Known(state.LastDown)
 		s.Blocked, s.Stuck, s.Rollout = evaluation(state.Blocked), evaluation(state.Stuck), state.Rollout
@@ -212,7 +212,7 @@ func (h *Handlers) status(ctx context.Context, name string) (api.ScalingStatus, 
 func (h *Handlers) judgeScaling(ctx context.Context, c *fleet.Cluster, s *api.ScalingStatus, now time.Time) {
 	facts := fleet.ScalingFacts{Agents: h.Live(ctx).Activities(c)}
 	decision, err := h.Store.Clusters().CompleteScaling(ctx, c, &facts,
-		func() fleet.ScalingDecision { return c.DecideScaling(&facts, now) })
+		func() fleet.ScalingDecision { return fleet.DecideScaling(c, &facts, now) })
 	if err != nil {
 		h.Logger.Debug("what scaling would do is not known", zap.Error(err))
 		return

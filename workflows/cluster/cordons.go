@@ -58,7 +58,7 @@ func (r *run) refuseHealing(agent, drain string, decided *fleet.HealingCheck) er
 	if decided == nil {
 		return nil
 	}
-	if err := r.state.CheckHealing(agent, drain, *decided); err != nil {
+	if err := fleet.CheckHealing(&r.state, agent, drain, *decided); err != nil {
 		return workflows.Refuse("%s", err)
 	}
 	return nil

@@ -35,18 +35,18 @@ func (s *scaling) open(ctx workflow.Context, _ contract.ClusterInput) {
 func (s *scaling) handle(ctx workflow.Context) error {
 	return errors.Join(
 		handle(ctx, s.run, contract.ScaleUpdate, s.scale, nil),
-		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, refusal(s.run.state.MaySpawn)),
+		handle(ctx, s.run, contract.SpawnUpdate, s.spawn, s.refusal(fleet.MaySpawn)),
 		handle(ctx, s.run, contract.TerminateUpdate, s.terminate, s.mayTerminate),
 		handle(ctx, s.run, contract.RetireUpdate, contract.NoAnswer(s.retire), s.mayRetire),
 		handle(ctx, s.run, contract.PromoteRolloutUpdate, contract.NoAnswer(s.promote),
-			refusal(s.run.state.MayPromoteRollout)),
+			s.refusal(fleet.MayPromoteRollout)),
 		handle(ctx, s.run, contract.RevertRolloutUpdate, contract.NoAnswer(s.revert),
-			refusal(s.run.state.MayRevertRollout)))
+			s.refusal(fleet.MayRevertRollout)))
 }
 
-func refusal(why func() string) func(contract.RunRequest) error {
+func (s *scaling) refusal(why func(*fleet.Cluster) string) func(contract.RunRequest) error {
 	return func(contract.RunRequest) error {
-		if reason := why(); reason != "" {
+		if reason := why(&s.run.state); reason != "" {
 			return workflows.Refuse("%s", reason)
 		}
 		return nil
@@ -54,13 +54,13 @@ func refusal(why func() string) func(contract.RunRequest) error {
 }
 
 func (s *scaling) promote(ctx workflow.Context, req contract.RunRequest) error {
-	s.run.state.PromoteRollout(req.By, req.Reason, workflow.Now(ctx))
+	fleet.PromoteRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	return nil
 }
 
 func (s *scaling) revert(ctx workflow.Context, req contract.RunRequest) error {
-	s.run.state.RevertRollout(req.By, req.Reason, workflow.Now(ctx))
+	fleet.RevertRollout(&s.run.state, req.By, req.Reason, workflow.Now(ctx))
 	s.look = true
 	s.run.note(ctx)
 	return nil
@@ -68,22 +68,22 @@ func (s *scaling) revert(ctx workflow.Context, req contract.RunRequest) error {
 
 func (s *scaling) scale(ctx workflow.Context, req contract.ScaleRequest) (fleet.ScalingDecision, error) {
 	if req.To != nil {
-		s.run.state.ScaleTo(*req.To)
+		fleet.ScaleTo(&s.run.state, *req.To)
 		s.look = true
 	}
 	return s.choose(ctx, req.Facts), nil
 }
 
 func (s *scaling) spawn(ctx workflow.Context, req contract.RunRequest) (contract.ScalingAsked, error) {
-	return s.asked(ctx, s.run.state.SpawnOne(req.By, req.Reason, workflow.Now(ctx))), nil
+	return s.asked(ctx, fleet.SpawnOne(&s.run.state, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
 func (s *scaling) terminate(ctx workflow.Context, req contract.TerminateRequest) (contract.ScalingAsked, error) {
-	return s.asked(ctx, s.run.state.TerminateOne(req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
+	return s.asked(ctx, fleet.TerminateOne(&s.run.state, req.AgentID, req.By, req.Reason, workflow.Now(ctx))), nil
 }
 
 func (s *scaling) mayTerminate(req contract.TerminateRequest) error {
-	if reason := s.run.state.MayTerminate(req.AgentID); reason != "" {
+	if reason := fleet.MayTerminate(&s.run.state, req.AgentID); reason != "" {
 		return workflows.Refuse("%s", reason)
 	}
 	return nil
@@ -95,7 +95,7 @@ func (s *scaling) asked(ctx workflow.Context, decision fleet.ScalingDecision) co
 }
 
 func (s *scaling) retire(_ workflow.Context, req contract.RetireRequest) error {
-	s.run.state.Retire(req.AgentID)
+	fleet.Retire(&s.run.state, req.AgentID)
 	return nil
 }
 
@@ -113,10 +113,10 @@ func (s *scaling) wake() (time.Time, string) { return s.retry, "until agents are
 // settle applies the ends of actions and the starts of spawners.
 func (s *scaling) settle(ctx workflow.Context) {
 	s.scaled.Take(func(result fleet.ScalingResult) {
-		s.run.state.EndScaling(result, workflow.Now(ctx))
-		s.look = s.look || s.run.state.RollsOut()
+		fleet.EndScaling(&s.run.state, result, workflow.Now(ctx))
+		s.look = s.look || fleet.RollsOut(&s.run.state)
 	})
-	s.starts.Take(func(started contract.SpawnerStarts) { s.run.state.SpawnerBack(started.Spawner) })
+	s.starts.Take(func(started contract.SpawnerStarts) { fleet.SpawnerBack(&s.run.state, started.Spawner) })
 }
 
 // decide checks the number of agents after every change and replaces missing ones at once. The sweep brings what
@@ -127,7 +127,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 		s.queue = nil
 		return
 	}
-	if s.run.state.AdvanceRollout(workflow.Now(ctx)) {
+	if fleet.AdvanceRollout(&s.run.state, workflow.Now(ctx)) {
 		s.look = true
 		s.run.note(ctx)
 	}
@@ -148,7 +148,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 	if decision.Blocked {
 		s.retry = decision.NextAt
 	}
-	if at := s.run.state.NextRollout(workflow.Now(ctx)); s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
+	if at := fleet.NextRollout(&s.run.state, workflow.Now(ctx)); s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
 		s.retry = at
 	}
 	s.begin(ctx)
@@ -158,7 +158,7 @@ func (s *scaling) decide(ctx workflow.Context) {
 func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.ScalingDecision {
 	now := workflow.Now(ctx)
 	s.run.state.Scaling.Settle(now)
-	decision := s.run.state.DecideScaling(facts, now)
+	decision := fleet.DecideScaling(&s.run.state, facts, now)
 	if decision.Change != fleet.ScaleNone {
 		s.act(decision, now)
 	}
@@ -167,9 +167,9 @@ func (s *scaling) choose(ctx workflow.Context, facts *fleet.ScalingFacts) fleet.
 
 // act records the action of a decision, and queues it.
 func (s *scaling) act(decision fleet.ScalingDecision, now time.Time) fleet.ScalingAction {
-	action := s.run.state.BeginScaling(decision, s.run.created, now)
+	action := fleet.BeginScaling(&s.run.state, decision, s.run.created, now)
 	in := contract.ScalingInput{Cluster: s.run.state.Config.Name, Number: action.Number, Decision: decision,
-		Spawn: *s.run.state.SpawnBy(decision.Rule)}
+		Spawn: *fleet.SpawnBy(&s.run.state, decision.Rule)}
 	if decision.Change == fleet.ScaleUp {
 		in.Starts = action.Agents
 	} else {
@@ -206,7 +206,7 @@ func (s *scaling) begin(ctx workflow.Context) {
 			in).GetChildWorkflowExecution().Get(ctx, nil)
 		if err != nil {
 			workflow.GetLogger(ctx).Warn("A scaling action was not begun", "error", err)
-			s.run.state.EndScaling(fleet.ScalingResult{Number: in.Number,
+			fleet.EndScaling(&s.run.state, fleet.ScalingResult{Number: in.Number,
 				Failed: "the action was not begun: " + workflows.ReasonOf(err)}, workflow.Now(ctx))
 		}
 	}

@@ -64,8 +64,8 @@ func (s settings) configure(ctx workflow.Context, request contract.ConfigureRequ
 	r.state.SwitchMode(next.ReplicationMode, max(next.RoleLease.Std(), r.state.Config.RoleLease.Std()),
 		workflow.Now(ctx))
 	former, tenants := r.state.Config.Scaling.Spawn, r.state.Config.Tenants
-	r.state.Reconfigure(next)
-	r.state.RollOut(former, workflow.Now(ctx))
+	fleet.Reconfigure(&r.state, next)
+	fleet.RollOut(&r.state, former, workflow.Now(ctx))
 	r.scaling.look = true
 	r.note(ctx)
 	if !slices.Equal(tenants, next.Tenants) {

@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"slices"
+)
+
+// ServersOf returns the members that serve a lane when it is not paused: those that may take its tasks when they have a
+// free slot and a handler.
+func (c *Cluster) ServersOf(lane string, capabilities []string) []*Member {
+	var servers []*Member
+	for i := range c.Members {
+		if m := &c.Members[i]; m.Serving() && c.serves(m, lane) && HasAll(m.Capabilities, capabilities) {
+			servers = append(servers, m)
+		}
+	}
+	return servers
+}
+
+func (c *Cluster) serves(m *Member, lane string) bool {
+	if fit := c.FitOf(lane); fit != nil && !MeetsNeeds(fit, &m.AgentProfile) {
+		return false
+	}
+	if agent, pinned := AgentOfLane(lane); pinned {
+		return m.AgentID == agent
+	}
+	if shard, ok := ShardOfLane(lane); ok {
+		return c.Config.ReplicationMode == Sharded && shard < len(c.Shards) &&
+			c.Shards[shard].Owner == m.AgentID && c.holds(m.AgentID, c.Shards[shard].Epoch)
+	}
+	switch c.Config.ReplicationMode {
+	case Sharded:
+		return false
+	case ActivePassive:
+		return c.RoleOf(m.AgentID) == RoleLeader
+	}
+	return lane != DefaultLane || TypesOf(&m.AgentProfile).Covers(c.ServingTypes)
+}
+
+// Lanes returns the lanes of a cluster: its own, those of the agents in pinned, and paused ones.
+func (c *Cluster) Lanes(pinned []string) []string {
+	var lanes []string
+	add := func(lane string) { lanes = append(lanes, lane) }
+	if c.Config.ReplicationMode == Sharded {
+		for shard := range c.Config.Shards {
+			add(ShardLane(shard))
+		}
+	} else {
+		add(DefaultLane)
+		for _, set := range c.CapabilitySets {
+			add(CapabilityLane(set))
+		}
+		for i := range c.Fits {
+			add(c.Fits[i].Lane)
+		}
+	}
+	for i := range c.Pauses {
+		if agent, ok := AgentOfLane(c.Pauses[i].Lane); ok {
+			pinned = append(pinned, agent)
+		}
+	}
+	slices.Sort(pinned)
+	for _, agent := range slices.Compact(pinned) {
+		add(AgentLane(agent))
+	}
+	return lanes
+}
