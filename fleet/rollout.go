@@ -135,7 +135,8 @@ func decided(what, by, reason string) string {
 	return strings.TrimSuffix(what+" by "+cmp.Or(by, "a person")+": "+reason, ": ")
 }
 
-// heldRollout is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is none.
+// heldRollout is the rollout whose canaries alone may have the new settings, also after it has failed; nil: there is
+// none.
 func heldRollout(c *Cluster) *Rollout {
 	if c.Scaling == nil || c.Config.Scaling.Rollout == nil {
 		return nil

@@ -148,7 +148,8 @@ func (s *scaling) decide(ctx workflow.Context) {
 	if decision.Blocked {
 		s.retry = decision.NextAt
 	}
-	if at := fleet.NextRollout(&s.run.state, workflow.Now(ctx)); s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
+	at := fleet.NextRollout(&s.run.state, workflow.Now(ctx))
+	if s.retry.IsZero() || !at.IsZero() && at.Before(s.retry) {
 		s.retry = at
 	}
 	s.begin(ctx)
