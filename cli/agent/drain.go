@@ -207,10 +207,9 @@ func undrained(r *fleet.DrainRecord, waited time.Duration) error {
 		if waited == 0 {
 			return nil
 		}
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s still runs after %s; it goes on by itself", r.ID,
-			waited))
+		return app.IncompleteError("drain %s still runs after %s; it goes on by itself", r.ID, waited)
 	}
-	return app.WithExit(app.ExitIncomplete, fmt.Errorf("drain %s ended as %s", r.ID, r.Status))
+	return app.IncompleteError("drain %s ended as %s", r.ID, r.Status)
 }
 
 // statusWords is an agent's status within a sentence.

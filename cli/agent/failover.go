@@ -209,8 +209,8 @@ func waitForFailover(
 		return begun && record.CompletedAt != nil, err
 	})
 	if err == nil && !begun {
-		err = app.WithExit(app.ExitIncomplete,
-			fmt.Errorf("failover %s has not begun after %s; it is asked for, and begins when a worker runs", id, wait))
+		err = app.IncompleteError("failover %s has not begun after %s; it is asked for, and begins when a worker runs",
+			id, wait)
 	}
 	return record, err
 }
@@ -221,8 +221,7 @@ func unfinished(r *fleet.FailoverRecord, waited time.Duration) error {
 	case fleet.FailoverSucceeded:
 		return nil
 	case fleet.FailoverRunning:
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s still runs after %s; it goes on by itself",
-			r.ID, waited))
+		return app.IncompleteError("failover %s still runs after %s; it goes on by itself", r.ID, waited)
 	}
-	return app.WithExit(app.ExitIncomplete, fmt.Errorf("failover %s ended as %s", r.ID, r.Status))
+	return app.IncompleteError("failover %s ended as %s", r.ID, r.Status)
 }

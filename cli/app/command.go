@@ -69,6 +69,9 @@ func PrintList[T any](
 	})
 }
 
+// Forever is how long Await waits where only an end or a person ends it.
+const Forever = 365 * 24 * time.Hour
+
 // awaitPause is the time between two looks of Await.
 const awaitPause = 200 * time.Millisecond
 

@@ -157,6 +157,11 @@ func UsageError(format string, args ...any) error {
 	return &exitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
+// IncompleteError is the error for what was waited for and did not complete.
+func IncompleteError(format string, args ...any) error {
+	return &exitError{ExitIncomplete, fmt.Errorf(format, args...)}
+}
+
 // ExitCode classifies an error once, at the end of a command.
 func ExitCode(err error) int {
 	if err == nil {

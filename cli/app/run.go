@@ -202,7 +202,7 @@ func (c *Client) FollowRun(ctx context.Context, id string) error {
 	}
 	err = c.Print(func() error { return errors.Join(c.app.Say(""), PrintRun(c.app, run)) })
 	if run.Status != job.RunCompleted && run.Status != job.RunPartial {
-		err = errors.Join(err, WithExit(ExitIncomplete, fmt.Errorf("run %s is %s", run.ID, run.Status)))
+		err = errors.Join(err, IncompleteError("run %s is %s", run.ID, run.Status))
 	}
 	return err
 }
@@ -211,7 +211,7 @@ func (c *Client) FollowRun(ctx context.Context, id string) error {
 func (c *Client) awaitRun(ctx context.Context, id string) (run *api.Run, err error) {
 	told := map[string]string{}
 	out, now := c.app.Storyteller(), c.app.Now
-	err = Await(ctx, 365*24*time.Hour, func() (bool, error) {
+	err = Await(ctx, Forever, func() (bool, error) {
 		if run, err = c.Runs.Get(ctx, id, 0); err != nil {
 			return false, err
 		}

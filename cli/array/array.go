@@ -203,7 +203,7 @@ func incomplete(one *api.Array) error {
 	case array.ArrayCompleted, array.ArrayPartial:
 		return nil
 	}
-	return app.WithExit(app.ExitIncomplete, fmt.Errorf("array %s is %s", one.ID, one.Status))
+	return app.IncompleteError("array %s is %s", one.ID, one.Status)
 }
 
 func listFlags(c *cobra.Command, q *client.ArrayQuery) {

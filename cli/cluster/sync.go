@@ -31,7 +31,7 @@ Exits with an error when some still differ.`,
 			if err != nil || k.Consistent {
 				return err
 			}
-			return app.WithExit(app.ExitIncomplete, fmt.Errorf("the states of cluster %s differ", args[0]))
+			return app.IncompleteError("the states of cluster %s differ", args[0])
 		}
 		r, err := s.Clusters.Sync(ctx, args[0], reason)
 		if err == nil {
@@ -40,7 +40,7 @@ Exits with an error when some still differ.`,
 		if err != nil || r.Status == fleet.SyncConsistent || r.Status == fleet.SyncSkipped {
 			return err
 		}
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("the state sync of cluster %s is %s", args[0], r.Status))
+		return app.IncompleteError("the state sync of cluster %s is %s", args[0], r.Status)
 	})
 	command.Flags().BoolVar(&check, "check", false, "only compare them")
 	command.Flags().StringVar(&reason, "reason", "", "why; kept in the record")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,51 +16,49 @@ import (
 	"mainstay.dev/mainstay/job"
 )
 
-// instancesEvery is how often the instances of a job are looked at that is followed.
-const instancesEvery = 500 * time.Millisecond
-
 // followInstances waits until all instances of a job run and are healthy, or have ended where they end, or until one
 // needs a person.
 func followInstances(ctx context.Context, a *app.App, s *app.Client, d *job.Definition) error {
 	_, _ = fmt.Fprintf(a.Storyteller(), "Job %s starts its instances.\n", d.Job)
-	tick := time.NewTicker(instancesEvery)
-	defer tick.Stop()
-	for {
-		all, err := s.Jobs.Instances(ctx, nameOf(d))
-		if err != nil {
-			return err
+	name, problem := nameOf(d), ""
+	var all *api.JobInstances
+	err := app.Await(ctx, app.Forever, func() (_ bool, err error) {
+		if all, err = s.Jobs.Instances(ctx, name); err != nil {
+			return false, err
 		}
-		ready, problem := 0, ""
-		r := all.Deployment
-		switch {
-		case r == nil:
-		case r.Status == job.DeploymentWaiting:
-			problem = "the canaries are healthy: let the others follow with mainstay job promote " + nameOf(d)
-		case r.Status == job.DeploymentFailed:
-			problem = fmt.Sprintf("the deployment of version %d has failed: %s", r.Version, r.Reason)
-		}
-		for n := range all.Instances {
-			switch i := &all.Instances[n]; {
-			case i.Health == fleet.InstancePassing && d.Type != job.Sysbatch, i.Status == job.StepCompleted:
-				ready++
-			case i.Status == job.StepBlocked, i.Status == job.StepFailed && d.Type == job.Sysbatch:
-				problem = fmt.Sprintf("instance %s is %s: %s", i.Name, i.Status, i.Why)
-			}
-		}
-		if ready == all.Wanted && ready > 0 && (r == nil || !r.Active()) || problem != "" {
-			err := s.Print(func() error { return printInstances(a, all) })
-			if problem != "" {
-				err = errors.Join(err, app.WithExit(app.ExitIncomplete, errors.New(problem)))
-			}
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			name := nameOf(d)
-			return app.GoesOn(ctx.Err(), "job "+name, "mainstay job get "+name, "mainstay job stop "+name)
+		var ready bool
+		ready, problem = judge(all, d)
+		return ready || problem != "", nil
+	})
+	if err != nil {
+		return app.GoesOn(err, "job "+name, "mainstay job get "+name, "mainstay job stop "+name)
+	}
+	if err = s.Print(func() error { return printInstances(a, all) }); problem != "" {
+		err = errors.Join(err, app.IncompleteError("%s", problem))
+	}
+	return err
+}
+
+// judge tells whether all instances of a job are ready, and what needs a person.
+func judge(all *api.JobInstances, d *job.Definition) (bool, string) {
+	ready, problem := 0, ""
+	r := all.Deployment
+	switch {
+	case r == nil:
+	case r.Status == job.DeploymentWaiting:
+		problem = "the canaries are healthy: let the others follow with mainstay job promote " + nameOf(d)
+	case r.Status == job.DeploymentFailed:
+		problem = fmt.Sprintf("the deployment of version %d has failed: %s", r.Version, r.Reason)
+	}
+	for n := range all.Instances {
+		switch i := &all.Instances[n]; {
+		case i.Health == fleet.InstancePassing && d.Type != job.Sysbatch, i.Status == job.StepCompleted:
+			ready++
+		case i.Status == job.StepBlocked, i.Status == job.StepFailed && d.Type == job.Sysbatch:
+			problem = fmt.Sprintf("instance %s is %s: %s", i.Name, i.Status, i.Why)
 		}
 	}
+	return ready == all.Wanted && ready > 0 && (r == nil || !r.Active()), problem
 }
 
 func printInstances(a *app.App, all *api.JobInstances) error {

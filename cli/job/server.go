@@ -21,16 +21,11 @@ import (
 )
 
 // definition reads a file and checks it before it is sent: what is wrong is told with file and line.
-func definition(a *app.App, command *cobra.Command, file string) (d *job.Definition, text []byte, err error) {
-	text, err = read(command.InOrStdin(), file)
-	if err != nil {
-		return nil, nil, app.WithExit(app.ExitUsage, err)
+func definition(a *app.App, file string) (d *job.Definition, text []byte, err error) {
+	if text, err = read(a.Stdin, file); err == nil {
+		d, _, err = flow.Read(file, text)
 	}
-	d, _, err = flow.Read(file, text)
-	if err != nil {
-		return nil, nil, app.WithExit(app.ExitUsage, err)
-	}
-	return d, text, nil
+	return d, text, app.WithExit(app.ExitUsage, err)
 }
 
 // nameOf is the full name of a definition's job.
@@ -38,15 +33,14 @@ func nameOf(d *job.Definition) string { return fleet.Qualify(d.Tenant, d.Job) }
 
 func runCommand(a *app.App) *cobra.Command {
 	var inputs map[string]string
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use: "run FILE", Short: "Apply a definition, start a run, and follow it", Args: app.Exactly("a definition's file"),
 		Long: `Apply a definition, start a run of it, and follow the run until it has ended or needs a person. The exit
 code is 6 unless it completed. A job with instances is followed until all of them are healthy, or those of a
 sysbatch job have ended.`,
 		Example: "  mainstay job run examples/jobs/nightly-embeddings.yaml -i bucket=docs",
-	}
-	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		d, text, err := definition(a, command, args[0])
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		d, text, err := definition(a, args[0])
 		if err != nil {
 			return err
 		}
@@ -90,12 +84,11 @@ func inputsOf(given map[string]string, schema json.RawMessage) (json.RawMessage,
 
 func applyCommand(a *app.App) *cobra.Command {
 	var version int
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use: "apply FILE", Short: "Make a job, or a new version of it", Args: app.Exactly("a definition's file"),
 		Example: "  mainstay job apply nightly.yaml\n  mainstay job apply nightly.yaml --if-version 3",
-	}
-	a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		d, text, err := definition(a, command, args[0])
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		d, text, err := definition(a, args[0])
 		if err != nil {
 			return err
 		}
@@ -118,12 +111,11 @@ func applyCommand(a *app.App) *cobra.Command {
 }
 
 func planCommand(a *app.App) *cobra.Command {
-	command := &cobra.Command{
+	return a.Call(&cobra.Command{
 		Use: "plan FILE", Short: "Say what applying a definition would change", Args: app.Exactly("a definition's file"),
 		Example: "  mainstay job plan nightly.yaml",
-	}
-	return a.Call(command, func(ctx context.Context, s *app.Client, args []string) error {
-		d, text, err := definition(a, command, args[0])
+	}, func(ctx context.Context, s *app.Client, args []string) error {
+		d, text, err := definition(a, args[0])
 		if err != nil {
 			return err
 		}
@@ -302,12 +294,11 @@ func dispatchCommand(a *app.App) *cobra.Command {
 	var inputs map[string]string
 	var r api.DispatchRequest
 	var wait bool
-	command := &cobra.Command{
+	command := a.Call(&cobra.Command{
 		Use: "dispatch NAME", Short: "Start a run of a job", Args: app.Exactly("a job's name"),
 		Example: "  mainstay job dispatch nightly -i bucket=docs --key today\n" +
 			"  mainstay job dispatch nightly --start-at +2h --follow",
-	}
-	a.Call(command, func(ctx context.Context, s *app.Client, args []string) (err error) {
+	}, func(ctx context.Context, s *app.Client, args []string) (err error) {
 		if len(inputs) > 0 {
 			j, err := s.Jobs.Get(ctx, args[0], 0)
 			if err != nil {

@@ -223,32 +223,30 @@ func bulkGetCommand(a *app.App) *cobra.Command {
 	return command
 }
 
+// lookFor is how long one look at an operation waits for its end.
+const lookFor = time.Second
+
 // waitForBulk prints an operation once it has ended, or as it stands when the time is over.
 func waitForBulk(ctx context.Context, a *app.App, s *app.Client, id string, wait time.Duration) error {
-	deadline := time.Now().Add(wait)
-	for {
-		hold := min(max(0, time.Until(deadline)), time.Minute)
-		bulk, err := s.Bulks.Get(ctx, id, hold)
-		if err != nil {
-			return app.GoesOn(err, "bulk operation "+id, "mainstay task bulk get "+id+" --wait=1h",
-				"mainstay task bulk cancel "+id)
-		}
-		if bulk.Status == fleet.BulkRunning && hold > 0 && time.Now().Before(deadline) {
-			continue
-		}
-		if err := s.Print(func() error { return printBulk(a, bulk) }); err != nil || wait == 0 {
-			return err
-		}
-		switch {
-		case bulk.Status == fleet.BulkRunning:
-			return app.WithExit(app.ExitIncomplete,
-				fmt.Errorf("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait))
-		case bulk.Status != fleet.BulkCompleted || bulk.Failed > 0:
-			return app.WithExit(app.ExitIncomplete, fmt.Errorf("bulk operation %s is %s, with %d failures", bulk.ID,
-				bulk.Status, bulk.Failed))
-		}
-		return nil
+	var bulk *api.Bulk
+	err := app.Await(ctx, wait, func() (_ bool, err error) {
+		bulk, err = s.Bulks.Get(ctx, id, min(wait, lookFor))
+		return err == nil && bulk.Status != fleet.BulkRunning, err
+	})
+	if err != nil {
+		return app.GoesOn(err, "bulk operation "+id, "mainstay task bulk get "+id+" --wait=1h",
+			"mainstay task bulk cancel "+id)
 	}
+	if err := s.Print(func() error { return printBulk(a, bulk) }); err != nil || wait == 0 {
+		return err
+	}
+	switch {
+	case bulk.Status == fleet.BulkRunning:
+		return app.IncompleteError("bulk operation %s is still running after %s; it goes on by itself", bulk.ID, wait)
+	case bulk.Status != fleet.BulkCompleted || bulk.Failed > 0:
+		return app.IncompleteError("bulk operation %s is %s, with %d failures", bulk.ID, bulk.Status, bulk.Failed)
+	}
+	return nil
 }
 
 func printBulk(a *app.App, b *api.Bulk) error {

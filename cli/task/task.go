@@ -101,17 +101,14 @@ func Incomplete(task *api.Task, waited time.Duration) error {
 	case task.Status == fleet.TaskCompleted:
 		return nil
 	case task.Status.Final():
-		return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s is %s", task.ID, task.Status))
+		return app.IncompleteError("task %s is %s", task.ID, task.Status)
 	case task.Status == fleet.TaskReview:
-		return app.WithExit(app.ExitIncomplete,
-			fmt.Errorf("task %s needs a decision: see `mainstay task review --help`", task.ID))
+		return app.IncompleteError("task %s needs a decision: see `mainstay task review --help`", task.ID)
 	case task.Status == fleet.TaskDeadLetter:
-		return app.WithExit(app.ExitIncomplete,
-			fmt.Errorf("task %s has used up its attempts: try it again with `mainstay task retry %s`", task.ID,
-				task.ID))
+		return app.IncompleteError("task %[1]s has used up its attempts: try it again with `mainstay task retry %[1]s`",
+			task.ID)
 	}
-	return app.WithExit(app.ExitIncomplete, fmt.Errorf("task %s is still %s after %s; it goes on by itself", task.ID,
-		task.Status, waited))
+	return app.IncompleteError("task %s is still %s after %s; it goes on by itself", task.ID, task.Status, waited)
 }
 
 // DoneBy is the agent whose attempt completed the task.
