@@ -17,12 +17,12 @@ import (
 
 // trouble is what is known of an element that is not delivered for the first time.
 type trouble struct {
-	Number   int         `json:"n"`
-	Attempts int         `json:"a,omitempty"` // so far
-	Tally    fleet.Tally `json:"t,omitzero"`  // of fleet.Redeliver
-	Size     int         `json:"s,omitempty"` // of the largest bundle that it may be in; 0: any
-	Suspect  bool        `json:"x,omitempty"` // it may have ended its agents: it is delivered with no other suspect
-	At       time.Time   `json:"at,omitzero"` // not before
+	Number   int
+	Attempts int         // so far
+	Tally    fleet.Tally // of fleet.Redeliver
+	Size     int         // of the largest bundle that it may be in; 0: any
+	Suspect  bool        // it may have ended its agents: it is delivered with no other suspect
+	At       time.Time   // not before
 }
 
 // troubles are what is known of all elements. One is found, kept or forgotten in the same time however many there are:
@@ -84,39 +84,22 @@ func (l *troubles) forget(n int) {
 // IsZero has JSON leave out none.
 func (l troubles) IsZero() bool { return l.count == 0 }
 
-// mostListed is how many are written as a list, which the releases before can read too.
-const mostListed = 2_000
+// MarshalJSON packs them: as a list the most that there may be have more bytes than Temporal takes.
+func (l troubles) MarshalJSON() ([]byte, error) { return json.Marshal(pack(slices.Collect(l.all()))) }
 
-// MarshalJSON writes a list, or packs it where it is long: as a list the most that there may be have more bytes than
-// Temporal takes.
-func (l troubles) MarshalJSON() ([]byte, error) {
-	list := slices.Collect(l.all())
-	if len(list) <= mostListed {
-		return json.Marshal(list)
-	}
-	return json.Marshal(pack(list))
-}
-
-// UnmarshalJSON reads both.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (l *troubles) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" { // as usual in JSON, it changes nothing
 		return nil
 	}
 	*l = troubles{}
-	var list []trouble
-	if data[0] == '[' {
-		if err := json.Unmarshal(data, &list); err != nil {
-			return err
-		}
-	} else {
-		var packed []byte
-		if err := json.Unmarshal(data, &packed); err != nil {
-			return err
-		}
-		var err error
-		if list, err = unpack(packed); err != nil {
-			return fmt.Errorf("the packed troubles of an array: %w", err)
-		}
+	var packed []byte
+	if err := json.Unmarshal(data, &packed); err != nil {
+		return err
+	}
+	list, err := unpack(packed)
+	if err != nil {
+		return fmt.Errorf("the packed troubles of an array: %w", err)
 	}
 	for _, t := range list {
 		l.keep(t)

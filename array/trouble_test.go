@@ -3,7 +3,6 @@ package array_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -121,77 +120,6 @@ func BenchmarkCancel(b *testing.B) {
 				s.Cancel("enough")
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count), "ns/element")
-		})
-	}
-}
-
-// listed is what is known of an element as earlier workers wrote it.
-type listed struct {
-	Number   int         `json:"n"`
-	Attempts int         `json:"a"`
-	Tally    fleet.Tally `json:"t"`
-	Size     int         `json:"s"`
-	Suspect  bool        `json:"x"`
-	At       time.Time   `json:"at"`
-}
-
-// written is a state as earlier workers wrote it, with elements that differ as much as they can.
-func written(t *testing.T, count int) []byte {
-	t.Helper()
-	random := rand.New(rand.NewPCG(1, uint64(count)))
-	numbers := random.Perm(fleet.MaxElements)[:count]
-	slices.Sort(numbers)
-	marks, list := []byte(strings.Repeat("c", fleet.MaxElements)), make([]listed, count)
-	for i, n := range numbers {
-		marks[n] = 'w'
-		list[i] = listed{n, 1 + random.IntN(300), fleet.Tally{Failures: random.IntN(100), Losses: random.IntN(100),
-			Returns: random.IntN(3), NotReceived: random.IntN(3)}, []int{0, 1, 6, 25}[random.IntN(4)], random.IntN(2) == 0,
-			start.Add(time.Duration(1+random.IntN(30*86_400)) * time.Second)}
-	}
-	data, err := json.Marshal(map[string]any{"counts": array.ElementCounts{Total: fleet.MaxElements, Queued: count,
-		Completed: fleet.MaxElements - count}, "marks": string(marks), "low": 0, "troubles": list, "bundles": 3000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func TestStatesOfEarlierWorkersAreRead(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		count  int
-		packed bool
-	}{{1, false}, {2000, false}, {2001, true}, {mostInTrouble, true}} {
-		t.Run(fmt.Sprint(test.count), func(t *testing.T) {
-			t.Parallel()
-			data := written(t, test.count)
-			s := &array.State{}
-			if err := json.Unmarshal(data, s); err != nil {
-				t.Fatal(err)
-			}
-			again, err := json.Marshal(s)
-			if err != nil || len(again) > 700<<10 {
-				t.Fatalf("the state has %d bytes (%v)", len(again), err)
-			}
-			if list := strings.Contains(string(again), `"troubles":[`); list == test.packed {
-				t.Errorf("the troubles of %d elements are a list: %v", test.count, list)
-			}
-			next := &array.State{}
-			if err := json.Unmarshal(again, next); err != nil {
-				t.Fatal(err)
-			}
-			last, err := json.Marshal(next)
-			if err != nil || string(last) != string(again) {
-				t.Errorf("a state that was written and read is another one (%v)", err)
-			}
-			d, later := define(func(d *array.Definition) { d.Count = fleet.MaxElements }), start.AddDate(0, 0, 31)
-			for range 3 {
-				b, _ := s.Begin(d, later)
-				other, _ := next.Begin(d, later)
-				if !slices.Equal(b.Elements, other.Elements) || !slices.Equal(b.Attempts, other.Attempts) {
-					t.Fatalf("%+v begins, after it was carried over %+v", b, other)
-				}
-			}
 		})
 	}
 }
