@@ -27,7 +27,8 @@ import (
 
 const schedulesPath = "/api/v1/agents/schedules"
 
-const nightly = `{"name":"nightly","cron":"0 3 13 * fri","time_zone":"Europe/Berlin","overlap":"buffer_one","catchup_window":"10m","jitter":"30s",
+const nightly = `{"name":"nightly","cron":"0 3 13 * fri","time_zone":"Europe/Berlin","overlap":"buffer_one",
+	"catchup_window":"10m","jitter":"30s",
 "start_at":"2027-01-01T00:00:00Z","end_at":"2099-01-01T00:00:00Z","note":"backup",
 "task":{"type":"exec","cluster":"default","payload":{"command":["true"]},"priority":2,"tenant":"acme","labels":{"a":"b"},"retry":{"max_attempts":5,"non_retryable":["exit_2"]},"retry_safety":"fenced","timeout":"30s","required_capabilities":["gpu"]}}`
 
@@ -72,7 +73,7 @@ func TestScheduleIsMadeAndRead(t *testing.T) {
 		list.Schedules[0])
 }
 
-// TestTimesOfSchedulesAreRenewed has a schedule of an earlier release, and one whose year is over.
+// TestTimesOfSchedulesAreRenewed has a schedule that has only some of its times, and one whose year is over.
 func TestTimesOfSchedulesAreRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -84,9 +85,7 @@ func TestTimesOfSchedulesAreRenewed(t *testing.T) {
 	d := f.schedules.byID[contract.ScheduleID("acme:nightly")]
 	written := proto.CloneOf(d.GetSchedule())
 	old := proto.CloneOf(written)
-	old.Spec.TimezoneName = "Europe/Berlin"
-	old.Spec.StructuredCalendar = []*schedulepb.StructuredCalendarSpec{{Comment: "0 3 13 * fri"},
-		{Comment: "0 3 13 * fri"}}
+	old.Spec.StructuredCalendar = old.Spec.StructuredCalendar[:1]
 	d.Schedule = old
 	s := store.Store{Client: f}
 	now := time.Now()
@@ -131,7 +130,8 @@ func TestScheduleReplaced(t *testing.T) {
 		`{"reason":"holiday"}`), http.StatusOK)
 	require.True(t, paused.Paused)
 	replaced := answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
-		`{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+		`{"interval":"6h","offset":"1h","task":{"type":"poll","cluster":"default"}}`),
+		http.StatusOK)
 	require.True(t, replaced.Paused, "what is not said stays")
 	require.Equal(t, "holiday", replaced.Note)
 	require.Equal(t, []time.Duration{6 * time.Hour, time.Hour, time.Hour},
@@ -139,17 +139,21 @@ func TestScheduleReplaced(t *testing.T) {
 	require.Empty(t, replaced.Cron)
 	require.Empty(t, replaced.Task.Labels)
 	replaced = answer[api.Schedule](t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
-		`{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`), http.StatusOK)
+		`{"name":"acme:nightly","interval":"6h","paused":false,"note":"","task":{"type":"poll","cluster":"default"}}`),
+		http.StatusOK)
 	require.False(t, replaced.Paused)
 	require.Empty(t, replaced.Note)
 	require.Equal(t, "acme", replaced.Task.Tenant, "a schedule stays with its tenant")
 	p := problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
-		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"beta"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"beta"}}`), http.StatusUnprocessableEntity,
+		protocol.CodeInvalidRequest)
 	require.Equal(t, "body.task.tenant", p.Errors[0].Location)
 	problem(t, do(h, http.MethodPut, schedulesPath+"/nightly",
-		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+		`{"interval":"6h","task":{"type":"poll","cluster":"default","tenant":"acme"}}`), http.StatusNotFound,
+		protocol.CodeUnknownSchedule)
 	problem(t, do(h, http.MethodPut, schedulesPath+"/acme:nightly",
-		`{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity, protocol.CodeInvalidRequest)
+		`{"name":"daily","interval":"6h","task":{"type":"poll","cluster":"default"}}`), http.StatusUnprocessableEntity,
+		protocol.CodeInvalidRequest)
 }
 
 func TestPauseWithoutReasonKeepsTheNote(t *testing.T) {
@@ -317,9 +321,12 @@ func TestScheduleRuns(t *testing.T) {
 	task(3, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	firing(2, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	fails := func(n int, kind, why string) {
-		firing(n, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED).last = &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
-			WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{Failure: &failurepb.Failure{Message: "canary", Cause: &failurepb.Failure{
-				Message: why, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}}}}}
+		cause := &failurepb.Failure{Message: why, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}
+		firing(n, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED).last = &historypb.HistoryEvent{
+			Attributes: &historypb.HistoryEvent_WorkflowExecutionFailedEventAttributes{
+				WorkflowExecutionFailedEventAttributes: &historypb.WorkflowExecutionFailedEventAttributes{
+					Failure: &failurepb.Failure{Message: "canary", Cause: cause}}}}
 	}
 	fails(1, contract.UnknownCluster, "there is no cluster default any more")
 	task(5, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED).info.Memo = nil
@@ -374,7 +381,8 @@ func TestScheduleBadRequests(t *testing.T) {
 		require.Equal(t, location, p.Errors[0].Location, task)
 	}
 	problem(t, do(h, http.MethodPost, schedulesPath,
-		`{"name":"n","interval":"1h","task":{"type":"x","cluster":"canary"}}`), http.StatusNotFound, protocol.CodeUnknownCluster)
+		`{"name":"n","interval":"1h","task":{"type":"x","cluster":"canary"}}`), http.StatusNotFound,
+		protocol.CodeUnknownCluster)
 	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/resume"},
 		{"POST", "/trigger"}} {
 		for _, name := range []string{"canary", "No%20canary"} {

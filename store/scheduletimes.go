@@ -56,10 +56,9 @@ func ScheduleSpec(t *api.ScheduleTimes, now time.Time) *schedulepb.ScheduleSpec 
 	return spec
 }
 
-// TimesOf reads what ScheduleSpec wrote, here or in an earlier release, which had Temporal keep the time zone. Of a
-// schedule that another tool changed, what has no word here is left out.
+// TimesOf reads what ScheduleSpec wrote. Of a schedule that another tool changed, what has no word here is left out.
 func TimesOf(spec *schedulepb.ScheduleSpec) api.ScheduleTimes {
-	t := api.ScheduleTimes{TimeZone: spec.GetTimezoneName(), Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
+	t := api.ScheduleTimes{Jitter: fleet.Duration(spec.GetJitter().AsDuration())}
 	if calendars := spec.GetStructuredCalendar(); len(calendars) > 0 {
 		t.Cron = calendars[0].GetComment()
 		if len(t.Cron) == longestComment && len(calendars) > 1 && calendars[1].GetComment() != t.Cron {
