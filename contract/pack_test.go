@@ -293,7 +293,7 @@ func TestACycleOfManyIllAgentsFitsIntoAMessage(t *testing.T) {
 		}
 		return string(made)
 	}
-	for clusters, from := range map[int]int{1: ' ', 2: 0, 9: ' '} { // a hub of an earlier release lets any character pass
+	for clusters, from := range map[int]int{1: ' ', 2: 0, 9: ' '} {
 		var examined Examined
 		for n := range clusters {
 			one := fleet.HealingCase{Cluster: fmt.Sprint("c", n), Policy: fleet.HealingPolicy{}.WithDefaults(),
@@ -341,7 +341,7 @@ func TestASmallClusterIsReadable(t *testing.T) {
 	in := ClusterInput{Config: fleet.ClusterConfig{Name: "c"}, State: &fleet.Cluster{LastEpoch: 7}}
 	data, err := json.Marshal(in)
 	require.NoError(t, err)
-	require.Contains(t, string(data), `"last_epoch":7`, "the previous release reads it")
+	require.Contains(t, string(data), `"last_epoch":7`, "people read it in Temporal's Web UI")
 	var back ClusterInput
 	require.NoError(t, json.Unmarshal(data, &back))
 	require.Equal(t, in, back)

@@ -99,8 +99,8 @@ func TestKeyOpensTemporal(t *testing.T) {
 	}
 }
 
-// TestStrangerIsRefusedUnread sends a request without the key whose body never ends: what is kept until it ends would be
-// the stranger's to choose.
+// TestStrangerIsRefusedUnread sends a request without the key whose body never ends: what is kept until it ends would
+// be the stranger's to choose.
 func TestStrangerIsRefusedUnread(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, Options{Key: "a key"})
@@ -154,8 +154,8 @@ func TestAnotherVersionsDataIsRefused(t *testing.T) {
 	start(t, Options{DataDir: dir})
 }
 
-// Data whose open workflows this program cannot go on with is refused, also when it is of before that was recorded,
-// unless its owner wants it so; that is asked each time.
+// Data whose open workflows this program cannot go on with is refused, also when nothing says who wrote it, unless its
+// owner wants it so; that is asked each time.
 func TestDataOfOldWorkflowsIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -181,13 +181,13 @@ func TestDataOfOldWorkflowsIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrOldData, "it is still old")
 }
 
-// TestDatabaseIsItsOwnersAlone has a data directory that is open to others, new and as an earlier version left it.
+// TestDatabaseIsItsOwnersAlone has a data directory that is open to others, new and with a database that is, too.
 func TestDatabaseIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
 	database := filepath.Join(dir, databaseFile)
-	for _, state := range []string{"new", "left by an earlier version"} {
+	for _, state := range []string{"new", "open to others"} {
 		s, c := start(t, Options{DataDir: dir})
 		for _, suffix := range []string{"", "-wal", "-shm"} {
 			info, err := os.Stat(database + suffix)

@@ -59,7 +59,7 @@ func TestDigestsOfDifferentTasks(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestCanonicalJSONIsWhatTheParserAndTheWriterMake keeps digests as earlier releases made them.
+// TestCanonicalJSONIsWhatTheParserAndTheWriterMake compares the digests' text with what encoding/json makes.
 func TestCanonicalJSONIsWhatTheParserAndTheWriterMake(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -128,7 +128,7 @@ func (p *SchedulePlan) Next(now time.Time, n int) []time.Time {
 		cron, err := ParseCron(p.Cron)
 		zone, unknown := LoadZone(p.TimeZone)
 		if err != nil || unknown != nil {
-			return nil // an earlier release took it
+			return nil
 		}
 		next = func(t time.Time) time.Time { return cron.Next(zone, t) }
 	} else if p.Interval.Std() < time.Second {

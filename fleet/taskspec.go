@@ -324,7 +324,7 @@ type DeadLetter struct {
 	Cause string    `json:"cause"`
 	// Tried is how many attempts agents had.
 	Tried int `json:"delivery_attempts,omitempty" doc:"How many attempts agents had."`
-	// Kind is the end's Kind. Dead letters of releases that did not know it lack it.
+	// Kind is the end's Kind.
 	Kind string `json:"kind,omitempty" doc:"What kind of cause it is, by which lists and bulk operations find it (cause): the type of the last failure, such as exit_2 or no_beacon, if it has one; else failed, timed_out, lost or not_received."`
 }
 

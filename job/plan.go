@@ -36,7 +36,7 @@ type PlannedStep struct {
 	// Dynamic reports whether its task holds expressions.
 	Dynamic bool `json:"dynamic,omitempty"`
 	// Plain reports whether it begins without an evaluation: it has no condition and no elements, and its expressions
-	// are references. Plans of releases that evaluated every step lack it.
+	// are references.
 	Plain bool `json:"plain,omitempty"`
 }
 

@@ -291,7 +291,7 @@ func (l *teller) ended(e *historypb.HistoryEvent, at time.Time, left *commonpb.P
 		m.Event, m.Reason = endOfTime(e)
 	case e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
 		m.Event = string(fleet.AttemptCancelled)
-	case report.Planned && report.Outcome == fleet.AttemptLost: // of an older release
+	case report.Planned && report.Outcome == fleet.AttemptLost: // another process contested its agent's id
 		m.Event = string(fleet.AttemptMoved)
 	case report.Outcome == fleet.AttemptReturned && report.AgentID == "":
 		if last := l.queued - 1; last > 0 && l.moments[last].Event == m.Event && l.moments[last].Reason == m.Reason {

@@ -42,8 +42,7 @@ type Changes struct{ taken int }
 // Take counts one.
 func (c *Changes) Take() { c.taken++ }
 
-// Refuse refuses another one if there were too many. Only validators of updates may ask: a replay does not ask them, so
-// what older releases took stays taken.
+// Refuse refuses another one if there were too many. Only validators of updates may ask.
 func (c *Changes) Refuse() error {
 	if c.taken < mostChanges {
 		return nil

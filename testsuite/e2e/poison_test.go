@@ -19,7 +19,7 @@ import (
 )
 
 // TestTasksThatNoAgentCanReadHurtNobodyElse has 60 tasks of one tenant whose payload is nested deeper than any parser
-// reads, as earlier releases took them. They are started at Temporal, since no gateway takes them.
+// reads. They are started at Temporal, since no gateway takes them.
 func TestTasksThatNoAgentCanReadHurtNobodyElse(t *testing.T) {
 	t.Parallel()
 	const poisons = 60

@@ -50,7 +50,7 @@ func TestClusterGivesLanesBack(t *testing.T) {
 	require.Equal(t, [][]string{{"set-7"}, {"one-more"}}, sent[len(sent)-1].CapabilitySets)
 }
 
-// TestClusterRefusesALargeAgent joins an agent that a hub of before lets in with more metadata than it may have.
+// TestClusterRefusesALargeAgent joins an agent with more metadata than it may have.
 func TestClusterRefusesALargeAgent(t *testing.T) {
 	t.Parallel()
 	run := newCluster(t)
