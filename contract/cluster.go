@@ -16,9 +16,9 @@ type ClusterInput struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Events are the newest; carried with State.
 	Events *fleet.EventLog `json:"events,omitempty"`
-	// Sent is the version of the directive that the hubs have applied; 0: the state's, -1: some lack it. FormerHubs
-	// lack it and may have no members. Carried with State.
-	Sent       int64    `json:"sent,omitempty"`
+	// Resend: some hubs lack the newest directive, so all get it. FormerHubs lack it and may have no members. Carried
+	// with State.
+	Resend     bool     `json:"resend,omitempty"`
 	FormerHubs []string `json:"former_hubs,omitempty"`
 	// IdleFailovers were not begun: at most MaxIdleFailovers, of agents that were lost without work. They are
 	// dropped where the state leaves them no room.

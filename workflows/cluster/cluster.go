@@ -128,7 +128,7 @@ func (r *run) loop(ctx workflow.Context) error {
 				State:      &r.state,
 				CreatedAt:  r.created,
 				Events:     &r.events.kept,
-				Sent:       r.hubs.unsent(),
+				Resend:     len(r.hubs.lacking()) > 0,
 				FormerHubs: r.hubs.former,
 
 				IdleFailovers: r.failovers.left(),

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -53,8 +52,11 @@ type hubs struct {
 func (h *hubs) open(_ workflow.Context, in contract.ClusterInput) {
 	h.content = content(h.run.rules())
 	h.told, h.senders, h.former = map[string]int64{}, map[string]time.Time{}, in.FormerHubs
+	if in.Resend {
+		return
+	}
 	for _, hub := range h.run.state.Hubs() {
-		h.told[hub] = cmp.Or(in.Sent, h.run.state.Version)
+		h.told[hub] = h.run.state.Version
 	}
 }
 
@@ -145,14 +147,6 @@ func (h *hubs) all() []string { return fleet.SortedSet(slices.Concat(h.run.state
 func (h *hubs) lacking() []string {
 	version := h.directive().Version
 	return slices.DeleteFunc(h.all(), func(hub string) bool { return h.told[hub] == version })
-}
-
-// unsent is the version that the next run takes as applied by all hubs with members; -1: it tells them at once.
-func (h *hubs) unsent() int64 {
-	if len(h.lacking()) > 0 {
-		return -1
-	}
-	return h.run.state.Version
 }
 
 // settle has a sender for each hub that lacks the newest directive, and sends releases of the brake.
