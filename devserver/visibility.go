@@ -59,7 +59,6 @@ func visibilityStatements() []string {
 		statements = append(statements, "CREATE INDEX IF NOT EXISTS "+index)
 	}
 	for n := 1; n <= 10; n++ {
-		statements = append(statements, fmt.Sprintf("DROP INDEX IF EXISTS mainstay_by_keyword_%02d", n)) // once ours
 		statements = append(statements, sparseIndex("keyword", "type_and_keyword", "Keyword", ", workflow_type_name",
 			n)...)
 	}
