@@ -53,11 +53,6 @@ func HealingCycleWorkflowID(nonce string) string {
 	return healingCycleID + "-" + nonce
 }
 
-// HealingCycleOfWorkflowID names a cycle in the REST API.
-func HealingCycleOfWorkflowID(id string) (string, bool) {
-	return strings.CutPrefix(id, healingCycleID+"-")
-}
-
 // HealingCycleInput starts a HealingCycle workflow.
 type HealingCycleInput struct {
 	// Every is the schedule's interval; zero: it was asked for by hand.
