@@ -178,8 +178,8 @@ func Start(ctx context.Context, o Options) (_ *Plane, err error) {
 		}
 		go renewSchedules(requests, o)
 	}
-	clusters := gateway.New(gateway.Options{Client: o.Temporal, Namespace: o.Namespace, Logger: o.Logger,
-		Key: o.Key, Registerer: registry})
+	clusters := gateway.New(gateway.Options{Store: store.Store{Client: o.Temporal, Namespace: o.Namespace},
+		Logger: o.Logger, Key: o.Key, Registerer: registry})
 	p.gateway = clusters
 	if o.Roles.gateway {
 		clusters.Register(api.API())
@@ -390,7 +390,8 @@ func GuardBrowsers(next http.Handler, hosts []string) http.Handler {
 	}
 	wrongHost := deny("this control plane serves only its own machine, under the names localhost and 127.0.0.1")
 	proxied := deny(
-		"security is off because only this machine can reach the control plane, but this came by a proxy, behind which others may be: set " + adminTokenEnv,
+		"security is off because only this machine can reach the control plane, but this came by a proxy, " +
+			"behind which others may be: set " + adminTokenEnv,
 	)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if protocol.Forwarded(r) {

@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/hub"
 	"mainstay.dev/mainstay/page"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // everyRoute serves all parts, as one process may, and calls nobody.
@@ -31,7 +32,7 @@ func everyRoute(t *testing.T, o httpapi.Options) *httpapi.Server {
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
 	server := httpapi.New(o)
-	g := gateway.New(gateway.Options{Client: temporal})
+	g := gateway.New(gateway.Options{Store: store.Store{Client: temporal}})
 	g.Register(server.API())
 	require.NoError(t, mountPage(server, "v1", page.Options{}))
 	guard.RegisterSession(server.API(), nil)
@@ -306,10 +307,12 @@ func TestWithoutProofNoBodyIsRead(t *testing.T) { //nolint:paralleltest // it me
 func TestHubsTurnAwayForgedSessions(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
-		"poll-agent":     `{"sequence":1}`,
-		"report-result":  `{"token":"x","attempt":1,"outcome":"completed","started_at":"2026-11-21T12:00:00Z","ended_at":"2026-11-21T12:00:01Z"}`,
-		"send-log":       `{"attempt":1,"lines":[]}`,
-		"send-state":     `{"request":"x","state":{"digest":"","entries":0,"version":{"number":0}},"captured_at":"2026-11-21T12:00:00Z"}`,
+		"poll-agent": `{"sequence":1}`,
+		"report-result": `{"token":"x","attempt":1,"outcome":"completed",` +
+			`"started_at":"2026-11-21T12:00:00Z","ended_at":"2026-11-21T12:00:01Z"}`,
+		"send-log": `{"attempt":1,"lines":[]}`,
+		"send-state": `{"request":"x","state":{"digest":"","entries":0,"version":{"number":0}},` +
+			`"captured_at":"2026-11-21T12:00:00Z"}`,
 		"resume-session": `{"agent_id":"a-1","instance_id":"12345678","cluster":"c","max_tasks":1}`,
 		"end-session":    ``,
 	}

@@ -57,12 +57,14 @@ func spend(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// batches returns what submits, as a tenant, a batch of n tasks, and how long that took. The ids are the same each time.
+// batches returns what submits, as a tenant, a batch of n tasks, and how long that took. The ids are the same each
+// time.
 func (s *slowTemporal) batches(t *testing.T) (submit func(tenant string, n int) (batchAnswer, time.Duration)) {
 	t.Helper()
 	s.withCluster(fleet.ClusterConfig{Name: "default"})
 	server := httpapi.New(httpapi.Options{Gate: asTenant{}})
-	gateway.New(gateway.Options{Client: s, Registerer: prometheus.NewRegistry()}).Register(server.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: s}, Registerer: prometheus.NewRegistry()}).
+		Register(server.API())
 	h := validated(t, server)
 	return func(tenant string, n int) (batchAnswer, time.Duration) {
 		var items []string

@@ -21,6 +21,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 const clustersPath = "/api/v1/agents/clusters"
@@ -133,7 +134,8 @@ func TestReleaseBrake(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	var got []contract.ReleaseBrakeRequest
-	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"}, Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h1"}}}}
+	state := &fleet.Cluster{Config: fleet.ClusterConfig{Name: "web"},
+		Brakes: fleet.Brakes{BrakeHolds: []fleet.BrakeHold{{Hub: "h1"}}}}
 	f.withClusterState(state).update = func(name string, arg any) (any, error) {
 		require.Equal(t, contract.ReleaseBrakeUpdate.Name, name)
 		got = append(got, arg.(contract.ReleaseBrakeRequest))
@@ -206,7 +208,7 @@ func TestRoles(t *testing.T) {
 func TestEnsureClusters(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	g := gateway.New(gateway.Options{Client: f})
+	g := gateway.New(gateway.Options{Store: store.Store{Client: f}})
 	for range 2 {
 		require.NoError(t, g.EnsureClusters(t.Context(), []fleet.ClusterConfig{{Name: "a"}, {Name: "b"}}))
 	}
@@ -301,7 +303,7 @@ func TestPathsOfTheHubFitBeside(t *testing.T) {
 	}
 	register("register", http.MethodPost, protocol.RegisterPath)
 	register("poll", http.MethodPost, protocol.PollPath)
-	gateway.New(gateway.Options{Client: f}).Register(s.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: f}}).Register(s.API())
 	register("result", http.MethodPost, protocol.ResultPath)
 	register("goodbye", http.MethodDelete, protocol.SessionPath)
 	for request, want := range map[[2]string]string{

@@ -35,6 +35,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // execution is one workflow of the fake Temporal.
@@ -422,7 +423,8 @@ func serve(t *testing.T, f *fakeTemporal) http.Handler {
 func serveWith(t *testing.T, f client.Client) http.Handler {
 	t.Helper()
 	s := httpapi.New(httpapi.Options{})
-	gateway.New(gateway.Options{Client: f, Key: []byte(tokenKey), Registerer: prometheus.NewRegistry()}).Register(s.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: f}, Key: []byte(tokenKey),
+		Registerer: prometheus.NewRegistry()}).Register(s.API())
 	return validated(t, s)
 }
 

@@ -22,6 +22,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/job"
+	"mainstay.dev/mainstay/store"
 )
 
 // watchedFleet is a fake Temporal whose fleet a gateway tells of.
@@ -54,7 +55,7 @@ func (f *watchedFleet) CountWorkflow(
 func watchFleet(t *testing.T) *watchedFleet {
 	t.Helper()
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
-	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).
+	gateway.New(gateway.Options{Store: store.Store{Client: w}, Key: []byte(tokenKey), Registerer: w.registry}).
 		Register(httpapi.New(httpapi.Options{}).API())
 	return w
 }
@@ -95,7 +96,8 @@ func TestSubmissionsAreCounted(t *testing.T) {
 	w := &watchedFleet{fakeTemporal: newFake(), registry: prometheus.NewPedanticRegistry()}
 	w.withCluster(fleet.ClusterConfig{Name: "east"})
 	s := httpapi.New(httpapi.Options{})
-	gateway.New(gateway.Options{Client: w, Key: []byte(tokenKey), Registerer: w.registry}).Register(s.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: w}, Key: []byte(tokenKey), Registerer: w.registry}).
+		Register(s.API())
 	for body, status := range map[string]int{`{"id":"t-1","type":"echo","cluster":"east"}`: 202,
 		`{"type":"echo","cluster":"nowhere"}`: 404} {
 		require.Equal(t, status, do(s.Handler(), http.MethodPost, tasksPath, body).Code)

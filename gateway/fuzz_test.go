@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 )
 
 // fuzzed is a gateway behind its routes, with the cluster default.
@@ -28,7 +29,7 @@ func fuzzed(f *testing.F) http.Handler {
 	cluster.update = func(string, any) (any, error) { return nil, nil }
 	temporal.executions[contract.ClusterWorkflowID("default")] = cluster
 	s := httpapi.New(httpapi.Options{})
-	gateway.New(gateway.Options{Client: temporal}).Register(s.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: temporal}}).Register(s.API())
 	return s.Handler()
 }
 
@@ -45,7 +46,8 @@ func requireClear(t *testing.T, w *httptest.ResponseRecorder) {
 	require.NotEmpty(t, p.Detail)
 }
 
-const goodTask = `{"type":"exec","cluster":"default","payload":{"command":["true"]},"priority":1,"required_capabilities":["gpu"],"affinity":"a",
+const goodTask = `{"type":"exec","cluster":"default","payload":{"command":["true"]},
+  "priority":1,"required_capabilities":["gpu"],"affinity":"a",
 "retry":{"max_attempts":5,"initial_interval":"100ms"},"retry_safety":"fenced","timeout":"00:00:30","beacon_timeout":"45s","provider":"llm","labels":{"a":"b"}}`
 
 var oddTasks = []string{"", "null", "[]", "{}", "{", `{"type":`, "\xff",

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/contract"
@@ -45,9 +44,9 @@ const eventsLate = 3 * time.Second
 
 // Options are what a gateway needs.
 type Options struct {
-	Client    client.Client
-	Namespace string // for the calls the SDK's client has no method for; empty means "default"
-	Logger    *zap.Logger
+	// Store is the namespace of Temporal; without a name it is the default one.
+	Store  store.Store
+	Logger *zap.Logger
 	// Key is the installation's, with which tokens are sealed; empty: none can be made.
 	Key []byte
 	// Registerer takes the gateway's metrics; nil leaves them unregistered.
@@ -72,8 +71,8 @@ type Gateway struct {
 // New makes a gateway. It calls nothing until it is asked.
 func New(o Options) *Gateway {
 	o.Logger = cmp.Or(o.Logger, zap.NewNop())
-	o.Namespace = cmp.Or(o.Namespace, client.DefaultNamespace)
-	core := rest.New(store.Store{Client: o.Client, Namespace: o.Namespace}, o.Logger, o.Key)
+	o.Store.Namespace = cmp.Or(o.Store.Namespace, store.DefaultNamespace)
+	core := rest.New(o.Store, o.Logger, o.Key)
 	return &Gateway{
 		core:     core,
 		key:      o.Key,

@@ -37,7 +37,7 @@ func tenants(
 ) (*httpapi.Server, func(tenant, method, target, body string) *httptest.ResponseRecorder) {
 	t.Helper()
 	s := httpapi.New(httpapi.Options{Gate: asTenant{}})
-	gateway.New(gateway.Options{Client: f, Registerer: prometheus.NewRegistry()}).Register(s.API())
+	gateway.New(gateway.Options{Store: store.Store{Client: f}, Registerer: prometheus.NewRegistry()}).Register(s.API())
 	h := validated(t, s)
 	return s, func(tenant, method, target, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -54,9 +54,11 @@ func tenants(
 func TestWhatIsOfAnotherTenantIsNotThere(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{
-		"discard-task": `{"reason":"x"}`, "discard-event": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`, "set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
+		"discard-task": `{"reason":"x"}`, "discard-event": `{"reason":"x"}`, "set-task-priority": `{"priority":1}`,
+		"set-array-priority": `{"priority":1}`, "review-task": `{"decision":"rerun"}`,
 		"replace-schedule": `{"interval":"1h","task":{"type":"work","cluster":"default"}}`,
-		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "scale-job": `{"count":1}`, "apply-job": `job: named`, "plan-job": `job: named`,
+		"dispatch-job":     `{}`, "revert-job": `{"version":1}`, "scale-job": `{"count":1}`,
+		"apply-job": `job: named`, "plan-job": `job: named`,
 	}
 	f := newFake()
 	f.withCluster(fleet.ClusterConfig{Name: "default"})
@@ -139,7 +141,8 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	problem(t, do("beta", http.MethodPost, tasksPath, `{"id":"acme:one","type":"work","cluster":"default"}`),
 		http.StatusNotFound, protocol.CodeUnknownTask)
 	w := do("beta", http.MethodPost, tasksPath+"/batch",
-		`[{"id":"acme:one","type":"work","cluster":"default"},{"type":"work","cluster":"default"},{"type":"work","cluster":"default","tenant":"acme"}]`)
+		`[{"id":"acme:one","type":"work","cluster":"default"},{"type":"work","cluster":"default"},`+
+			`{"type":"work","cluster":"default","tenant":"acme"}]`)
 	require.Equal(t, http.StatusAccepted, w.Code)
 	require.NotContains(t, w.Body.String(), "acme")
 	require.Contains(t, w.Body.String(), `"accepted":1`)
@@ -150,7 +153,8 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 	require.NotEqual(t, first.ID, second.ID, "each tenant has its own keys")
 
 	problem(t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default","tenant":"beta"}}`), http.StatusForbidden, protocol.CodeForbidden)
+		`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default","tenant":"beta"}}`),
+		http.StatusForbidden, protocol.CodeForbidden)
 	schedule := answer[api.Schedule](t, do("acme", http.MethodPost, "/api/v1/agents/schedules",
 		`{"name":"n","interval":"1h","task":{"type":"work","cluster":"default"}}`), http.StatusCreated)
 	require.Equal(t, "acme", schedule.Task.Tenant)
@@ -161,7 +165,8 @@ func TestWhatATenantSubmitsIsItsOwn(t *testing.T) {
 		require.Equal(t, name, schedule.Name, "each tenant has its own names")
 	}
 	problem(t, do("beta", http.MethodPost, "/api/v1/agents/schedules",
-		`{"name":"acme:n","interval":"1h","task":{"type":"work","cluster":"default"}}`), http.StatusNotFound, protocol.CodeUnknownSchedule)
+		`{"name":"acme:n","interval":"1h","task":{"type":"work","cluster":"default"}}`),
+		http.StatusNotFound, protocol.CodeUnknownSchedule)
 	everybodys := answer[api.Task](t, do("", http.MethodPost, tasksPath,
 		`{"type":"work","cluster":"default","tenant":"beta"}`), http.StatusAccepted)
 	require.Equal(t, "beta", everybodys.Tenant)

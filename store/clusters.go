@@ -145,6 +145,18 @@ func UpdateCluster[In, Out any](
 	return Update(ctx, s.Store, u, id, in)
 }
 
+// FailOver asks a cluster to move an agent's work and roles away.
+func (s Clusters) FailOver(ctx context.Context, cluster string, request contract.ManualFailover) error {
+	return contract.ManualFailoverSignal.Send(ctx, s.Client, contract.ClusterWorkflowID(cluster), request)
+}
+
+// Events asks a cluster for what happened in it.
+func (s Clusters) Events(
+	ctx context.Context, cluster string, since contract.EventsSince,
+) (contract.ClusterEvents, error) {
+	return contract.EventsQuery.Ask(ctx, s.Client, contract.ClusterWorkflowID(cluster), since)
+}
+
 // OpenLane has hubs poll the lane of tasks with such needs for a tenant's task, unless the cluster's view says that
 // they do.
 func (s Clusters) OpenLane(

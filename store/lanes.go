@@ -92,3 +92,12 @@ func (s Clusters) CompleteScaling(
 		}
 	}
 }
+
+// Pollers are those who poll the activities of a queue. Temporal forgets one after some minutes.
+func (s Store) Pollers(ctx context.Context, queue string) ([]*taskqueuepb.PollerInfo, error) {
+	answer, err := s.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: s.Namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	return answer.GetPollers(), err
+}

@@ -15,6 +15,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"mainstay.dev/mainstay/contract"
 )
@@ -35,25 +36,22 @@ func (s Clusters) MakeSweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode a summary: %w", err)
 	}
-	_, err = s.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
-		Namespace: s.Namespace, ScheduleId: contract.ScalingScheduleID, RequestId: uuid.NewString(),
-		Schedule: &schedulepb.Schedule{
-			Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(
-				contract.ScalingInterval)}}},
-			Action: &schedulepb.ScheduleAction{
-				Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
-					WorkflowId: "scaling-sweep", WorkflowType: &commonpb.WorkflowType{Name: contract.ScalingSweepWorkflow},
-					TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue},
-					UserMetadata: &sdkpb.UserMetadata{Summary: summary},
-				}}},
-			// What was missed while Temporal was away need not be made up for.
-			Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
-				CatchupWindow: durationpb.New(contract.ScalingInterval)},
-			State: &schedulepb.ScheduleState{
-				Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling.",
-			},
+	err = s.MakeSchedule(ctx, contract.ScalingScheduleID, &schedulepb.Schedule{
+		Spec: &schedulepb.ScheduleSpec{Interval: []*schedulepb.IntervalSpec{{Interval: durationpb.New(
+			contract.ScalingInterval)}}},
+		Action: &schedulepb.ScheduleAction{
+			Action: &schedulepb.ScheduleAction_StartWorkflow{StartWorkflow: &workflowpb.NewWorkflowExecutionInfo{
+				WorkflowId: "scaling-sweep", WorkflowType: &commonpb.WorkflowType{Name: contract.ScalingSweepWorkflow},
+				TaskQueue:    &taskqueuepb.TaskQueue{Name: contract.WorkerQueue},
+				UserMetadata: &sdkpb.UserMetadata{Summary: summary},
+			}}},
+		// What was missed while Temporal was away need not be made up for.
+		Policies: &schedulepb.SchedulePolicies{OverlapPolicy: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP,
+			CatchupWindow: durationpb.New(contract.ScalingInterval)},
+		State: &schedulepb.ScheduleState{
+			Notes: "Mainstay looks at the clusters that have scaling on. Pause it to hold all automatic scaling.",
 		},
-	})
+	}, nil)
 	if KindOf(err) == Exists {
 		return nil
 	}
@@ -73,8 +71,7 @@ const (
 func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool, reason string) error {
 	note := reason
 	if note == "" {
-		present, err := s.Client.WorkflowService().DescribeSchedule(ctx,
-			&workflowservice.DescribeScheduleRequest{Namespace: s.Namespace, ScheduleId: scheduleID})
+		present, err := s.DescribeSchedule(ctx, scheduleID)
 		if err != nil {
 			return err
 		}
@@ -87,10 +84,38 @@ func (s Store) PauseSchedule(ctx context.Context, scheduleID string, pause bool,
 	if pause {
 		patch = &schedulepb.SchedulePatch{Pause: cmp.Or(note, notePaused)}
 	}
+	return s.patchSchedule(ctx, scheduleID, patch)
+}
+
+// TriggerSchedule has a schedule of Temporal fire for a time, as if that had come.
+func (s Store) TriggerSchedule(
+	ctx context.Context, id string, at time.Time, overlap enumspb.ScheduleOverlapPolicy,
+) error {
+	return s.patchSchedule(ctx, id, &schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
+		OverlapPolicy: overlap, ScheduledTime: timestamppb.New(at)}})
+}
+
+func (s Store) patchSchedule(ctx context.Context, id string, patch *schedulepb.SchedulePatch) error {
 	_, err := s.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
-		Namespace: s.Namespace, ScheduleId: scheduleID, Patch: patch, RequestId: uuid.NewString(),
+		Namespace: s.Namespace, ScheduleId: id, Patch: patch, RequestId: uuid.NewString(),
 	})
 	return err
+}
+
+// DescribeSchedule is a schedule of Temporal as it stands.
+func (s Store) DescribeSchedule(ctx context.Context, id string) (*workflowservice.DescribeScheduleResponse, error) {
+	return s.Client.WorkflowService().DescribeSchedule(ctx,
+		&workflowservice.DescribeScheduleRequest{Namespace: s.Namespace, ScheduleId: id})
+}
+
+// Schedules is one page of the schedules of Temporal that a query finds, and the token of the next page.
+func (s Store) Schedules(
+	ctx context.Context, query string, size int, token []byte,
+) ([]*schedulepb.ScheduleListEntry, []byte, error) {
+	page, err := s.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
+		Namespace: s.Namespace, MaximumPageSize: int32(size), NextPageToken: token, Query: query,
+	})
+	return page.GetSchedules(), page.GetNextPageToken(), err
 }
 
 // AllSchedules finds the schedules of tasks and those of jobs.
@@ -137,29 +162,51 @@ func (s Store) Spread(ctx context.Context, tenant string, spec *schedulepb.Sched
 	return err
 }
 
-// KeepSchedule makes a schedule of Temporal, or puts it in the place of the one with its id.
-func (s Store) KeepSchedule(
+// MakeSchedule makes a schedule of Temporal.
+func (s Store) MakeSchedule(
 	ctx context.Context, id string, schedule *schedulepb.Schedule, attributes *commonpb.SearchAttributes,
 ) error {
 	_, err := s.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
 		Namespace: s.Namespace, ScheduleId: id, RequestId: uuid.NewString(), Schedule: schedule,
 		SearchAttributes: attributes,
 	})
+	return err
+}
+
+// ReplaceSchedule puts a schedule in the place of the one with its id. The error is Blocked if that is no longer the
+// one that seen is the conflict token of; nil: any.
+func (s Store) ReplaceSchedule(
+	ctx context.Context, id string, schedule *schedulepb.Schedule, attributes *commonpb.SearchAttributes, seen []byte,
+) error {
+	_, err := s.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
+		Namespace: s.Namespace, ScheduleId: id, RequestId: uuid.NewString(), Schedule: schedule,
+		SearchAttributes: attributes, ConflictToken: seen,
+	})
+	return err
+}
+
+// KeepSchedule makes a schedule of Temporal, or puts it in the place of the one with its id.
+func (s Store) KeepSchedule(
+	ctx context.Context, id string, schedule *schedulepb.Schedule, attributes *commonpb.SearchAttributes,
+) error {
+	err := s.MakeSchedule(ctx, id, schedule, attributes)
 	if KindOf(err) == Exists {
-		_, err = s.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
-			Namespace: s.Namespace, ScheduleId: id, RequestId: uuid.NewString(), Schedule: schedule,
-			SearchAttributes: attributes,
-		})
+		err = s.ReplaceSchedule(ctx, id, schedule, attributes, nil)
 	}
 	return err
 }
 
-// DropSchedule removes a schedule of Temporal. One that is not there is no error.
-func (s Store) DropSchedule(ctx context.Context, id string) error {
+// DeleteSchedule removes a schedule of Temporal.
+func (s Store) DeleteSchedule(ctx context.Context, id string) error {
 	_, err := s.Client.WorkflowService().DeleteSchedule(ctx,
 		&workflowservice.DeleteScheduleRequest{Namespace: s.Namespace, ScheduleId: id})
-	if KindOf(err) == NotFound {
-		return nil
-	}
 	return err
+}
+
+// DropSchedule is DeleteSchedule for one that may be gone already.
+func (s Store) DropSchedule(ctx context.Context, id string) error {
+	if err := s.DeleteSchedule(ctx, id); KindOf(err) != NotFound {
+		return err
+	}
+	return nil
 }

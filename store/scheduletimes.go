@@ -12,9 +12,7 @@ import (
 	"time"
 	_ "time/tzdata" // so that time zones are known on machines that have none
 
-	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -217,13 +215,11 @@ func ranges(f fleet.CronField, base int) (list []*schedulepb.Range) {
 func (s Store) RenewSchedules(ctx context.Context, now time.Time) error {
 	var failed []error
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		page, err := s.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-			Namespace: s.Namespace, MaximumPageSize: renewedPage, NextPageToken: token, Query: AllSchedules,
-		})
+		page, next, err := s.Schedules(ctx, AllSchedules, renewedPage, token)
 		if err != nil {
 			return fmt.Errorf("list schedules: %w", err)
 		}
-		for _, entry := range page.GetSchedules() {
+		for _, entry := range page {
 			listed := entry.GetInfo().GetSpec()
 			if times := TimesOf(listed); times.Cron == "" || times.TimeZone == "" && len(listed.GetStructuredCalendar()) > 0 &&
 				proto.Equal(listed, ScheduleSpec(&times, now)) {
@@ -233,14 +229,13 @@ func (s Store) RenewSchedules(ctx context.Context, now time.Time) error {
 				failed = append(failed, fmt.Errorf("renew the times of schedule %s: %w", entry.GetScheduleId(), err))
 			}
 		}
-		token = page.GetNextPageToken()
+		token = next
 	}
 	return errors.Join(failed...)
 }
 
 func (s Store) renewSchedule(ctx context.Context, id string, now time.Time) error {
-	d, err := s.Client.WorkflowService().DescribeSchedule(ctx,
-		&workflowservice.DescribeScheduleRequest{Namespace: s.Namespace, ScheduleId: id})
+	d, err := s.DescribeSchedule(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -251,9 +246,5 @@ func (s Store) renewSchedule(ctx context.Context, id string, now time.Time) erro
 		return nil
 	}
 	schedule.Spec = spec
-	_, err = s.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
-		Namespace: s.Namespace, ScheduleId: id, Schedule: schedule, ConflictToken: d.GetConflictToken(),
-		RequestId: uuid.NewString(),
-	})
-	return err
+	return s.ReplaceSchedule(ctx, id, schedule, nil, d.GetConflictToken())
 }

@@ -39,6 +39,9 @@ type Store struct {
 	Namespace string // for the calls the SDK's client has no method for
 }
 
+// DefaultNamespace is the one that the SDK's client uses if none is named.
+const DefaultNamespace = client.DefaultNamespace
+
 // Workflows are all workflows that a visibility query finds; what changed within the last second may be missing. An
 // error ends them.
 func (s Store) Workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
@@ -86,6 +89,11 @@ func (s Store) Describe(ctx context.Context, workflowID string) (*workflowpb.Wor
 	return d.GetWorkflowExecutionInfo(), err
 }
 
+// Cancel asks a workflow to end.
+func (s Store) Cancel(ctx context.Context, workflowID string) error {
+	return s.Client.CancelWorkflow(ctx, workflowID, "")
+}
+
 // How often, and how far apart, an update is tried that Temporal gave up.
 const (
 	updateTries = 4
@@ -130,7 +138,7 @@ func CancelFull[In, Out any](
 	if !whole {
 		return err
 	}
-	return s.Client.CancelWorkflow(ctx, workflowID, "")
+	return s.Cancel(ctx, workflowID)
 }
 
 // ask puts a query to a workflow that must be open; deleted is the error of one that has ended.
@@ -300,7 +308,8 @@ func KindOf(err error) Kind {
 		return Refused
 	case errors.As(err, &application) && application.Type() == contract.Outdated:
 		return Outdated
-	case isAny[*serviceerror.NotFound](err):
+	case isAny[*serviceerror.NotFound](err),
+		errors.As(err, &application) && application.Type() == contract.UnknownToken:
 		return NotFound
 	case isAny[*serviceerror.WorkflowExecutionAlreadyStarted](err), isAny[*serviceerror.AlreadyExists](err):
 		return Exists

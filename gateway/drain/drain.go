@@ -177,6 +177,6 @@ func (h *Handlers) cancel(ctx context.Context, in *rest.RecordID) (fleet.DrainRe
 		return record, httpapi.Problem(protocol.CodeConflict, "the drain has ended: it is "+string(record.Status))
 	}
 	workflowID, _ := contract.DrainWorkflowID(in.ID)
-	err = h.Store.Client.CancelWorkflow(ctx, workflowID, "")
+	err = h.Store.Cancel(ctx, workflowID)
 	return record, h.Answer(err, "cancel a drain", protocol.CodeUnknownDrain)
 }

@@ -182,7 +182,7 @@ func (f *Feed) clusterEvents(
 ) (contract.ClusterEvents, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	return contract.EventsQuery.Ask(ctx, f.store.Client, contract.ClusterWorkflowID(name), since)
+	return f.store.Clusters().Events(ctx, name, since)
 }
 
 const (

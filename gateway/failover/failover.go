@@ -78,7 +78,7 @@ func (h *Handlers) start(
 		request.TaskTypes = append(request.TaskTypes, task.Type)
 	}
 	request.TaskTypes = fleet.SortedSet(request.TaskTypes)
-	err = contract.ManualFailoverSignal.Send(ctx, h.Store.Client, contract.ClusterWorkflowID(cluster), request)
+	err = h.Store.Clusters().FailOver(ctx, cluster, request)
 	return api.FailoverAccepted{Cluster: cluster, AgentID: in.ID,
 			FailoverID: contract.NextFailoverID(cluster, view.Member(in.ID), view.Member(in.ID).Failovers)},
 		h.Answer(err, "ask for a failover", protocol.CodeUnknownAgent)

@@ -3,15 +3,10 @@ package rest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
-	"mainstay.dev/mainstay/backoff"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/httpapi"
@@ -27,7 +22,8 @@ const (
 	hubMargin = 10 * time.Second
 )
 
-const noStandaloneActivities = "asking a hub for what only it knows needs standalone activities, which this Temporal does not have: " +
+const noStandaloneActivities = "asking a hub for what only it knows needs standalone activities, which this Temporal " +
+	"does not have: " +
 	"use a newer server, with activity.enableStandalone and history.enableChasm on in its dynamic configuration"
 
 // HubQuestion is a question to one hub, or to who polls another queue.
@@ -40,42 +36,22 @@ type HubQuestion struct {
 	Margin  time.Duration // how much longer the answer may take; zero: hubMargin
 }
 
-// Ask puts a question to a hub through an activity without a workflow on the hub's own queue, so that hub and gateway
-// need not reach each other. answered is false when the hub does not answer in time. Nothing of it is kept in Temporal.
+// Ask puts a question to a hub; see store.Ask. answered is false when the hub does not answer in time.
 func Ask[In, Out any](
 	ctx context.Context, c *Core, activity contract.Activity[In, Out], q HubQuestion, in In,
 ) (answer Out, answered bool, err error) {
-	margin := cmp.Or(q.Margin, hubMargin)
-	ctx, cancel := context.WithTimeout(ctx, hubAnswer+q.Wait+margin)
+	takes := q.Wait + cmp.Or(q.Margin, hubMargin)
+	ctx, cancel := context.WithTimeout(ctx, hubAnswer+takes)
 	defer cancel()
-	handle, err := c.Store.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID:                     q.ID,
-		TaskQueue:              cmp.Or(q.Queue, contract.HubQueue(q.Hub)),
-		ScheduleToStartTimeout: hubAnswer,
-		StartToCloseTimeout:    q.Wait + margin,
-		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: q.Summary,
-	}, activity.Name, in)
-	if store.KindOf(err) == store.Unsupported {
-		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
-	}
-	if err != nil && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the asker has gone, which is no fault
-		return answer, false, ctx.Err()
-	}
-	if err != nil {
-		return answer, false, c.Answer(err, "ask a hub", protocol.CodeInternal)
-	}
-	defer c.tidy(ctx, q.ID, handle.GetRunID())
-	err = handle.Get(ctx, &answer)
-	var late *temporal.TimeoutError
+	answer, answered, err = store.Ask(ctx, c.Store, activity, store.Question{ID: q.ID, Summary: q.Summary,
+		Queue: cmp.Or(q.Queue, contract.HubQueue(q.Hub)), Begin: hubAnswer, Answer: takes}, in)
 	switch {
-	case err == nil:
-		return answer, true, nil
-	case errors.As(err, &late):
-		return answer, false, nil
-	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled: //nolint:errorlint // the asker has gone, which is no fault
+	case store.KindOf(err) == store.Unsupported:
+		return answer, false, httpapi.Problem(protocol.CodeNotSupported, noStandaloneActivities)
+	case err != nil && context.Cause(ctx) == context.Canceled: //nolint:errorlint // the asker has gone, which is no fault
 		return answer, false, ctx.Err()
 	}
-	return answer, false, c.Answer(err, "read a hub's answer", protocol.CodeInternal)
+	return answer, answered, c.Answer(err, "ask a hub", protocol.CodeInternal)
 }
 
 // AskHubs puts a question about a cluster to the hubs of its connected members, or only to that of one member, side by
@@ -125,33 +101,4 @@ func (c *Core) Instances(
 		}
 	}
 	return found, err
-}
-
-// tidy removes a question from Temporal: a log, above all, is not to be kept there. It is done even if the client has
-// gone; what fails at first is tried again while the answer goes out.
-func (c *Core) tidy(ctx context.Context, id, run string) {
-	ctx = context.WithoutCancel(ctx)
-	if c.remove(ctx, id, run) {
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		for again := (backoff.Backoff{First: 200 * time.Millisecond, Limit: 5 * time.Second}); ctx.Err() == nil; {
-			if again.Pause(ctx); c.remove(ctx, id, run) {
-				return
-			}
-		}
-		// never with the error: it may hold log lines
-		c.Logger.Debug("a question to a hub was not removed; Temporal's retention does")
-	}()
-}
-
-// remove reports whether Temporal has removed a question.
-func (c *Core) remove(ctx context.Context, id, run string) bool {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	_, err := c.Store.Client.WorkflowService().DeleteActivityExecution(ctx,
-		&workflowservice.DeleteActivityExecutionRequest{Namespace: c.Store.Namespace, ActivityId: id, RunId: run})
-	return err == nil || store.KindOf(err) == store.NotFound
 }

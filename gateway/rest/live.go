@@ -91,9 +91,7 @@ func (c *Core) DescribeLoop(ctx context.Context, id string) (*workflowservice.De
 	var d *workflowservice.DescribeScheduleResponse
 	err := c.WaitUntil(ctx, describePatience, "describe a schedule",
 		func(ctx context.Context, last bool) (_ bool, err error) {
-			d, err = c.Store.Client.WorkflowService().DescribeSchedule(ctx, &workflowservice.DescribeScheduleRequest{
-				Namespace: c.Store.Namespace, ScheduleId: id,
-			})
+			d, err = c.Store.DescribeSchedule(ctx, id)
 			if store.KindOf(err) == store.Unavailable && !last {
 				return false, nil
 			}

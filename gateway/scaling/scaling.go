@@ -11,9 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
@@ -234,8 +232,7 @@ func evaluation(b *fleet.Blocked) *api.Evaluation {
 
 // nextSweep is when the schedule looks at the clusters next; nil when that is not known.
 func (h *Handlers) nextSweep(ctx context.Context) (next *time.Time, paused bool) {
-	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx,
-		&workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScalingScheduleID})
+	d, err := h.Store.DescribeSchedule(ctx, contract.ScalingScheduleID)
 	if err != nil {
 		h.Logger.Debug("the schedule of scaling was not found", zap.Error(err))
 		return nil, false
@@ -271,20 +268,14 @@ func (h *Handlers) spawnersSeen(ctx context.Context, spawn *fleet.SpawnPolicy) [
 
 // pollers are the spawners that poll a queue, by name. Temporal forgets one after some minutes.
 func (h *Handlers) pollers(ctx context.Context, queue string) (seen []api.SpawnerSeen, err error) {
-	answer, err := h.Store.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: h.Store.Namespace, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
-		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, poller := range answer.GetPollers() {
+	pollers, err := h.Store.Pollers(ctx, queue)
+	for _, poller := range pollers {
 		if spawner, ok := contract.SpawnerOfIdentity(poller.GetIdentity()); ok {
 			seen = append(seen, api.SpawnerSeen{Name: spawner, LastSeen: poller.GetLastAccessTime().AsTime().UTC()})
 		}
 	}
 	slices.SortFunc(seen, func(a, b api.SpawnerSeen) int { return strings.Compare(a.Name, b.Name) })
-	return seen, nil
+	return seen, err
 }
 
 // listSpawners asks every spawner that was there within the last minutes how it is.

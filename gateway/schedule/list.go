@@ -7,7 +7,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	schedulepb "go.temporal.io/api/schedule/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -23,7 +22,7 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.
 	}
 	query := rest.AllOf(ofTasks, rest.Filter(contract.AttrCluster, in.Cluster),
 		rest.Filter(contract.AttrTaskType, in.Type), rest.Filter(contract.AttrTenant, in.Tenant))
-	found, err := rest.PageOf(ctx, h.Core, "list schedules", h.page, query, in.RecordPageInput)
+	found, err := rest.PageOf(ctx, h.Core, "list schedules", h.Store.Schedules, query, in.RecordPageInput)
 	page.Next = found.Next
 	for _, entry := range found.Items {
 		if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
@@ -31,16 +30,6 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (page rest.Page[api.
 		}
 	}
 	return page, err
-}
-
-// page is a rest.Read.
-func (h *Handlers) page(
-	ctx context.Context, query string, size int, token []byte,
-) ([]*schedulepb.ScheduleListEntry, []byte, error) {
-	page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-		Namespace: h.Store.Namespace, MaximumPageSize: int32(size), NextPageToken: token, Query: query,
-	})
-	return page.GetSchedules(), page.GetNextPageToken(), err
 }
 
 // ofTasks finds the schedules of tasks: each has the type of its tasks as a search attribute.

@@ -112,7 +112,7 @@ func (h *Handlers) room(ctx context.Context, tenant string, wanted map[string]fl
 func (h *Handlers) starts(ctx context.Context, tenant string) (map[string]float64, error) {
 	starts, query := map[string]float64{}, rest.AllOf(store.AllSchedules, contract.OfTenant(tenant))
 	for token, more := []byte(nil), true; more; more = len(token) > 0 {
-		page, next, err := rest.InTurn(h.page)(ctx, query, pageOfAll, token)
+		page, next, err := rest.InTurn(h.Store.Schedules)(ctx, query, pageOfAll, token)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	schedulepb "go.temporal.io/api/schedule/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -50,13 +49,7 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[api.ScheduleRequest
 	if err != nil {
 		return api.Schedule{}, h.Answer(err, "create a schedule", protocol.CodeInternal)
 	}
-	_, err = h.Store.Client.WorkflowService().CreateSchedule(ctx, &workflowservice.CreateScheduleRequest{
-		Namespace:        h.Store.Namespace,
-		ScheduleId:       contract.ScheduleID(name),
-		Schedule:         schedule,
-		SearchAttributes: attributes,
-		RequestId:        uuid.NewString(),
-	})
+	err = h.Store.MakeSchedule(ctx, contract.ScheduleID(name), schedule, attributes)
 	if store.KindOf(err) == store.Exists {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeScheduleExists,
 			"there is a schedule with this name: delete it first, choose another name, or replace it (PUT in the API)")
@@ -121,13 +114,7 @@ func (h *Handlers) replace(ctx context.Context, in *rest.ToNamed[api.ScheduleReq
 	}
 	attributes, err := scheduleAttributes(&spec)
 	if err == nil {
-		_, err = h.Store.Client.WorkflowService().UpdateSchedule(ctx, &workflowservice.UpdateScheduleRequest{
-			Namespace:        h.Store.Namespace,
-			ScheduleId:       contract.ScheduleID(name),
-			Schedule:         schedule,
-			ConflictToken:    present.GetConflictToken(),
-			SearchAttributes: attributes, RequestId: uuid.NewString(),
-		})
+		err = h.Store.ReplaceSchedule(ctx, contract.ScheduleID(name), schedule, attributes, present.GetConflictToken())
 	}
 	if store.KindOf(err) == store.Blocked {
 		return api.Schedule{}, httpapi.Problem(protocol.CodeConflict,
@@ -165,13 +152,6 @@ func (h *Handlers) pauses(
 	}
 }
 
-func (h *Handlers) patchSchedule(ctx context.Context, name string, patch *schedulepb.SchedulePatch) error {
-	_, err := h.Store.Client.WorkflowService().PatchSchedule(ctx, &workflowservice.PatchScheduleRequest{
-		Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name), Patch: patch, RequestId: uuid.NewString(),
-	})
-	return h.Answer(err, "patch a schedule", protocol.CodeUnknownSchedule)
-}
-
 // trigger makes a task now.
 func (h *Handlers) trigger(
 	ctx context.Context, in *rest.ToNamed[*api.TriggerRequest],
@@ -196,11 +176,9 @@ func (h *Handlers) trigger(
 	if err := h.claim(ctx, name, at); err != nil {
 		return made, err
 	}
-	err = h.patchSchedule(ctx, name,
-		&schedulepb.SchedulePatch{TriggerImmediately: &schedulepb.TriggerImmediatelyRequest{
-			OverlapPolicy: overlaps[overlap], ScheduledTime: timestamppb.New(at),
-		}})
-	return api.Triggered{Name: name, TaskID: contract.FiringTaskID(name, at)}, err
+	err = h.Store.TriggerSchedule(ctx, contract.ScheduleID(name), at, overlaps[overlap])
+	return api.Triggered{Name: name, TaskID: contract.FiringTaskID(name, at)},
+		h.Answer(err, "trigger a schedule", protocol.CodeUnknownSchedule)
 }
 
 // triggers are the seconds for which schedules were triggered last, by name.
@@ -254,16 +232,14 @@ func (h *Handlers) delete(ctx context.Context, in *rest.ByName) (done rest.None,
 	if err := h.seesSchedule(ctx, name); err != nil {
 		return done, err
 	}
-	_, err = h.Store.Client.WorkflowService().DeleteSchedule(ctx,
-		&workflowservice.DeleteScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+	err = h.Store.DeleteSchedule(ctx, contract.ScheduleID(name))
 	return done, h.Answer(err, "delete a schedule", protocol.CodeUnknownSchedule)
 }
 
 func (h *Handlers) describeSchedule(
 	ctx context.Context, name string,
 ) (*workflowservice.DescribeScheduleResponse, error) {
-	d, err := h.Store.Client.WorkflowService().DescribeSchedule(ctx,
-		&workflowservice.DescribeScheduleRequest{Namespace: h.Store.Namespace, ScheduleId: contract.ScheduleID(name)})
+	d, err := h.Store.DescribeSchedule(ctx, contract.ScheduleID(name))
 	if err != nil {
 		return nil, h.Answer(err, "describe a schedule", protocol.CodeUnknownSchedule)
 	}

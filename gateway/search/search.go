@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.temporal.io/api/workflowservice/v1"
-
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -149,12 +147,11 @@ func (h *Handlers) schedules(ctx context.Context, _ string) (found []api.Found, 
 		rest.Filter(contract.AttrTenant, access.From(ctx).Tenant))
 	var token []byte
 	for range namesPages {
-		page, err := h.Store.Client.WorkflowService().ListSchedules(ctx, &workflowservice.ListSchedulesRequest{
-			Namespace: h.Store.Namespace, MaximumPageSize: namesPage, NextPageToken: token, Query: query})
+		page, next, err := h.Store.Schedules(ctx, query, namesPage, token)
 		if err != nil {
 			return nil, err
 		}
-		for _, entry := range page.GetSchedules() {
+		for _, entry := range page {
 			fields := entry.GetSearchAttributes().GetIndexedFields()
 			if name, ours := contract.ScheduleOfID(entry.GetScheduleId()); ours {
 				found = append(found, api.Found{Kind: "schedule", ID: name,
@@ -162,7 +159,7 @@ func (h *Handlers) schedules(ctx context.Context, _ string) (found []api.Found, 
 					Cluster: contract.Keyword(fields, contract.AttrCluster)})
 			}
 		}
-		if token = page.GetNextPageToken(); len(token) == 0 {
+		if token = next; len(next) == 0 {
 			break
 		}
 	}

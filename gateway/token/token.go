@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
-
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
@@ -181,9 +179,6 @@ func (h *Handlers) revoke(ctx context.Context, in *revokeInput) (api.RevokedToke
 	}
 	gone, err := store.Update(ctx, h.Store, contract.RevokeTokenUpdate, contract.AccessWorkflowID,
 		contract.RevokeTokenRequest{ID: in.ID, WithChildren: in.Children})
-	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok && refused.Type() == contract.UnknownToken {
-		return revoked, rest.Unknown(protocol.CodeUnknownToken)
-	}
 	if err != nil {
 		return revoked, h.Answer(err, "revoke a token", protocol.CodeUnknownToken)
 	}

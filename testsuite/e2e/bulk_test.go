@@ -26,6 +26,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/protocol"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/testsuite/plane"
 	"mainstay.dev/mainstay/worker"
 )
@@ -80,7 +81,7 @@ func TestBulkSurvivesItsWorker(t *testing.T) {
 	}
 	stop := work()
 	routes := httpapi.New(httpapi.Options{})
-	g := gateway.New(gateway.Options{Client: c, Namespace: server.Namespace()})
+	g := gateway.New(gateway.Options{Store: store.Store{Client: c, Namespace: server.Namespace()}})
 	g.Register(routes.API())
 	rest := httptest.NewServer(routes.Handler())
 	t.Cleanup(rest.Close)
@@ -224,10 +225,11 @@ func TestBulkRefusals(t *testing.T) {
 		"review without decision": {`"action":"review","filter":{"type":"x"}`, "body.decision", "rerun"},
 		"decision without review": {`"action":"cancel","decision":"failed","filter":{"type":"x"}`, "body.decision",
 			"review"},
-		"priority without one":    {`"action":"priority","filter":{"type":"x"}`, "body.priority", "1 (first)"},
-		"times that hold nothing": {`"action":"cancel","filter":{"submitted_after":"2026-01-02T00:00:00Z","submitted_before":"2026-01-01T00:00:00Z"}`, "body.filter.submitted_before", "after"},
-		"unknown action":          {`"action":"explode","filter":{"type":"x"}`, "body.action", "cancel"},
-		"unknown field":           {`"action":"cancel","filter":{"types":"x"}`, "body.filter.types", "unexpected"},
+		"priority without one": {`"action":"priority","filter":{"type":"x"}`, "body.priority", "1 (first)"},
+		"times that hold nothing": {`"action":"cancel","filter":{"submitted_after":"2026-01-02T00:00:00Z",` +
+			`"submitted_before":"2026-01-01T00:00:00Z"}`, "body.filter.submitted_before", "after"},
+		"unknown action": {`"action":"explode","filter":{"type":"x"}`, "body.action", "cancel"},
+		"unknown field":  {`"action":"cancel","filter":{"types":"x"}`, "body.filter.types", "unexpected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"mainstay.dev/mainstay/gateway"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/worker"
 )
@@ -57,7 +58,8 @@ func Catalogue() ([]Metric, error) {
 			return err
 		}},
 		{Gateway, func(r *recorder) error {
-			gateway.New(gateway.Options{Client: temporal, Registerer: r}).Register(httpapi.New(httpapi.Options{}).API())
+			gateway.New(gateway.Options{Store: store.Store{Client: temporal}, Registerer: r}).
+				Register(httpapi.New(httpapi.Options{}).API())
 			return nil
 		}},
 		{Worker, func(r *recorder) error {

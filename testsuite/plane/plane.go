@@ -33,6 +33,7 @@ import (
 	"mainstay.dev/mainstay/guard"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/hub"
+	"mainstay.dev/mainstay/store"
 	"mainstay.dev/mainstay/telemetry"
 	"mainstay.dev/mainstay/telemetry/tracing"
 	"mainstay.dev/mainstay/worker"
@@ -215,7 +216,8 @@ func NewNode(t testing.TB, o NodeOptions) *Node {
 		Registerer: n.Registry, Key: Key, Config: o.Config})
 	require.NoError(t, err)
 	n.Hub.Register(api.API())
-	n.gateway = gateway.New(gateway.Options{Client: c, Namespace: server.Namespace(), Logger: log, Key: Key,
+	n.gateway = gateway.New(gateway.Options{Store: store.Store{Client: c, Namespace: server.Namespace()},
+		Logger: log, Key: Key,
 		Registerer: n.Registry, FleetEvery: 200 * time.Millisecond})
 	n.gateway.Register(api.API())
 	n.http = api.HTTPServer()
