@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/diagnosis"
@@ -22,77 +21,6 @@ const explainTimeout = time.Second
 
 // heldTimeout bounds asking hubs for it. Temporal's long polls keep the last second of their time back.
 const heldTimeout = 3 * time.Second
-
-// explain fills in why a task is not running.
-func (h *Handlers) explain(ctx context.Context, t *store.Task) {
-	switch t.Status {
-	case fleet.TaskRetryWait:
-		if t.Unhandled() {
-			if view, err := h.View(ctx, t.Cluster); err == nil {
-				if why := whyUnhandled(t, &view.Cluster); why != "" {
-					t.Why = why
-					return
-				}
-			}
-		}
-		t.Why = whyBackoff(&t.Task)
-	case fleet.TaskReview:
-		if t.Why != "" {
-			t.Why = "in review because " + t.Why
-		}
-	case fleet.TaskDeadLetter:
-		if t.DeadLetter != nil {
-			t.Why = whyDeadLetter(t.DeadLetter)
-		}
-	case fleet.TaskQueued:
-		if t.Cluster == "" || t.NextAttemptAt != nil { // the latter waits for its start and says so itself
-			return
-		}
-		if _, _, element := array.ElementOf(t.ID); element && t.Delivery == nil {
-			return // its array has said why
-		}
-		view, err := h.View(ctx, t.Cluster)
-		if err != nil {
-			t.Why = cmp.Or(t.Why, "waiting for an agent; the state of its cluster is not known now")
-			return
-		}
-		var stats store.LaneStats
-		var beside sync.WaitGroup
-		beside.Go(func() { stats = h.laneOfTask(ctx, t) })
-		live := h.Live(ctx)
-		held := h.heldBeside(ctx, t, &view.Cluster)
-		beside.Wait()
-		t.Why = whyWaiting(t, &view.Cluster, live, stats, held)
-	}
-}
-
-// whyBackoff says until when a task waits before its next attempt, and why.
-func whyBackoff(t *api.Task) string {
-	if t.NextAttemptAt == nil {
-		return t.Why
-	}
-	why := "backoff until " + t.NextAttemptAt.UTC().Format(time.RFC3339)
-	if t.Why != "" {
-		why += ": " + t.Why
-	}
-	return why
-}
-
-// whyDeadLetter says why a task is a dead letter and how long it can be retried.
-func whyDeadLetter(d *fleet.DeadLetter) string {
-	return "dead letter because " + d.Cause + "; kept until " + d.Until.UTC().Format(time.RFC3339)
-}
-
-// laneOfTask reads the backlog of a waiting task's lane; empty when it cannot be had.
-func (h *Handlers) laneOfTask(ctx context.Context, t *store.Task) store.LaneStats {
-	if t.Queue() == "" {
-		return store.LaneStats{}
-	}
-	ctx, cancel := context.WithTimeout(ctx, rest.LiveTimeout)
-	defer cancel()
-	stats, _ := h.LaneStats(ctx, t.Queue()) // an extra; the failure is in the log
-	return stats
-}
 
 // heldBeside asks the hubs what a cluster's agents run, for a task that asks for resources; nil: that is not known.
 func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Cluster) map[string][]fleet.HeldTask {
@@ -113,15 +41,9 @@ func (h *Handlers) heldBeside(ctx context.Context, t *store.Task, c *fleet.Clust
 	return held
 }
 
-// whyForOthers is all that a tenant hears of a cluster that is not for it: how that stands is not for it to know.
-const whyForOthers = "its cluster is for others now: it fails as soon as an agent of the cluster is asked"
-
 func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.LaneStats,
 	held map[string][]fleet.HeldTask,
 ) string {
-	if !c.Config.IsFor(t.Tenant) {
-		return whyForOthers
-	}
 	_, lane, _ := contract.LaneOfQueue(t.Queue())
 	return diagnosis.WhyWaiting(c, diagnosis.Waiting{
 		Spec: &fleet.TaskSpec{Type: t.Type, Cluster: t.Cluster, Agent: t.Agent,
@@ -130,10 +52,12 @@ func whyWaiting(t *store.Task, c *fleet.Cluster, live store.Live, stats store.La
 	})
 }
 
-// explained reports whether a list says why a task waits.
+// explained reports whether it takes the task's cluster to say why a task waits. What waits for its start says so
+// itself, and of an element that was not delivered its array does.
 func explained(t *store.Task) bool {
-	return t.Cluster != "" && (t.Status == fleet.TaskQueued && t.NextAttemptAt == nil ||
-		t.Status == fleet.TaskRetryWait && t.Unhandled())
+	_, _, element := array.ElementOf(t.ID)
+	return t.Cluster != "" && (t.Status == fleet.TaskRetryWait && t.Unhandled() ||
+		t.Status == fleet.TaskQueued && t.NextAttemptAt == nil && (!element || t.Delivery != nil))
 }
 
 // Explain says why tasks wait, also for resources that others have.
@@ -152,9 +76,9 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 		t := &tasks[i]
 		switch {
 		case t.DeadLetter != nil:
-			t.Why = whyDeadLetter(t.DeadLetter)
-		case t.Status == fleet.TaskRetryWait && !t.Unhandled():
-			t.Why = whyBackoff(&t.Task)
+			t.Why = diagnosis.WhyDeadLetter(t.DeadLetter)
+		case t.Status == fleet.TaskRetryWait:
+			t.Why = diagnosis.WhyRetryWait(t.NextAttemptAt, t.Why)
 		}
 		if !explained(t) {
 			continue
@@ -203,30 +127,19 @@ func (h *Handlers) explainAll(ctx context.Context, tasks []store.Task, askHeld b
 	for i := range tasks {
 		t := &tasks[i]
 		switch view := views[t.Cluster]; {
-		case view == nil || !explained(t):
+		case !explained(t):
+		case view == nil && askHeld && t.Status == fleet.TaskQueued:
+			t.Why = cmp.Or(t.Why, diagnosis.ClusterUnknown)
+		case view == nil:
+		case !view.Config.IsFor(t.Tenant):
+			t.Why = diagnosis.ForOthers
 		case t.Status == fleet.TaskRetryWait:
-			t.Why = cmp.Or(whyUnhandled(t, &view.Cluster), whyBackoff(&t.Task))
+			task := needsOf(t)
+			t.Why = cmp.Or(diagnosis.WhyOfferedAgain(&view.Cluster, &task, t.NextAttemptAt), t.Why)
 		default:
 			t.Why = whyWaiting(t, &view.Cluster, live, lanes[t.Queue()], held[t.Cluster])
 		}
 	}
-}
-
-// whyUnhandled says why a task is in retry_wait that no agent could run when it was last offered; "" when one can by
-// now, or when it is no such task.
-func whyUnhandled(t *store.Task, c *fleet.Cluster) string {
-	if t.Status != fleet.TaskRetryWait || !t.Unhandled() {
-		return ""
-	}
-	if !c.Config.IsFor(t.Tenant) {
-		return whyForOthers
-	}
-	task := needsOf(t)
-	why := diagnosis.WhyUnhandled(c, &task)
-	if why != "" && t.NextAttemptAt != nil {
-		why += "; it is offered again at " + t.NextAttemptAt.UTC().Format(time.RFC3339)
-	}
-	return why
 }
 
 // needsOf is what decides whether an agent can run a task.

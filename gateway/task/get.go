@@ -12,6 +12,7 @@ import (
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/array"
 	"mainstay.dev/mainstay/contract"
+	"mainstay.dev/mainstay/diagnosis"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -109,8 +110,12 @@ func (h *Handlers) complete(ctx context.Context, task store.Task) (api.Task, err
 		return task.Task, nil
 	}
 	task.ShowRecovery(time.Now())
-	h.explain(ctx, &task)
-	return task.Task, nil
+	if task.Status == fleet.TaskReview {
+		task.Why = diagnosis.WhyReview(task.Why)
+	}
+	alone := []store.Task{task}
+	h.Explain(ctx, alone)
+	return alone[0].Task, nil
 }
 
 // Values of the parameter include.
