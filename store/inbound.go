@@ -6,7 +6,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/mesh"
@@ -25,22 +24,15 @@ func (s Store) InboundEntries() Records[mesh.InboundEvent] {
 }
 
 // partialInbound is what Temporal's record of a workflow tells of an event.
-func partialInbound(info *workflowpb.WorkflowExecutionInfo, why string) (mesh.InboundEvent, bool) {
-	id, ok := contract.InboundOfWorkflowID(info.GetExecution().GetWorkflowId())
-	attributes := info.GetSearchAttributes().GetIndexedFields()
-	i := mesh.InboundEvent{ID: id, Why: why, EndedAt: TimeOf(info.GetCloseTime()),
-		Tenant: contract.Keyword(attributes, contract.AttrTenant),
-		Type:   contract.Keyword(attributes, contract.AttrTaskType),
-		Status: mesh.Status(contract.Keyword(attributes, contract.AttrStatus)),
-	}
-	if at := TimeOf(info.GetStartTime()); at != nil {
-		i.ReceivedAt = *at
-	}
+func partialInbound(k Known) (mesh.InboundEvent, bool) {
+	id, ok := contract.InboundOfWorkflowID(k.WorkflowID)
+	i := mesh.InboundEvent{ID: id, Why: k.Why, ReceivedAt: k.StartedAt, EndedAt: k.ClosedAt, Tenant: k.Tenant,
+		Type: k.TaskType, Status: mesh.Status(k.Mark)}
 	switch {
 	case i.Status != "":
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+	case k.Status == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		i.Status = mesh.Dispatched
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+	case k.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		i.Status = mesh.Received
 	default:
 		i.Status = mesh.Discarded // somebody ended its workflow

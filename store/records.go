@@ -22,11 +22,41 @@ const recordTimeout = 3 * time.Second
 type Records[T any] struct {
 	Store
 	Query contract.Query[T]
-	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had; why says so in
-	// words for people. ok is false for a workflow that keeps no such record.
-	Partial func(info *workflowpb.WorkflowExecutionInfo, why string) (record T, ok bool)
+	// Partial makes a record of what Temporal itself knows. It is used when the record cannot be had. ok is false for a
+	// workflow that keeps no such record.
+	Partial func(Known) (record T, ok bool)
 	// Locate puts in what only Temporal knows; nil: nothing.
 	Locate func(record *T, run *commonpb.WorkflowExecution)
+}
+
+// Known is what Temporal itself knows of a workflow.
+type Known struct {
+	WorkflowID string
+	StartedAt  time.Time
+	ClosedAt   *time.Time // nil: it runs
+	Status     enumspb.WorkflowExecutionStatus
+	Why        string // why its record cannot be had, in words for people
+	// The search attributes of most workflows.
+	Tenant, TaskType, Mark string
+}
+
+func knownOf(info *workflowpb.WorkflowExecutionInfo, why string) Known {
+	fields := info.GetSearchAttributes().GetIndexedFields()
+	k := Known{WorkflowID: info.GetExecution().GetWorkflowId(), ClosedAt: TimeOf(info.GetCloseTime()),
+		Status: info.GetStatus(), Why: why, Tenant: contract.Keyword(fields, contract.AttrTenant),
+		TaskType: contract.Keyword(fields, contract.AttrTaskType), Mark: contract.Keyword(fields, contract.AttrStatus)}
+	if at := TimeOf(info.GetStartTime()); at != nil {
+		k.StartedAt = *at
+	}
+	return k
+}
+
+// Standing is one status for a workflow that runs, and another for one that has ended.
+func Standing[S any](k Known, running, ended S) S {
+	if k.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return running
+	}
+	return ended
 }
 
 // Get is the record of a workflow's newest run.
@@ -62,7 +92,7 @@ func (r Records[T]) Page(
 
 // Of is the record of a run.
 func (r Records[T]) Of(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (record T, ok bool) {
-	if _, ok := r.Partial(info, ""); !ok {
+	if _, ok := r.Partial(knownOf(info, "")); !ok {
 		return record, false
 	}
 	var why string
@@ -78,7 +108,7 @@ func (r Records[T]) Of(ctx context.Context, info *workflowpb.WorkflowExecutionIn
 		record, why = EndRecord[T](ctx, r.Store, id, run)
 	}
 	if why != "" {
-		record, _ = r.Partial(info, why)
+		record, _ = r.Partial(knownOf(info, why))
 	}
 	if r.Locate != nil {
 		r.Locate(&record, info.GetExecution())

@@ -246,11 +246,11 @@ func (h *Handlers) bulk(ctx context.Context, info *workflowpb.WorkflowExecutionI
 }
 
 // partialBulk is what Temporal itself knows of an operation.
-func partialBulk(info *workflowpb.WorkflowExecutionInfo, _ string) (contract.BulkState, bool) {
+func partialBulk(k store.Known) (contract.BulkState, bool) {
 	state := contract.BulkState{
 		Status: fleet.BulkFailed, Why: "its counts are not known now; the Temporal Web UI may show more",
 	}
-	switch info.GetStatus() {
+	switch k.Status {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		state.Status = fleet.BulkRunning
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:

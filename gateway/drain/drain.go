@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
-
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -151,16 +148,10 @@ func (h *Handlers) drain(ctx context.Context, in *rest.RecordID) (fleet.DrainRec
 }
 
 // partialDrain is what Temporal itself knows of a drain.
-func partialDrain(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.DrainRecord, bool) {
-	id, ok := contract.DrainOfWorkflowID(info.GetExecution().GetWorkflowId())
-	record := fleet.DrainRecord{ID: id, Status: fleet.DrainRunning, Error: why, Agents: []fleet.AgentDrain{}}
-	if t := store.TimeOf(info.GetStartTime()); t != nil {
-		record.RequestedAt = *t
-	}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		record.Status = fleet.DrainFailed
-	}
-	return record, ok
+func partialDrain(k store.Known) (fleet.DrainRecord, bool) {
+	id, ok := contract.DrainOfWorkflowID(k.WorkflowID)
+	return fleet.DrainRecord{ID: id, Status: store.Standing(k, fleet.DrainRunning, fleet.DrainFailed), Error: k.Why,
+		Agents: []fleet.AgentDrain{}, RequestedAt: k.StartedAt}, ok
 }
 
 func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.DrainRecord], error) {

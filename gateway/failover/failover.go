@@ -10,7 +10,6 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/api"
@@ -223,18 +222,10 @@ func failoverQuery(in *listInput) string {
 }
 
 // partialFailover is what Temporal itself knows of a failover.
-func partialFailover(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.FailoverRecord, bool) {
-	id, ok := contract.FailoverOfWorkflowID(info.GetExecution().GetWorkflowId())
+func partialFailover(k store.Known) (fleet.FailoverRecord, bool) {
+	id, ok := contract.FailoverOfWorkflowID(k.WorkflowID)
 	cluster, agent, epoch, _ := contract.ParseFailoverID(id)
-	record := fleet.FailoverRecord{
-		ID: id, Cluster: cluster, FailedAgentID: agent, Epoch: epoch,
-		Status: fleet.FailoverRunning, Error: why,
-	}
-	if t := store.TimeOf(info.GetStartTime()); t != nil {
-		record.StartedAt, record.NoticedAt = *t, *t
-	}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		record.Status, record.CompletedAt = fleet.FailoverFailed, store.TimeOf(info.GetCloseTime())
-	}
-	return record, ok
+	return fleet.FailoverRecord{ID: id, Cluster: cluster, FailedAgentID: agent, Epoch: epoch, Error: k.Why,
+		Status:    store.Standing(k, fleet.FailoverRunning, fleet.FailoverFailed),
+		StartedAt: k.StartedAt, NoticedAt: k.StartedAt, CompletedAt: k.ClosedAt}, ok
 }

@@ -11,7 +11,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"mainstay.dev/mainstay/api"
@@ -223,15 +222,9 @@ func (h *Handlers) actions() store.Records[fleet.HealingRecord] {
 }
 
 // partialHealing is what Temporal itself knows of an action.
-func partialHealing(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.HealingRecord, bool) {
-	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(info.GetExecution().GetWorkflowId())
-	at := info.GetStartTime().AsTime().UTC()
-	record := fleet.HealingRecord{
-		ID: contract.HealingActionID(cluster, kind, target, at), Cluster: cluster, Type: kind, TargetID: target,
-		Status: fleet.HealingRunning, Outcome: why, DecidedAt: at,
-	}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		record.Status, record.CompletedAt = fleet.HealingFailed, store.TimeOf(info.GetCloseTime())
-	}
-	return record, ok
+func partialHealing(k store.Known) (fleet.HealingRecord, bool) {
+	cluster, kind, target, ok := contract.HealingActionOfWorkflowID(k.WorkflowID)
+	return fleet.HealingRecord{ID: contract.HealingActionID(cluster, kind, target, k.StartedAt), Cluster: cluster,
+		Type: kind, TargetID: target, Outcome: k.Why, DecidedAt: k.StartedAt, CompletedAt: k.ClosedAt,
+		Status: store.Standing(k, fleet.HealingRunning, fleet.HealingFailed)}, ok
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.uber.org/zap"
 
 	"mainstay.dev/mainstay/access"
@@ -338,17 +336,9 @@ func (h *Handlers) list(ctx context.Context, in *listInput) (rest.Page[fleet.Sca
 }
 
 // partialScaling is what Temporal itself knows of an action.
-func partialScaling(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.ScalingRecord, bool) {
-	cluster, number, ok := contract.ScalingOfWorkflowID(info.GetExecution().GetWorkflowId())
-	record := fleet.ScalingRecord{
-		ID: contract.ScalingID(cluster, number), Cluster: cluster, Status: fleet.ScalingRunning, Error: why,
-		Agents: []fleet.ScaledAgent{},
-	}
-	if t := store.TimeOf(info.GetStartTime()); t != nil {
-		record.StartedAt = *t
-	}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		record.Status = fleet.ScalingFailed
-	}
-	return record, ok
+func partialScaling(k store.Known) (fleet.ScalingRecord, bool) {
+	cluster, number, ok := contract.ScalingOfWorkflowID(k.WorkflowID)
+	return fleet.ScalingRecord{ID: contract.ScalingID(cluster, number), Cluster: cluster, Error: k.Why,
+		Status: store.Standing(k, fleet.ScalingRunning, fleet.ScalingFailed), StartedAt: k.StartedAt,
+		Agents: []fleet.ScaledAgent{}}, ok
 }

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
-
 	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
@@ -83,16 +80,10 @@ func (h *Handlers) lastSync(ctx context.Context, cluster string) (*fleet.SyncRep
 }
 
 // partialSync is what Temporal itself knows of a state sync.
-func partialSync(info *workflowpb.WorkflowExecutionInfo, why string) (fleet.SyncReport, bool) {
-	cluster, ok := contract.SyncOfWorkflowID(info.GetExecution().GetWorkflowId())
-	report := fleet.SyncReport{
-		Cluster: cluster, Status: fleet.SyncRunning, Why: why, Members: []fleet.MemberSync{},
-		StartedAt: info.GetStartTime().AsTime().UTC(),
-	}
-	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		report.Status = fleet.SyncFailed
-	}
-	return report, ok
+func partialSync(k store.Known) (fleet.SyncReport, bool) {
+	cluster, ok := contract.SyncOfWorkflowID(k.WorkflowID)
+	return fleet.SyncReport{Cluster: cluster, Status: store.Standing(k, fleet.SyncRunning, fleet.SyncFailed),
+		Why: k.Why, Members: []fleet.MemberSync{}, StartedAt: k.StartedAt}, ok
 }
 
 // compare asks the hubs what their agents' heartbeats told.
