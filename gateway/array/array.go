@@ -135,15 +135,8 @@ func (h *Handlers) submit(ctx context.Context, in *rest.Body[api.ArrayRequest]) 
 		return nil, rest.Invalid("body.id", err)
 	}
 	access.Touch(ctx, "array", id)
-	cluster, err := h.KnownCluster(ctx, r.Cluster)
+	place, err := h.Place(ctx, r.TaskSpec, id)
 	if err != nil {
-		return nil, err
-	}
-	place, err := h.PlaceOf(ctx, &cluster, r.TaskSpec, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.OpenLanes(ctx, &place, &r.TaskSpec); err != nil {
 		return nil, err
 	}
 	placed := place.Input(id, r.TaskSpec)

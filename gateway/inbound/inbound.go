@@ -155,11 +155,7 @@ func (h *Handlers) send(ctx context.Context, in *sendInput) (*rest.StatusOutput[
 			answer.Events[i] = api.InboundItem{ID: one.ID, Status: one.Status, Duplicate: one.Duplicate}
 			return
 		}
-		problem, ok := httpapi.Body(err)
-		if !ok {
-			problem = protocol.Problem{Code: protocol.CodeInternal, Detail: rest.InternalDetail}
-		}
-		answer.Events[i].Error = &api.BatchError{Code: problem.Code, Detail: problem.Detail}
+		answer.Events[i].Error = rest.ElementError(err)
 	})
 	return rest.Begun[any](answer, false, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mainstay.dev/mainstay/access"
+	"mainstay.dev/mainstay/api"
 	"mainstay.dev/mainstay/httpapi"
 	"mainstay.dev/mainstay/parallel"
 	"mainstay.dev/mainstay/protocol"
@@ -35,6 +36,15 @@ type batched struct{}
 func (c *Core) EachElement(ctx context.Context, n int, start func(ctx context.Context, i int)) {
 	ctx = context.WithValue(ctx, batched{}, true)
 	parallel.Each(n, store.BatchFanOut(), func(i int) { start(ctx, i) })
+}
+
+// ElementError is why an element of a batch was not accepted.
+func ElementError(err error) *api.BatchError {
+	problem, ok := httpapi.Body(err)
+	if !ok {
+		problem = protocol.Problem{Code: protocol.CodeInternal, Detail: InternalDetail}
+	}
+	return &api.BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}
 }
 
 // InTurn calls start when an element of a batch may be started in Temporal. One for each core is started at a time, of

@@ -71,23 +71,26 @@ func (c *Core) View(ctx context.Context, name string) (contract.ClusterView, err
 // typesKnown is how long a change of the types that have lanes of their own may be unknown.
 const typesKnown = time.Second
 
-// PlaceOf is where a task goes in a cluster.
-func (c *Core) PlaceOf(
-	ctx context.Context, cluster *fleet.ClusterConfig, spec fleet.TaskSpec, id string,
-) (contract.TaskPlace, error) {
+// Place is where a task, or the elements of an array, go in their cluster. Hubs poll their lanes then.
+func (c *Core) Place(ctx context.Context, spec fleet.TaskSpec, id string) (place contract.TaskPlace, err error) {
+	cluster, err := c.KnownCluster(ctx, spec.Cluster)
+	if err != nil {
+		return place, err
+	}
 	types, known := c.types.get(cluster.Name)
 	if !known {
 		if _, err := c.ClusterConfig(ctx, cluster.Name); err != nil {
-			return contract.TaskPlace{}, err
+			return place, err
 		}
 		types, _ = c.types.get(cluster.Name)
 	}
-	return contract.PlaceOf(cluster, types, spec, id), nil
+	place = contract.PlaceOf(&cluster, types, spec, id)
+	return place, c.openLanes(ctx, &place, &spec)
 }
 
-// OpenLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
+// openLanes makes sure that hubs poll the lanes of a task at its place, if they must be opened. It refuses work for too
 // many agents that there are not. Where there is no lane more for its type, the place is then that of all types.
-func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
+func (c *Core) openLanes(ctx context.Context, place *contract.TaskPlace, spec *fleet.TaskSpec) error {
 	if err := c.pins.Admit(ctx, spec, c.View); err != nil {
 		return c.Answer(err, "admit work for an agent", protocol.CodeUnknownCluster)
 	}
@@ -98,7 +101,7 @@ func (c *Core) OpenLanes(ctx context.Context, place *contract.TaskPlace, spec *f
 		err := c.openLane(ctx, spec.Cluster, needs, spec.Tenant)
 		if code, _ := Code(err); err != nil && code == protocol.CodeConflict && place.OwnType() {
 			place.ShareTypes(spec)
-			return c.OpenLanes(ctx, place, spec)
+			return c.openLanes(ctx, place, spec)
 		} else if err != nil {
 			return err
 		}

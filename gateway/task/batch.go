@@ -129,9 +129,5 @@ func batchAnswer(task api.Task, err error) api.BatchItem {
 	if err == nil {
 		return api.BatchItem{ID: task.ID, Status: task.Status, Duplicate: task.Duplicate}
 	}
-	problem, ok := httpapi.Body(err)
-	if !ok {
-		problem = protocol.Problem{Code: protocol.CodeInternal, Detail: rest.InternalDetail}
-	}
-	return api.BatchItem{Error: &api.BatchError{Code: problem.Code, Detail: problem.Detail, Errors: problem.Errors}}
+	return api.BatchItem{Error: rest.ElementError(err)}
 }

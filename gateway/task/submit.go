@@ -14,7 +14,6 @@ import (
 
 	"mainstay.dev/mainstay/access"
 	"mainstay.dev/mainstay/api"
-	"mainstay.dev/mainstay/contract"
 	"mainstay.dev/mainstay/fleet"
 	"mainstay.dev/mainstay/gateway/rest"
 	"mainstay.dev/mainstay/httpapi"
@@ -108,7 +107,9 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 		}
 		return api.Task{}, rest.Invalid("body.expires_at", late)
 	}
-	place, err := h.place(ctx, spec, id)
+	placing, cancel := context.WithTimeout(ctx, rest.CallTimeout)
+	defer cancel()
+	place, err := h.Place(placing, spec, id)
 	if err != nil {
 		return api.Task{}, err
 	}
@@ -129,21 +130,6 @@ func (h *Handlers) submit(ctx context.Context, r *api.TaskRequest, rerunOf strin
 		return h.duplicate(ctx, id, digest)
 	}
 	return started.Task, h.Answer(err, "start a task", protocol.CodeInternal)
-}
-
-// place is where the task goes, with lanes for it.
-func (h *Handlers) place(ctx context.Context, spec fleet.TaskSpec, id string) (contract.TaskPlace, error) {
-	ctx, cancel := context.WithTimeout(ctx, rest.CallTimeout)
-	defer cancel()
-	cluster, err := h.KnownCluster(ctx, spec.Cluster)
-	if err != nil {
-		return contract.TaskPlace{}, err
-	}
-	place, err := h.PlaceOf(ctx, &cluster, spec, id)
-	if err != nil {
-		return place, err
-	}
-	return place, h.OpenLanes(ctx, &place, &spec)
 }
 
 // recordedTrace is the id of the trace that a context is in, or "" if nobody records it.
