@@ -43,6 +43,14 @@ func OwnID(ctx context.Context, id string) (full string, ok bool) {
 	return "", false
 }
 
+// own is OwnID of what should be there, unknown being the code if it is not; is tells ids of its kind.
+func own(ctx context.Context, id, unknown string, is func(full string) bool) (string, error) {
+	if full, ok := OwnID(ctx, id); ok && is(full) {
+		return full, nil
+	}
+	return "", Unknown(unknown)
+}
+
 // NewID is the full id of a task or an array that a request submits: the one that it names, one made of its key, or a
 // fresh one.
 func NewID(named, tenant, cluster, key string, fresh func() string) (string, error) {
@@ -61,43 +69,33 @@ func NewID(named, tenant, cluster, key string, fresh func() string) (string, err
 	return fleet.Qualify(tenant, fresh()), nil
 }
 
-// OwnTask is ownID of a task that should be there.
+// OwnTask is OwnID of a task that should be there.
 func OwnTask(ctx context.Context, id string) (string, error) {
-	full, ok := OwnID(ctx, id)
-	owner, _, _ := strings.Cut(full, array.Mark)
-	run, _, _, step := job.CutTaskID(owner)
-	name, agent, instance := job.CutInstanceID(full)
-	if ok && (fleet.IsTaskID(owner) || step && fleet.IsTaskID(run) ||
-		instance && fleet.IsTaskID(name) && fleet.ValidateID("instance", agent) == nil) {
-		return full, nil
-	}
-	return "", Unknown(protocol.CodeUnknownTask)
+	return own(ctx, id, protocol.CodeUnknownTask, func(full string) bool {
+		owner, _, _ := strings.Cut(full, array.Mark)
+		run, _, _, step := job.CutTaskID(owner)
+		name, agent, instance := job.CutInstanceID(full)
+		return fleet.IsTaskID(owner) || step && fleet.IsTaskID(run) ||
+			instance && fleet.IsTaskID(name) && fleet.ValidateID("instance", agent) == nil
+	})
 }
 
-// OwnJob is ownID of a job that should be there.
+// OwnJob is OwnID of a job that should be there.
 func OwnJob(ctx context.Context, name string) (string, error) {
-	if full, ok := OwnID(ctx, name); ok && fleet.IsScheduleName(full) {
-		return full, nil
-	}
-	return "", Unknown(protocol.CodeUnknownJob)
+	return own(ctx, name, protocol.CodeUnknownJob, fleet.IsScheduleName)
 }
 
-// OwnRun is ownID of a run that should be there.
+// OwnRun is OwnID of a run that should be there.
 func OwnRun(ctx context.Context, id string) (string, error) {
-	if full, ok := OwnID(ctx, id); ok && fleet.IsTaskID(full) {
-		return full, nil
-	}
-	return "", Unknown(protocol.CodeUnknownRun)
+	return own(ctx, id, protocol.CodeUnknownRun, fleet.IsTaskID)
 }
 
-// OwnArray is ownID of an array that should be there.
+// OwnArray is OwnID of an array that should be there.
 func OwnArray(ctx context.Context, id string) (string, error) {
-	full, ok := OwnID(ctx, id)
-	run, _, element, step := job.CutTaskID(full)
-	if ok && (fleet.IsTaskID(full) || step && element < 0 && fleet.IsTaskID(run)) {
-		return full, nil
-	}
-	return "", Unknown(protocol.CodeUnknownArray)
+	return own(ctx, id, protocol.CodeUnknownArray, func(full string) bool {
+		run, _, element, step := job.CutTaskID(full)
+		return fleet.IsTaskID(full) || step && element < 0 && fleet.IsTaskID(run)
+	})
 }
 
 // Actor is who makes a request, for the record of a decision.
@@ -106,12 +104,9 @@ func Actor(ctx context.Context) string {
 	return cmp.Or(id.Name, id.ID)
 }
 
-// OwnSchedule is ownID of a schedule that should be there.
+// OwnSchedule is OwnID of a schedule that should be there.
 func OwnSchedule(ctx context.Context, name string) (string, error) {
-	if full, ok := OwnID(ctx, name); ok && fleet.IsScheduleName(full) {
-		return full, nil
-	}
-	return "", Unknown(protocol.CodeUnknownSchedule)
+	return own(ctx, name, protocol.CodeUnknownSchedule, fleet.IsScheduleName)
 }
 
 // Sees reports whether the request may see and touch what is of a tenant.
