@@ -157,19 +157,19 @@ func whyOf(h *Health) string {
 	return strings.Join(reasons, "; ")
 }
 
+// lowestScores are the lowest scores of the levels, in their order.
+var lowestScores = []float64{0.9, 0.7, 0.5, 0.3, 0}
+
 func levelOf(score float64, before HealthLevel) HealthLevel {
 	level, rank := HealthFailed, len(HealthLevels)
-	was := -1
-	for i, l := range HealthLevels {
-		if l.level == before {
-			was = i
-		}
-		if score >= l.from && i < rank {
-			level, rank = l.level, i
+	was := slices.Index(HealthLevels, before)
+	for i, lowest := range lowestScores {
+		if score >= lowest && i < rank {
+			level, rank = HealthLevels[i], i
 		}
 	}
-	if was > rank && score < HealthLevels[rank].from+healthRise {
-		return HealthLevels[min(rank+1, was)].level
+	if was > rank && score < lowestScores[rank]+healthRise {
+		return HealthLevels[min(rank+1, was)]
 	}
 	return level
 }

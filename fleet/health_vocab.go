@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 )
 
@@ -16,11 +17,8 @@ const (
 	HealthFailed   HealthLevel = "failed"
 )
 
-// HealthLevels are the levels with the lowest score of each, best first.
-var HealthLevels = []struct {
-	level HealthLevel
-	from  float64
-}{{HealthHealthy, 0.9}, {HealthDegraded, 0.7}, {HealthWarning, 0.5}, {HealthCritical, 0.3}, {HealthFailed, 0}}
+// HealthLevels are the levels, best first.
+var HealthLevels = []HealthLevel{HealthHealthy, HealthDegraded, HealthWarning, HealthCritical, HealthFailed}
 
 // HealthFactor is one of the five parts of a score, with the reason in words.
 type HealthFactor struct {
@@ -55,12 +53,7 @@ type HealthCheck struct {
 func (l HealthLevel) WorseThan(other HealthLevel) bool { return l.Rank() > other.Rank() }
 
 func (l HealthLevel) Rank() int {
-	for i := range HealthLevels {
-		if HealthLevels[i].level == l {
-			return i
-		}
-	}
-	return 0
+	return max(0, slices.Index(HealthLevels, l))
 }
 
 // ScoreOf is the score for a level that an agent reports.

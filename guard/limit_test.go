@@ -150,8 +150,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	token, _ := s.add(1, access.Record{Name: "ci", Kind: access.APIToken, Role: access.Viewer})
-	api := httpapi.New(httpapi.Options{Gate: s.gate(Options{})})
-	server := httptest.NewUnstartedServer(api.Handler())
+	server := httptest.NewUnstartedServer(httpapi.New(httpapi.Options{Gate: s.gate(Options{})}).Handler())
 	hooks := make(chan http.ConnState, 100)
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return ctx }
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { hooks <- state }

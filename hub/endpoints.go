@@ -79,7 +79,7 @@ const maxDied = 256
 type endpoints struct{ hub *Hub }
 
 // Register adds the agent protocol to an API.
-func (h *Hub) Register(api huma.API) {
+func (h *Hub) Register(routes huma.API) {
 	e := endpoints{h}
 	operation := func(id, method, path, summary string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Summary: summary,
@@ -88,32 +88,32 @@ func (h *Hub) Register(api huma.API) {
 	register := operation("register-agent", http.MethodPost, protocol.RegisterPath,
 		"Open or re-attach an agent's session")
 	register.MaxBodyBytes = maxRegisterBytes
-	httpapi.Register(api, access.Join, register, e.registerAgent)
+	httpapi.Register(routes, access.Join, register, e.registerAgent)
 	poll := operation("poll-agent", http.MethodPost, protocol.PollPath,
 		"Heartbeat, and wait for assignments and commands")
 	poll.MaxBodyBytes = maxPollBytes
-	httpapi.Register(api, access.Session, poll, e.pollAgent)
+	httpapi.Register(routes, access.Session, poll, e.pollAgent)
 	result := operation("report-result", http.MethodPost, protocol.ResultPath, "Report how an attempt ended")
 	result.MaxBodyBytes = 2 * fleet.MaxPayloadBytes
-	httpapi.Register(api, access.Session, result, e.reportResult)
+	httpapi.Register(routes, access.Session, result, e.reportResult)
 	log := operation("send-log", http.MethodPost, protocol.LogPath,
 		"Send log lines of an attempt that somebody watches")
 	log.MaxBodyBytes = maxLogBytes
-	httpapi.Register(api, access.Session, log, e.sendLog)
+	httpapi.Register(routes, access.Session, log, e.sendLog)
 	state := operation("send-state", http.MethodPost, protocol.StatePath,
 		"Answer a command about the state that the agent shares with its cluster")
 	state.MaxBodyBytes = maxStateBytes
-	httpapi.Register(api, access.Session, state, e.sendState)
+	httpapi.Register(routes, access.Session, state, e.sendState)
 	resume := operation("resume-session", http.MethodPost, protocol.SessionPath,
 		"Go on with a session at a hub that does not know it")
 	resume.Description = "For an agent that registered with a join token whose time is over, or that was revoked " +
 		"since, and whose hub was restarted. The body is that of registering, by the same process."
 	resume.MaxBodyBytes = maxRegisterBytes
-	httpapi.Register(api, access.Session, resume, e.resumeSession)
+	httpapi.Register(routes, access.Session, resume, e.resumeSession)
 	goodbye := operation("end-session", http.MethodDelete, protocol.SessionPath,
 		"Say goodbye, or prove that the agent died")
 	goodbye.DefaultStatus = http.StatusNoContent
-	httpapi.Register(api, access.Session, goodbye, e.goodbye)
+	httpapi.Register(routes, access.Session, goodbye, e.goodbye)
 }
 
 // authorize reads the session token and checks that it belongs to the agent in the path.
